@@ -1,0 +1,54 @@
+# Every target does its own set-up: on a fresh machine `make demo` or `make test` is the first command.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+TORCH  ?= torch==2.13.0
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint docs bench clean help
+
+help:
+	@echo "make demo   tune a neural network on the digits data with kbo (about two minutes after installation)"
+	@echo "make test   run the tests"
+	@echo "make lint   formatting, style, types and the import contract"
+	@echo "make docs   build the documentation into docs/_build/html"
+	@echo "make bench  speed, as ratios against BoTorch in one process"
+
+# torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.
+$(VENV)/torch:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)"
+	@touch $@
+
+$(VENV)/cli: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[cli]"
+	@touch $@
+
+$(VENV)/test: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[test]"
+	@touch $@ $(VENV)/cli
+
+$(VENV)/docs: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[cli,docs]"
+	@touch $@
+
+demo: $(VENV)/cli
+	$(BIN)/kbo tune
+
+test: $(VENV)/test
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/cli
+	$(BIN)/kbo bench
+
+clean:
+	rm -rf $(VENV) build dist docs/_build

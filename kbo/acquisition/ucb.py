@@ -1,0 +1,120 @@
+"""Upper confidence bounds as BoTorch acquisition functions: any bound on any model of kbo."""
+
+from __future__ import annotations
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from kbo.confidence import Confidence, MartingaleMixture
+from kbo.errors import InvalidInput
+from kbo.models import RegressionModel
+from kbo.regression import Hypothetical, Regression
+
+
+class KernelUCB(AcquisitionFunction):
+    """The upper confidence bound of a model, to be maximised.
+
+    Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated: the
+    variance is conditioned on them while mean and width stay those of the data (GP-BUCB, Desautels,
+    Krause & Burdick 2014). The value of a batch of q > 1 points is the mean of their bounds, each with the points
+    before it hallucinated, so joint and sequential optimisation of batches agree. Neither changes what is
+    proved about a single point.
+
+    Args:
+        model: A model of kbo.
+        confidence: The bound.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight: with weight -1 the
+            upper bound of ``-f`` (minus the lower bound of f) is maximised, which minimises f.
+        X_pending: Points [p d] that are being evaluated.
+
+    Raises:
+        InvalidInput: The posterior transform is of another kind.
+    """
+
+    X_pending: Tensor | None = None
+
+    def __init__(
+        self,
+        model: RegressionModel,
+        confidence: Confidence,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        self.confidence = confidence
+        self.weight, self.offset = _affine(posterior_transform)
+        self.set_X_pending(X_pending)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate observations at X_pending [p d]; None or an empty tensor clears them."""
+        self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
+
+    @t_batch_mode_transform()
+    def forward(self, X: Tensor) -> Tensor:
+        """Values [b] of the batches X [b q d]."""
+        self.model.eval()
+        X = self.model.transform_inputs(X)
+        view: Regression = self.model.regression  # pyright: ignore[reportAssignmentType]
+        if self.X_pending is not None:
+            view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
+        values = [self._bound(view, X[..., :1, :])]
+        for j in range(1, X.shape[-2]):
+            values.append(self._bound(Hypothetical(view, X[..., :j, :]), X[..., j : j + 1, :]))
+        return torch.cat(values, -1).mean(-1)
+
+    def _bound(self, view: Regression, X: Tensor) -> Tensor:
+        """The optimistic side of ``weight f + offset``."""
+        side = self.confidence.upper if self.weight >= 0 else self.confidence.lower
+        return self.weight * side(view, X) + self.offset
+
+
+class AMMUCB(KernelUCB):
+    """AMM-UCB of Flynn & Reeb (2024): the martingale mixture at one ridge.
+
+    Args:
+        model: A model of kbo.
+        noise_std: Sub-Gaussian constant of the noise, in the model's target units.
+        norm_bound: Bound of the RKHS norm, in the same units.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture.
+        posterior_transform: As in ``KernelUCB``.
+        X_pending: As in ``KernelUCB``.
+    """
+
+    kind = "amm"
+
+    def __init__(
+        self,
+        model: RegressionModel,
+        noise_std: float,
+        norm_bound: float,
+        delta: float,
+        scale: float = 1.0,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        confidence = MartingaleMixture(noise_std, norm_bound, delta, kind=self.kind, scale=scale)
+        super().__init__(model, confidence, posterior_transform, X_pending)
+
+
+class DMMUCB(AMMUCB):
+    """DMM-UCB of Flynn & Reeb (2024): the best of a grid of ridges; arguments as ``AMMUCB``.
+
+    The gradient is that of the minimising ridge (envelope theorem).
+    """
+
+    kind = "dmm"
+
+
+def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
+    if transform is None:
+        return 1.0, 0.0
+    if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:
+        raise InvalidInput(
+            "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "
+            f"{type(transform).__name__}: a bound of f says nothing about other functions of f."
+        )
+    return float(transform.weights[0]), float(transform.offset)

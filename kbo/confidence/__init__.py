@@ -1,0 +1,21 @@
+"""mean, variance, log_det, quad -> upper and lower bounds: the confidence of posterior x confidence x rule."""
+
+from kbo.confidence import widths
+from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.mixture import MartingaleMixture, norm_lower_bound, squared_radius
+from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
+from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
+
+__all__ = [
+    "Confidence",
+    "FiniteSet",
+    "FixedWidth",
+    "ImprovedGPUCB",
+    "MartingaleMixture",
+    "SelfNormalized",
+    "WangDeFreitas",
+    "WidthConfidence",
+    "norm_lower_bound",
+    "squared_radius",
+    "widths",
+]

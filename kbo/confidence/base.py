@@ -1,0 +1,54 @@
+"""Upper and lower confidence bounds from the numbers of a posterior."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import safe_sqrt
+from kbo.regression import Regression
+
+
+class Confidence(ABC):
+    """A sequence of confidence bounds, one for every moment of a growing posterior.
+
+    Attributes:
+        guarantee: What holds with probability ``1 - delta``, in words; None if nothing is proved.
+    """
+
+    guarantee: str | None = None
+
+    @abstractmethod
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the assumptions and fits the data.
+        """
+
+    def upper(self, state: Regression, X: Tensor) -> Tensor:
+        """Upper bound [...] at X [... d]; see ``interval``."""
+        return self.interval(state, X)[1]
+
+    def lower(self, state: Regression, X: Tensor) -> Tensor:
+        """Lower bound [...] at X [... d]; see ``interval``."""
+        return self.interval(state, X)[0]
+
+
+class WidthConfidence(Confidence):
+    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge."""
+
+    @abstractmethod
+    def width(self, state: Regression) -> Tensor:
+        """The multiplier of the standard deviation, []."""
+
+    def ridge(self, state: Regression) -> float:
+        """The ridge at which mean and variance are taken; the state's own unless a bound fixes it."""
+        return state.ridge
+
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        mean, variance = state.predict(X, self.ridge(state))
+        margin = torch.as_tensor(self.width(state)) * safe_sqrt(variance)
+        return mean - margin, mean + margin

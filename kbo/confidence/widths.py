@@ -1,0 +1,55 @@
+"""Widths as pure functions of numbers: the multiplier of the posterior standard deviation in each theorem.
+
+A paper that states a radius in the ``V^-1`` norm has it divided by ``sqrt(ridge)`` here, so that every width
+multiplies ``sqrt(variance)`` with the variance of the function itself, never divided by the ridge.
+Arguments may be floats or tensors; ``log_det`` is twice the information gain.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+Number = float | Tensor
+
+
+def abbasi_yadkori(log_det: Number, ridge: float, noise_std: float, norm_bound: float, delta: float) -> Tensor:
+    """``(sigma sqrt(log_det + 2 ln(1/delta)) + sqrt(ridge) B) / sqrt(ridge)``.
+
+    Valid for all n and x at once with probability 1 - delta, at a ridge fixed in advance.
+    Abbasi-Yadkori (2012), Theorem 3.11; Durand, Maillard & Pineau (2018), Theorem 1.
+    """
+    noise = noise_std * torch.sqrt(torch.as_tensor(log_det) + 2 * math.log(1 / delta))
+    return noise / math.sqrt(ridge) + norm_bound
+
+
+def chowdhury_gopalan(log_det: Number, n: int, eta: float, noise_std: float, norm_bound: float, delta: float) -> Tensor:
+    """``sigma sqrt(log_det + n eta + 2 ln(1/delta)) + B`` at ridge ``1 + eta`` (``log_det`` at that ridge).
+
+    Valid for all n and x at once with probability 1 - delta. IGP-UCB of Chowdhury & Gopalan (2017),
+    Theorem 2, with the factor ``n eta`` of its proof instead of the constant 2 that ``eta = 2/T`` gives.
+    """
+    return noise_std * torch.sqrt(torch.as_tensor(log_det) + n * eta + 2 * math.log(1 / delta)) + norm_bound
+
+
+def wang_de_freitas(log_det: Number, noise_std: float, norm_bound: float, delta: float) -> Tensor:
+    """Comparison only: ``ell`` of Durand et al. (2018), Lemma 3 (after Wang & de Freitas 2014).
+
+    With ``g = log_det / 2`` at ridge ``noise_std^2``, the only ridge for which it holds:
+    ``ell^2 = B^2 + sqrt(8 g ln(2/delta)) + sqrt(2 ln(4/delta)) B + 2 g + 2 sigma ln(2/delta)``.
+    It holds for one n at a time and is not equivariant to units, as printed.
+    """
+    g = torch.as_tensor(log_det) / 2
+    log2, log4 = math.log(2 / delta), math.log(4 / delta)
+    square = norm_bound**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * norm_bound + 2 * g + 2 * noise_std * log2
+    return torch.sqrt(square)
+
+
+def srinivas(n_points: int, t: int, delta: float) -> float:
+    """``sqrt(2 ln(|X| t^2 pi^2 / (6 delta)))`` for a Gaussian-process prior on a finite set.
+
+    GP-UCB of Srinivas et al. (2010), Theorem 1; t >= 1 counts the rounds, the ridge is the noise variance.
+    """
+    return math.sqrt(2 * math.log(n_points * t**2 * math.pi**2 / (6 * delta)))

@@ -1,0 +1,46 @@
+"""The exceptions of kbo. Every message says what was wrong, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class KboError(Exception):
+    """Base class of every error that kbo raises on purpose."""
+
+
+class InvalidInput(KboError, ValueError):
+    """An argument that cannot be used: wrong shape, dtype, device, range or not finite."""
+
+
+class NotPositiveDefinite(KboError, ArithmeticError):
+    """The regularised kernel matrix has no Cholesky factor in floating point.
+
+    kbo never adds jitter silently. A larger ridge keeps every bound valid, so the message names one.
+    """
+
+
+class RefutedAssumptions(KboError):
+    """The data contradict the assumptions that a confidence bound was asked to rest on.
+
+    The set of functions that are consistent with the data, the norm bound, the noise level and the
+    kernel is empty: at least one assumption is false, except with probability ``delta``.
+
+    Attributes:
+        figures: The numbers behind the verdict, by name (``n``, ``norm_bound``, ``noise_std``, ...).
+    """
+
+    def __init__(self, message: str, **figures: float) -> None:
+        shown = ", ".join(f"{name} = {value:.6g}" for name, value in figures.items())
+        super().__init__(f"{message} ({shown})" if shown else message)
+        self.figures = figures
+
+
+class JournalError(KboError):
+    """A journal that cannot be written, is damaged, is in use, or belongs to another problem."""
+
+
+class TooManyFailures(KboError):
+    """The objective failed so often in a row that going on would waste the budget."""
+
+
+class IllConditionedWarning(UserWarning):
+    """A ridge so small that rounding shows in the results."""

@@ -1,0 +1,206 @@
+"""Growing triangular factors: the only place that knows about dtypes, pivots and positive definiteness.
+
+On paper                                  | in code
+``A = L L'``, A grows by rows and columns | ``GrowingCholesky``
+``L^{-1} B``, ``L^{-T} B``                | ``factor.solve(B)``, ``factor.solve_transposed(B)``
+a tensor that grows along its first axis  | ``GrowingTensor``
+
+The factor is kept in row panels of ``PANEL`` rows: the rectangle to the left of the diagonal block, the
+diagonal block and its inverse. Growing writes into the last panel or opens a new one, so no growth ever
+copies what is already there, half of the square is never allocated, a solve is a handful of matrix
+products, and a fork shares every full panel with its parent.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo.errors import NotPositiveDefinite
+
+PANEL = 256
+"""Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """Square root of ``x >= 0`` whose gradient at zero is zero instead of infinite."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
+
+
+def ill_conditioned_ratio(dtype: torch.dtype) -> float:
+    """The ridge, as a fraction of ``sup k(x, x)``, below which log-determinants lose their digits."""
+    return 1e-10 if dtype == torch.float64 else 1e-4
+
+
+class GrowingTensor:
+    """A tensor that grows along its first axis in amortised constant time per row."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._buffer = like.clone()
+        self.n = like.shape[0]
+
+    @property
+    def value(self) -> Tensor:
+        """The rows so far, [n ...]; a view that later growth never changes."""
+        return self._buffer[: self.n]
+
+    def append(self, rows: Tensor) -> None:
+        """Add rows [r ...] at the end."""
+        stop = self.n + rows.shape[0]
+        if stop > self._buffer.shape[0]:
+            grown = self._buffer.new_empty(max(stop, 2 * self.n, 16), *self._buffer.shape[1:])
+            grown[: self.n] = self.value
+            self._buffer = grown
+        self._buffer[self.n : stop] = rows
+        self.n = stop
+
+    def fork(self) -> GrowingTensor:
+        """An independent copy."""
+        return GrowingTensor(self.value)
+
+
+class _Panel:
+    """Rows ``start .. start + PANEL`` of a factor."""
+
+    def __init__(self, start: int, like: Tensor) -> None:
+        self.start, self.n = start, 0
+        self.left = like.new_empty(PANEL, start)
+        self.block = like.new_zeros(PANEL, PANEL)
+        self.inverse = like.new_zeros(PANEL, PANEL)
+
+    def append(self, left: Tensor, corner: Tensor, block: Tensor) -> None:
+        """Add rows ``[left | corner | block]`` of the factor."""
+        a, b = self.n, self.n + block.shape[0]
+        self.left[a:b] = left
+        self.block[a:b, :a] = corner
+        self.block[a:b, a:b] = block
+        inverse = torch.linalg.solve_triangular(
+            block, torch.eye(b - a, dtype=block.dtype, device=block.device), upper=False
+        )
+        self.inverse[a:b, a:b] = inverse
+        self.inverse[a:b, :a] = -inverse @ (corner @ self.inverse[:a, :a])
+        self.n = b
+
+    def fork(self) -> _Panel:
+        copy = object.__new__(_Panel)
+        copy.start, copy.n = self.start, self.n
+        copy.left, copy.block, copy.inverse = self.left.clone(), self.block.clone(), self.inverse.clone()
+        return copy
+
+
+class GrowingCholesky:
+    """The lower Cholesky factor of a symmetric matrix that grows by rows and columns.
+
+    Appending r rows to n costs O(n^2 r); the first n0 rows are never touched again, so results
+    computed from them stay valid while the factor grows.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        """``like``: any tensor with the dtype and device of the matrix."""
+        self._like = like.new_empty(0)
+        self._panels: list[_Panel] = []
+        self.n = 0
+
+    def append(self, cross: Tensor, block: Tensor) -> None:
+        """Grow A to ``[[A, cross], [cross', block]]``.
+
+        Args:
+            cross: New columns against the old rows, [n r].
+            block: New rows against themselves, [r r].
+
+        Raises:
+            NotPositiveDefinite: The grown matrix has no Cholesky factor in this dtype.
+        """
+        done, r = 0, block.shape[0]
+        while done < r:
+            if not self._panels or self._panels[-1].n == PANEL:
+                self._panels.append(_Panel(self.n, self._like))
+            panel = self._panels[-1]
+            new = slice(done, min(r, done + PANEL - panel.n))
+            columns = torch.cat([cross[:, new], block[:done, new]])
+            C = self._solve(columns)
+            schur = block[new, new] - C.T @ C
+            L, info = torch.linalg.cholesky_ex(schur)
+            if int(info) or not bool(torch.isfinite(L).all()):
+                raise NotPositiveDefinite(
+                    f"The kernel matrix plus ridge is not positive definite in {self._like.dtype} at row "
+                    f"{self.n + max(int(info), 1)}: the ridge is below the rounding error of the kernel. "
+                    "Use a larger ridge (every bound stays valid for it; jitter would break them), or float64."
+                )
+            panel.append(C[: panel.start].T, C[panel.start :].T, L)
+            self.n += L.shape[0]
+            done = new.stop
+
+    def solve(self, B: Tensor) -> Tensor:
+        """``L^{-1} B`` for B [n] or [n q]; differentiable in B.
+
+        With fewer than n rows, B is solved against the leading block of L.
+        """
+        return _Solve.apply(B, self, False)  # pyright: ignore[reportReturnType]
+
+    def solve_transposed(self, B: Tensor) -> Tensor:
+        """``L^{-T} B`` for B [n] or [n q]; differentiable in B."""
+        return _Solve.apply(B, self, True)  # pyright: ignore[reportReturnType]
+
+    def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Rows ``start .. stop`` of L as ``(L[start:stop, :start], L[start:stop, start:stop])``."""
+        full = self._like.new_zeros(stop - start, stop)
+        for panel in self._panels:
+            a, b = max(start, panel.start), min(stop, panel.start + panel.n)
+            if a < b:
+                here = slice(a - panel.start, b - panel.start)
+                full[a - start : b - start, : panel.start] = panel.left[here]
+                width = min(PANEL, stop - panel.start)
+                full[a - start : b - start, panel.start : panel.start + width] = panel.block[here, :width]
+        return full[:, :start], full[:, start:]
+
+    def diagonal(self) -> Tensor:
+        """The diagonal of L, [n]."""
+        if not self._panels:
+            return self._like
+        return torch.cat([panel.block.diagonal()[: panel.n] for panel in self._panels])
+
+    def fork(self) -> GrowingCholesky:
+        """A copy that may grow on its own; full panels are shared, O(PANEL n)."""
+        copy = GrowingCholesky(self._like)
+        copy.n = self.n
+        copy._panels = list(self._panels)
+        if copy._panels and copy._panels[-1].n < PANEL:
+            copy._panels[-1] = copy._panels[-1].fork()
+        return copy
+
+    def _solve(self, B: Tensor) -> Tensor:
+        out = torch.empty_like(B, memory_format=torch.contiguous_format)
+        n = B.shape[0]
+        for panel in self._panels:
+            a, b = panel.start, min(panel.start + panel.n, n)
+            if a >= n:
+                break
+            rest = B[a:b] - panel.left[: b - a] @ out[:a] if a else B[a:b]
+            out[a:b] = panel.inverse[: b - a, : b - a] @ rest
+        return out
+
+    def _solve_transposed(self, B: Tensor) -> Tensor:
+        out = B.clone(memory_format=torch.contiguous_format)
+        n = B.shape[0]
+        for panel in reversed(self._panels):
+            a, b = panel.start, min(panel.start + panel.n, n)
+            if a >= n:
+                continue
+            out[a:b] = panel.inverse[: b - a, : b - a].T @ out[a:b]
+            out[:a] -= panel.left[: b - a].T @ out[a:b]
+        return out
+
+
+class _Solve(torch.autograd.Function):
+    """Triangular solve against a factor that is a constant of differentiation."""
+
+    @staticmethod
+    def forward(ctx, B: Tensor, factor: GrowingCholesky, transposed: bool) -> Tensor:  # noqa: D102
+        ctx.factor, ctx.transposed = factor, transposed
+        return factor._solve_transposed(B) if transposed else factor._solve(B)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # noqa: D102  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _Solve.apply(grad, ctx.factor, not ctx.transposed), None, None

@@ -1,0 +1,102 @@
+"""A BoTorch model whose posterior is computed by a regression of kbo."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.model import FantasizeMixin
+from botorch.posteriors import Posterior
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch.constraints import Positive
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import GaussianLikelihood
+from linear_operator import to_linear_operator
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+from kbo.regression import Hypothetical, KernelRidge, Regression
+
+_MOST_DENSE = 1024
+"""Points whose joint covariance is formed densely; above, only its factors are."""
+
+
+class RegressionModel(GPyTorchModel, FantasizeMixin):
+    """The part of a single-output BoTorch model that only needs a ``Regression``.
+
+    Bounds read ``regression`` directly: BoTorch's posterior floors the variance at 1e-10.
+    """
+
+    _num_outputs = 1
+
+    @property
+    @abstractmethod
+    def regression(self) -> Regression:
+        """The posterior in the units of the (transformed) inputs and targets."""
+
+    @property
+    def likelihood(self) -> GaussianLikelihood:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression."""
+        constraint = Positive(transform=torch.exp, inv_transform=torch.log)
+        likelihood = GaussianLikelihood(noise_constraint=constraint).to(self.train_targets)
+        likelihood.noise = self.regression.ridge
+        return likelihood.requires_grad_(False).eval()
+
+    def posterior(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """The joint posterior at X [b q d], of shape ``broadcast(b, batch_shape) x q x 1``.
+
+        Args:
+            X: Points, [... q d].
+            output_indices: Accepted for compatibility; there is one output.
+            observation_noise: True adds the ridge to the variance, a tensor [... q 1] adds itself.
+            posterior_transform: Applied last.
+        """
+        self.eval()
+        distribution = self._distribution(self.transform_inputs(X))
+        if observation_noise is not False:
+            noise = self.regression.ridge if observation_noise is True else observation_noise.squeeze(-1)
+            diagonal = torch.as_tensor(noise).to(X).expand(distribution.mean.shape)
+            distribution = MultivariateNormal(distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal))
+        posterior: Posterior = GPyTorchPosterior(distribution)
+        if hasattr(self, "outcome_transform"):
+            posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    def _distribution(self, X: Tensor) -> MultivariateNormal:
+        mean, variance = self.regression.predict(X)
+        covariance = self._joint_covariance(X, variance)
+        return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
+
+    def _joint_covariance(self, X: Tensor, variance: Tensor) -> LinearOperator:
+        regression, q = self.regression, X.shape[-2]
+        if q == 1:
+            return to_linear_operator(variance.unsqueeze(-1))
+        if q > _MOST_DENSE and isinstance(regression, KernelRidge):
+            W = regression.whitened(X)
+            return self.covar_module(X) + MatmulLinearOperator(-W.mT, W)  # pyright: ignore[reportCallIssue]
+        return to_linear_operator(regression.covariance(X, X))
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
+        """A model that has also seen Y [... q 1] at X [... q d], differentiable in both.
+
+        Raises:
+            InvalidInput: A noise level of its own is given; the ridge is the noise level of all data.
+        """
+        if noise is not None:
+            raise InvalidInput("kbo models have one noise level, the ridge: do not pass noise.")
+        from kbo.models.fantasy import FantasyGP  # the two classes know each other
+
+        P = self.transform_inputs(X)
+        if hasattr(self, "outcome_transform"):
+            Y, _ = self.outcome_transform(Y=Y, X=X)
+        return FantasyGP(self, P, Y.squeeze(-1))

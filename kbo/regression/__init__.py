@@ -1,0 +1,8 @@
+"""data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
+
+from kbo.regression.base import Regression
+from kbo.regression.exact import KernelRidge
+from kbo.regression.hypothetical import Hypothetical
+from kbo.regression.tracked import Tracked
+
+__all__ = ["Hypothetical", "KernelRidge", "Regression", "Tracked"]

@@ -1,0 +1,127 @@
+"""What a posterior must tell: the handful of numbers that every confidence bound is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+
+Ridge = float | Tensor | Sequence[float] | None
+
+
+class Regression(ABC):
+    """A kernel ridge regression of everything observed so far.
+
+    ``ridge=None`` means the state's own ridge; a number overrides it; a tensor [r] (or a list) asks for r
+    ridges at once and gives every result a leading axis r. Points are the rows of X, of any batch shape.
+    """
+
+    ridge: float
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Number of observations, repeats included."""
+
+    @abstractmethod
+    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance ``k(x)'(K + ridge I)^-1 y``, ``k(x,x) - k(x)'(K + ridge I)^-1 k(x)``.
+
+        Args:
+            X: Points [... d].
+            ridge: None, a number, or r numbers.
+
+        Returns:
+            Mean [...] and variance [...] of the function (without observation noise), in the units of y
+            and of the kernel; with a leading r if r ridges were given.
+        """
+
+    @abstractmethod
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:
+        """Posterior covariance [... a b] of X [... a d] and Z [... b d] (equal batch shapes)."""
+
+    @abstractmethod
+    def log_det(self, ridge: Ridge = None) -> Tensor:
+        """``ln det(I + K / ridge)``, twice the information gain; [] or [r]."""
+
+    @abstractmethod
+    def quad(self, ridge: Ridge = None) -> Tensor:
+        """``y'(I + K / ridge)^-1 y``, in squared units of y; [] or [r]."""
+
+    @abstractmethod
+    def effective_dimension(self, ridge: Ridge = None) -> Tensor:
+        """``Tr K (K + ridge I)^-1``, the sum of the training leverages; [] or [r]."""
+
+    @property
+    @abstractmethod
+    def residual_trace(self) -> Tensor:
+        """Trace of ``K`` minus its approximation; zero for an exact state."""
+
+    @abstractmethod
+    def residual_norm(self) -> Tensor:
+        """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
+
+    def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
+        """Ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
+        ridges, squeeze = as_ridges(self.ridge if ridge is None else ridge)
+        variance = self.predict(X, ridges)[1]
+        leverage = torch.stack([v / r for v, r in zip(variance, ridges, strict=True)])
+        return leverage[0] if squeeze else leverage
+
+
+def as_ridges(ridge: float | Tensor | Sequence[float]) -> tuple[list[float], bool]:
+    """The ridges as floats, and whether a single number was given.
+
+    Raises:
+        InvalidInput: A ridge is not a finite number above zero.
+    """
+    single = isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
+    values = [ridge] if single else (ridge.tolist() if isinstance(ridge, Tensor) else list(ridge))  # pyright: ignore[reportArgumentType]
+    return [checks.positive("ridge", value) for value in values], single  # pyright: ignore[reportArgumentType]
+
+
+class View(Regression):
+    """Another posterior seen through a change of a few answers: everything else is passed on."""
+
+    def __init__(self, state: Regression) -> None:
+        self.state = state
+        self.ridge = state.ridge
+
+    @property
+    def n(self) -> int:  # noqa: D102
+        return self.state.n
+
+    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return self.state.predict(X, ridge)
+
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self.state.covariance(X, Z, ridge)
+
+    def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self.state.log_det(ridge)
+
+    def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self.state.quad(ridge)
+
+    def effective_dimension(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self.state.effective_dimension(ridge)
+
+    @property
+    def residual_trace(self) -> Tensor:  # noqa: D102
+        return self.state.residual_trace
+
+    def residual_norm(self) -> Tensor:  # noqa: D102
+        return self.state.residual_norm()
+
+
+def floored(variance: Tensor, prior: Tensor, ridge: float, trace: Tensor) -> Tensor:
+    """``variance``, lifted to the least value that it can have; only rounding is ever below it.
+
+    A variance is at least ``ridge k(x,x) / (ridge + Tr K)``: K has no eigenvalue above its trace
+   . ``prior`` is ``k(x,x)``, ``trace`` is ``Tr K``.
+    """
+    return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())

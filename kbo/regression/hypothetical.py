@@ -1,0 +1,75 @@
+"""A posterior with a few more observations, as a differentiable, batched view of another.
+
+With P the hypothetical points, S = cov(P, P) + ridge I and c(x) = cov(x, P), all under the posterior of the
+real data, block elimination gives the posterior of the real and the hypothetical data together:
+
+    mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P)),      cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z).
+
+One view serves pending points, joint batches and fantasies. Without targets it hallucinates: the
+mean stays, only the variance shrinks (GP-BUCB, Desautels, Krause & Burdick 2014).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo.regression.base import Regression, Ridge, View, as_ridges, floored
+
+
+class Hypothetical(View):
+    """``state`` with hypothetical observations at P, differentiable in P, targets and points.
+
+    ``n``, ``log_det`` and ``quad`` remain those of the real data: a bound on this view keeps the width that
+    the real data justify, with a variance that also knows of P. It is a rule for choosing batches;
+    no theorem covers the bound itself.
+
+    Args:
+        state: The posterior of the real data.
+        P: Hypothetical points [... p d].
+        targets: Their targets [... p], or None to hallucinate the mean.
+    """
+
+    def __init__(self, state: Regression, P: Tensor, targets: Tensor | None = None) -> None:
+        super().__init__(state)
+        self.P, self.targets = P, targets
+
+    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance [... q] at X [... q d], whose batch shape broadcasts with that of P."""
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        means, variances = zip(*(self._predict(X, r) for r in ridges), strict=True)
+        if single:
+            return means[0], variances[0]
+        return torch.stack(means), torch.stack(variances)
+
+    def _predict(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        mean, variance = self.state.predict(X, ridge)
+        L, trace = self._schur_factor(ridge)
+        A = self._whitened(X, ridge, L)
+        reduced = floored(variance - A.square().sum(-2), variance, ridge, trace.unsqueeze(-1))
+        if self.targets is not None:
+            residual = (self.targets - self.state.predict(self.P, ridge)[0]).unsqueeze(-1)
+            shift = (A.mT @ torch.linalg.solve_triangular(L, residual, upper=False)).squeeze(-1)
+            mean = mean + shift
+        return mean.expand(torch.broadcast_shapes(mean.shape, reduced.shape)), reduced
+
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        out = torch.stack([self._covariance(X, Z, r) for r in ridges])
+        return out[0] if single else out
+
+    def _covariance(self, X: Tensor, Z: Tensor, ridge: float) -> Tensor:
+        L, _ = self._schur_factor(ridge)
+        A, B = self._whitened(X, ridge, L), self._whitened(Z, ridge, L)
+        return self.state.covariance(X, Z, ridge) - A.mT @ B
+
+    def _schur_factor(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """The factor of S, and the trace of cov(P, P)."""
+        S = self.state.covariance(self.P, self.P, ridge)
+        trace = S.diagonal(dim1=-2, dim2=-1).sum(-1).detach()
+        return torch.linalg.cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
+
+    def _whitened(self, X: Tensor, ridge: float, L: Tensor) -> Tensor:
+        batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])
+        P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
+        return torch.linalg.solve_triangular(L, self.state.covariance(P, Z, ridge), upper=False)

@@ -1,0 +1,157 @@
+"""The data of a regression: locations with counts, so that repeated points cost nothing.
+
+n observations are kept as m <= n rows (location, count c, mean target), any grouping of observations by
+equal location. Observations at one location differ only by noise, so with ``C = diag(c)``
+
+    (K_n + ridge I)^-1  acts like  (K_m + ridge C^-1)^-1 on the group means,
+    ln det(I + K_n / ridge) = ln det(K_m + ridge C^-1) - sum ln(ridge / c),
+    y'(I + K_n / ridge)^-1 y = within + ridge * ybar'(K_m + ridge C^-1)^-1 ybar,
+
+where ``within`` is the sum of squares of the targets around their group means. A repeat first enters as a
+row of its own; once the repeats make up a third of the rows they are folded into the counts, which costs
+one refactorisation of the distinct rows: O(m^2) per observation, amortised.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import GrowingTensor
+
+_FEWEST_REPEATS_TO_FOLD = 32
+
+
+class Observations:
+    """Rows of distinct or repeated locations with counts and mean targets.
+
+    Attributes:
+        X: Locations [m d].
+        counts: Observations per row [m].
+        y: Mean target per row [m].
+        within: Sum of squares of the targets around their row's mean, [].
+        n: Number of observations.
+        blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
+            rounding, so a resumed run continues exactly.
+        epoch: How often the rows were folded; whatever was derived from an older epoch is void.
+    """
+
+    def __init__(self, X: Tensor, y: Tensor) -> None:
+        self._X = GrowingTensor(X[:0])
+        self._y = GrowingTensor(y[:0])
+        self._counts = GrowingTensor(y[:0])
+        self.within = y.new_zeros(())
+        self.n = 0
+        self.blocks: list[int] = []
+        self.epoch = 0
+        self._seen: set[tuple[float, ...]] = set()
+        self._repeats = 0
+
+    @property
+    def X(self) -> Tensor:
+        """Locations [m d]."""
+        return self._X.value
+
+    @property
+    def y(self) -> Tensor:
+        """Mean targets [m]."""
+        return self._y.value
+
+    @property
+    def counts(self) -> Tensor:
+        """Observations per row [m]."""
+        return self._counts.value
+
+    @property
+    def rows(self) -> int:
+        """Number of rows m."""
+        return self._X.n
+
+    def blocks_after(self, row: int) -> list[tuple[int, int]]:
+        """The blocks (start, stop) that begin at ``row`` or later, ``row`` being the end of a block."""
+        stops = [row, *self.blocks[bisect.bisect_right(self.blocks, row) :]]
+        return list(itertools.pairwise(stops))
+
+    def append(self, X: Tensor, y: Tensor) -> None:
+        """Add observations X [r d], y [r]."""
+        if len(X) == 0:
+            return
+        self.n += len(X)
+        X, counts, y, within, locations = merge(X, torch.ones_like(y), y)
+        self.within = self.within + within
+        self._repeats += sum(location in self._seen for location in locations)
+        self._seen.update(locations)
+        self._X.append(X)
+        self._counts.append(counts)
+        self._y.append(y)
+        self.blocks.append(self.rows)
+        if self._repeats > max(_FEWEST_REPEATS_TO_FOLD, len(self._seen) // 2):
+            self._fold()
+
+    def _fold(self) -> None:
+        X, counts, y, within, _ = merge(self.X, self.counts, self.y)
+        self.within = self.within + within
+        self._X, self._counts, self._y = GrowingTensor(X), GrowingTensor(counts), GrowingTensor(y)
+        self.blocks = [self.rows]
+        self.epoch += 1
+        self._repeats = 0
+
+    def fork(self) -> Observations:
+        """An independent copy."""
+        copy = object.__new__(Observations)
+        copy.__dict__.update(self.__dict__)
+        copy._X, copy._y, copy._counts = self._X.fork(), self._y.fork(), self._counts.fork()
+        copy.blocks, copy._seen = list(self.blocks), set(self._seen)
+        return copy
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Plain tensors from which ``from_state_dict`` restores the same rows in the same blocks."""
+        return {
+            "X": self.X.clone(),
+            "y": self.y.clone(),
+            "counts": self.counts.clone(),
+            "within": self.within.clone(),
+            "n": torch.tensor(self.n),
+            "blocks": torch.tensor(self.blocks, dtype=torch.long),
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> Observations:
+        """The inverse of ``state_dict``."""
+        self = cls(state["X"], state["y"])
+        self._X, self._y = GrowingTensor(state["X"]), GrowingTensor(state["y"])
+        self._counts = GrowingTensor(state["counts"])
+        self.within, self.n = state["within"].clone(), int(state["n"])
+        self.blocks = state["blocks"].tolist()
+        self._seen = set(map(tuple, state["X"].tolist()))
+        self._repeats = self.rows - len(self._seen)
+        return self
+
+
+def merge(
+    X: Tensor, counts: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:
+    """Merge rows of equal location, in order of first appearance.
+
+    Returns:
+        Locations, counts and mean targets of the merged rows, the sum of squares that merging moved from
+        between rows to within rows, and the locations as tuples.
+    """
+    number: dict[tuple[float, ...], int] = {}
+    group, first = [], []
+    for row, location in enumerate(map(tuple, X.tolist())):
+        if location not in number:
+            number[location] = len(number)
+            first.append(row)
+        group.append(number[location])
+    locations = list(number)
+    if len(locations) == len(group):
+        return X, counts, y, y.new_zeros(()), locations
+    index = torch.tensor(group, device=X.device)
+    total = counts.new_zeros(len(locations)).index_add_(0, index, counts)
+    mean = y.new_zeros(len(locations)).index_add_(0, index, counts * y) / total
+    within = (counts * (y - mean[index]) ** 2).sum()
+    return X[torch.tensor(first, device=X.device)], total, mean, within, locations

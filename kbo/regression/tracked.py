@@ -1,0 +1,81 @@
+"""A posterior that remembers its answer for a fixed set of points.
+
+Finite action sets are scored again after every observation. A row of the factor turns into a row of
+``W = L^-1 k(X, points)`` by one product, so mean and variance of A points follow a new observation in
+O(n A) instead of O(n^2 A):
+
+    w = (k(x_new, points) - l'W) / l_nn,   mean += z_new w,   variance -= w^2.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import GrowingTensor
+from kbo.regression.base import Ridge, View, as_ridges, floored
+from kbo.regression.exact import KernelRidge
+
+
+class Tracked(View):
+    """The same posterior as ``state``, with O(n A) answers for the points it tracks.
+
+    ``predict(tracked.points)`` is answered from memory and catches up with whatever the state has
+    learned since; every other question goes to the state. Memory: n A numbers per ridge.
+
+    Args:
+        state: The posterior to follow; keep updating it, or call ``update`` here.
+        points: The fixed points [A d].
+    """
+
+    def __init__(self, state: KernelRidge, points: Tensor) -> None:
+        super().__init__(state)
+        self.state: KernelRidge = state
+        self.points = points
+        self._prior = state.prior_variance(points)
+        self._memory: dict[float, _Memory] = {}
+
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Update the state behind."""
+        self.state.update(X, y)
+
+    def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
+        if X is not None and X is not self.points:
+            return self.state.predict(X, ridge)
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        memories = [self._current(r) for r in ridges]
+        if single:
+            return memories[0].mean.clone(), memories[0].variance.clone()
+        return torch.stack([m.mean for m in memories]), torch.stack([m.variance for m in memories])
+
+    @torch.no_grad()
+    def _current(self, ridge: float) -> _Memory:
+        data = self.state.data
+        epoch = data.epoch if data else 0
+        memory = self._memory.get(ridge)
+        if memory is None or memory.epoch != epoch:
+            memory = self._memory[ridge] = _Memory(epoch, self._prior)
+        if data is None:
+            return memory
+        factor = self.state.factor(ridge)
+        for start, stop in data.blocks_after(memory.W.n):
+            left, corner = factor.cholesky.rows(start, stop)
+            rest = self.state.prior(data.X[start:stop], self.points) - left @ memory.W.value
+            w = torch.linalg.solve_triangular(corner, rest, upper=False)
+            memory.W.append(w)
+            memory.mean = memory.mean + factor.z.value[start:stop] @ w
+            memory.exact_variance = memory.exact_variance - w.square().sum(0)
+            memory.variance = floored(memory.exact_variance, self._prior, ridge, self.state.trace)
+        return memory
+
+
+class _Memory:
+    """W, mean and variance of the tracked points for one ridge."""
+
+    def __init__(self, epoch: int, prior: Tensor) -> None:
+        self.epoch = epoch
+        self.W = GrowingTensor(prior.new_empty(0, len(prior)))
+        self.mean = torch.zeros_like(prior)
+        self.exact_variance = prior.clone()
+        self.variance = prior.clone()
