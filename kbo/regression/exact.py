@@ -95,7 +95,6 @@ class KernelRidge(Regression):
         self.data.append(X, y)
         self.trace = self.trace + prior.sum()
         self._kappa = max(self._kappa, float(prior.max()))
-        self._cross = None
         if self.data.epoch != epoch:
             self._factors.clear()
 
@@ -108,7 +107,7 @@ class KernelRidge(Regression):
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
         self._check(X)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        factors = [self.factor(r) for r in ridges]
+        factors = self.factors(ridges) if self.data else []
         flat = X.reshape(-1, X.shape[-1])
         size = max(1, _CHUNK.get(X.device.type, 2**20) // max(1, self.data.rows if self.data else 1))
         parts = [self._predict(chunk, ridges, factors) for chunk in flat.split(size)]
@@ -135,9 +134,8 @@ class KernelRidge(Regression):
         if self.data is None:
             return X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         flat = X.reshape(-1, X.shape[-1])
-        W = self.factor(self.ridge if ridge is None else ridge).cholesky.solve(
-            self._kernel_for(X)(self.data.X, flat)
-        )
+        factor = self.factor(self.ridge if ridge is None else ridge)
+        W = factor.cholesky.solve(self._kernel_for(X)(self.data.X, flat))
         return W.reshape(-1, *X.shape[:-1]).movedim(0, -2)
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -195,17 +193,28 @@ class KernelRidge(Regression):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Replace the data by those of ``state_dict``; kernel and ridge are those of this object."""
-        self.data, self._k, self._cross, self._kappa = None, None, None, 0.0
+        self.data, self._k, self._kappa = None, None, 0.0
         self._factors.clear()
         if state:
             self._begin(Observations.from_state_dict(state))
             self._kappa = float(self.prior_variance(state["X"]).max())
 
+    def factors(self, ridges: list[float]) -> list[_Factor]:
+        """The factors of ``K + ridge C^-1``, grown to all rows."""
+        try:
+            return [self._factor(ridge) for ridge in ridges]
+        finally:
+            self._cross = None  # shared by the factors, but too large to keep
+
     def factor(self, ridge: float) -> _Factor:
-        """The factor of ``K + ridge C^-1``, grown to all rows."""
+        """The factor for one ridge; see ``factors``."""
+        return self.factors([ridge])[0]
+
+    def _factor(self, ridge: float) -> _Factor:
+        assert self.data is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
-            if self.data and ridge < ill_conditioned_ratio(self.data.X.dtype) * self._kappa:
+            if ridge < ill_conditioned_ratio(self.data.X.dtype) * self._kappa:
                 warnings.warn(
                     f"ridge = {ridge:.3g} is below the precision of {self.data.X.dtype} for a kernel of size "
                     f"{self._kappa:.3g}: bounds may be off by rounding. Use a larger ridge.",
@@ -213,9 +222,8 @@ class KernelRidge(Regression):
                     stacklevel=3,
                 )
             factor = _Factor(ridge, self.data)
-        if self.data is not None:
-            for start, stop in self.data.blocks_after(factor.n):
-                factor.extend(stop, *self._kernel_columns(start, stop))
+        for start, stop in self.data.blocks_after(factor.n):
+            factor.extend(stop, *self._kernel_columns(start, stop))
         self._factors[ridge] = factor  # at the end of the dict: the most recently used
         if len(self._factors) > _MOST_FACTORS:
             del self._factors[next(iter(self._factors))]
@@ -240,7 +248,8 @@ class KernelRidge(Regression):
 
     def _each(self, ridge: Ridge, number) -> Tensor:
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        out = torch.stack([number(self.factor(r)) if self.data else self._zero() for r in ridges])
+        factors = self.factors(ridges) if self.data else []
+        out = torch.stack([number(factor) for factor in factors] or [self._zero() for _ in ridges])
         return out[0] if single else out
 
     def _zero(self) -> Tensor:
@@ -250,12 +259,11 @@ class KernelRidge(Regression):
 class _Factor:
     """L, z = L^-1 y and the running determinant for one ridge."""
 
-    def __init__(self, ridge: float, data: Observations | None) -> None:
+    def __init__(self, ridge: float, data: Observations) -> None:
         self.ridge, self.data = ridge, data
-        if data is not None:
-            self.cholesky = GrowingCholesky(data.X)
-            self.z = GrowingTensor(data.y[:0])
-            self.log_det = data.within.new_zeros(())
+        self.cholesky = GrowingCholesky(data.X)
+        self.z = GrowingTensor(data.y[:0])
+        self.log_det = data.within.new_zeros(())
 
     @property
     def n(self) -> int:
@@ -263,13 +271,11 @@ class _Factor:
 
     @property
     def quad(self) -> Tensor:
-        assert self.data is not None
         return self.data.within + self.ridge * self.z.value.square().sum()
 
     @torch.no_grad()
     def extend(self, stop: int, cross: Tensor, block: Tensor) -> None:
         """Take in the rows up to ``stop``, given their kernel columns."""
-        assert self.data is not None
         start = self.n
         noise = self.ridge / self.data.counts[start:stop]
         regularised = block.clone()
@@ -283,7 +289,6 @@ class _Factor:
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
         """``sum_r 1 - (ridge / c_r) [A^-1]_rr``: the sum of leverages over observations."""
-        assert self.data is not None
         identity = torch.eye(self.n, dtype=self.data.X.dtype, device=self.data.X.device)
         inverse_diagonal = self.cholesky.solve(identity).square().sum(0)
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()

@@ -1,0 +1,51 @@
+"""Policy meets problem: regret, round by round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from kbo import checks
+from kbo.problems.rkhs import Bandit
+from kbo.recipes import Method
+from kbo.regression import Regression, Tracked
+
+
+def play(method: Method, problem: Bandit, rounds: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
+
+    The problem's function, arms and noise come from its own seed, so two methods on the same problem
+    meet the same ones.
+
+    Args:
+        method: From ``kbo.recipes.make``.
+        problem: Offers arms and answers with noisy rewards.
+        rounds: Number of rounds T.
+        seed: Seed of the method's own random choices.
+
+    Yields:
+        ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
+        ``cpu_seconds`` so far of the method alone.
+    """
+    checks.positive("rounds", rounds)
+    generator = torch.Generator().manual_seed(seed)
+    state: Regression = method.state()
+    if problem.fixed_arms is not None:
+        state = Tracked(method.state(), problem.fixed_arms)
+    cumulative = seconds = 0.0
+    for t in range(1, rounds + 1):
+        arms = problem.arms()
+        start = time.process_time()
+        index = method.choose(state, arms, generator)
+        seconds += time.process_time() - start
+        chosen, values = arms[index : index + 1], problem.mean(arms)
+        regret = float(values.max() - values[index])
+        reward = problem.observe(chosen)
+        start = time.process_time()
+        state.update(chosen, reward)
+        seconds += time.process_time() - start
+        cumulative += regret
+        yield {"round": t, "regret": regret, "cumulative": cumulative, "cpu_seconds": seconds}

@@ -1,0 +1,285 @@
+"""The ask-tell optimiser: what to try next, whatever evaluates it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from kbo.errors import InvalidInput, JournalError
+from kbo.optimize.journal import FORMAT, Journal, read
+from kbo.optimize.search import KEPT, argmax
+from kbo.optimize.settings import Practical, Settings
+from kbo.regression import Hypothetical, Regression
+from kbo.space import Bounds, Params, Space
+
+
+@dataclass
+class Trial:
+    """One evaluation: pending until it is told or failed.
+
+    Attributes:
+        number: Its place in the order of asking, from 0.
+        params: What the objective got.
+        value: What it returned; None while pending or if it failed.
+        seconds: How long it took, if known.
+        failure: Why it failed; None if it did not.
+    """
+
+    number: int
+    params: Params
+    value: float | None = None
+    seconds: float | None = None
+    failure: str | None = None
+
+    @property
+    def status(self) -> str:
+        """"pending", "complete" or "failed"."""
+        if self.failure is not None:
+            return "failed"
+        return "pending" if self.value is None else "complete"
+
+
+class Optimizer:
+    """Chooses parameters, learns from values, remembers everything in a journal.
+
+    The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
+    on its journal continues as if nothing had happened. Points that were asked but not told come first. Several
+    points may be asked before any is told: each treats those before it as pending.
+
+    Args:
+        bounds: See ``kbo.space.Space``.
+        setting: ``Practical()`` (default) or ``Certified(...)``.
+        method: A name of ``kbo.recipes.names()``.
+        maximize: Whether larger values are better.
+        n_trials: The planned number of trials, if the method needs it ("igp-ucb").
+        seed: Seed of every random choice.
+        journal: Path of the journal; None keeps the run in memory.
+
+    Raises:
+        InvalidInput: Bounds, setting or method cannot be used.
+        JournalError: The journal cannot be written, is damaged, or belongs to another problem.
+
+    Example:
+        >>> optimizer = Optimizer({"x": (0.0, 1.0)}, journal="run.jsonl")
+        >>> x = optimizer.ask()
+        >>> optimizer.tell(x, objective(x))
+    """
+
+    def __init__(
+        self,
+        bounds: Bounds | Space,
+        *,
+        setting: Settings | None = None,
+        method: str = "dmm-ucb",
+        maximize: bool = False,
+        n_trials: int | None = None,
+        seed: int = 0,
+        journal: str | os.PathLike | None = None,
+    ) -> None:
+        self.space = Space(bounds)
+        self.setting = Practical() if setting is None else setting
+        self.method, self.maximize, self.seed = method, maximize, seed
+        self._n_trials = n_trials
+        self._reset()
+        self._journal: Journal | None = None
+        if journal is not None:
+            self._journal = Journal(journal, self._header())
+            self._replay(self._journal.events)
+
+    def _reset(self) -> None:
+        self.belief = self.setting.begin(self.method, self._n_trials, self.space.dimension)
+        self.trials: list[Trial] = []
+        self._units: list[Tensor] = []
+        self._orphans: list[Trial] = []
+        self._events: list[dict[str, Any]] = []
+
+    def ask(self, n: int | None = None) -> Any:
+        """The next parameters, or a list of n of them.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        if n is not None:
+            return [self.ask() for _ in range(n)]
+        if self._orphans:
+            return self._orphans.pop(0).params
+        number = len(self.trials)
+        params = self.space.params(self._propose(number))
+        self._record({"event": "ask", "number": number, "params": params})
+        return params
+
+    def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
+        """Report the value at parameters that were asked for, or at any others.
+
+        None, NaN and infinite values are recorded as failures and never reach the model.
+        """
+        number = self._number_of(params)
+        try:
+            y = math.nan if value is None else float(value)
+        except (TypeError, ValueError):
+            return self.fail(params, f"the objective returned {value!r} instead of a number", seconds)
+        if not math.isfinite(y):
+            return self.fail(params, f"the objective returned {value}", seconds)
+        self._record({"event": "tell", "number": number, "value": y, "seconds": seconds})
+        return self.trials[number]
+
+    def fail(self, params: Params, reason: str, seconds: float | None = None) -> Trial:
+        """Report that the evaluation at these parameters failed."""
+        number = self._number_of(params)
+        self._record({"event": "fail", "number": number, "reason": reason, "seconds": seconds})
+        return self.trials[number]
+
+    def recommended(self) -> Trial | None:
+        """The completed trial with the best pessimistic bound; by value while there is no bound; None if none."""
+        complete = self.completed()
+        if not complete:
+            return None
+        sign = self._sign
+        if self.belief.state is None or self.belief.confidence() is None:
+            return max(complete, key=lambda trial: sign * (trial.value or 0.0))
+        lower, _, _ = self.belief.interval(self._features([t.number for t in complete]))
+        return complete[int(lower.argmax())]
+
+    def interval(self, params: Params) -> tuple[float, float, float] | None:
+        """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
+        if self.belief.state is None or self.belief.confidence() is None:
+            return None
+        features = self.space.features(self.space.unit(params).unsqueeze(0))
+        low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
+        return min(low, high), mean, max(low, high)
+
+    def completed(self) -> list[Trial]:
+        """The trials that returned a value."""
+        return [trial for trial in self.trials if trial.status == "complete"]
+
+    def failed(self) -> list[Trial]:
+        """The trials that failed."""
+        return [trial for trial in self.trials if trial.status == "failed"]
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the whole run as a journal, replacing ``path`` in one step."""
+        target = Path(path)
+        temporary = target.with_name(target.name + ".part")
+        lines = [{"format": FORMAT, **self._header()}, *self._events]
+        try:
+            temporary.write_text("".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
+            os.replace(temporary, target)
+        except OSError as error:
+            raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+
+    def load(self, path: str | os.PathLike) -> None:
+        """Replace the run by a saved one of the same problem.
+
+        Raises:
+            JournalError: Not a journal, damaged, or of another problem.
+        """
+        if self._journal is not None:
+            raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
+        header, events = read(path)
+        expected = json.loads(json.dumps({"format": FORMAT, **self._header()}))
+        if header != expected:
+            different = [key for key in sorted({*expected, *header}) if expected.get(key) != header.get(key)]
+            raise JournalError(f"{path} belongs to another problem: it differs in {', '.join(different)}.")
+        self._reset()
+        self._replay(events)
+
+    def close(self) -> None:
+        """Release the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.maximize else -1
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "space": self.space.describe(),
+            "named": self.space.named,
+            "maximize": self.maximize,
+            "method": self.method,
+            "seed": self.seed,
+            **self.setting.describe(),
+        }
+
+    def _propose(self, number: int) -> Tensor:
+        """A point [P] of the unit cube for trial ``number``."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
+        state = self.belief.state
+        if self.method == "random":
+            return torch.rand(self.space.dimension, generator=generator, dtype=torch.float64)
+        if state is None:
+            sobol = SobolEngine(self.space.dimension, scramble=True, seed=self.seed)
+            return sobol.fast_forward(number).draw(1, dtype=torch.float64)[0]
+        confidence = self.belief.confidence()
+        assert confidence is not None
+        view: Regression = state
+        pending = [trial.number for trial in self.trials if trial.status == "pending"]
+        if pending:
+            view = Hypothetical(state, self._features(pending))
+        best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
+        starts = torch.stack([self._units[trial.number] for trial in best])
+        return argmax(lambda U: confidence.upper(view, self.space.features(U)), starts, generator)
+
+    def _features(self, numbers: list[int]) -> Tensor:
+        return self.space.features(torch.stack([self._units[i] for i in numbers]))
+
+    def _number_of(self, params: Params) -> int:
+        """The pending trial with these parameters; parameters nobody asked for become a trial of their own."""
+        params = dict(params) if isinstance(params, Mapping) else list(params)
+        for trial in self.trials:
+            if trial.status == "pending" and trial.params == params:
+                return trial.number
+        self.space.unit(params)  # raises if they are not of this space
+        number = len(self.trials)
+        self._record({"event": "ask", "number": number, "params": params})
+        return number
+
+    def _record(self, event: dict[str, Any]) -> None:
+        """Disk first, memory second: what the optimiser knows is always on disk."""
+        if self._journal is not None:
+            self._journal.append({**event, "time": round(time.time(), 3)})
+        self._apply(event)
+
+    def _replay(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            try:
+                self._apply(event)
+            except (KeyError, IndexError, TypeError, InvalidInput) as error:
+                raise JournalError(f"the journal has an event that does not fit: {event} ({error}).") from error
+        self._orphans = [trial for trial in self.trials if trial.status == "pending"]
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        kind, number = event["event"], event["number"]
+        if kind == "ask":
+            if number != len(self.trials):
+                raise InvalidInput(f"trial {number} out of order")
+            unit = self.space.unit(event["params"])
+            self._units.append(unit)
+            self.trials.append(Trial(number, event["params"]))
+        elif kind == "tell":
+            trial = self._pending(number)
+            trial.value, trial.seconds = float(event["value"]), event.get("seconds")
+            self.belief.observe(self._features([number]), self._sign * trial.value)
+        elif kind == "fail":
+            trial = self._pending(number)
+            trial.failure, trial.seconds = str(event["reason"]), event.get("seconds")
+        else:
+            raise InvalidInput(f"unknown event {kind!r}")
+        self._events.append(event)
+
+    def _pending(self, number: int) -> Trial:
+        trial = self.trials[number]
+        if trial.status != "pending":
+            raise InvalidInput(f"trial {number} is already {trial.status}")
+        return trial

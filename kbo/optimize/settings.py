@@ -1,0 +1,269 @@
+"""The two ways to run: certified, where everything a bound needs is given, and practical, where it is guessed.
+
+A setting makes a belief: what is known after some evaluations, in terms of a posterior and a confidence. The
+optimiser only ever maximises; signs are its business.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks, recipes
+from kbo.confidence import Confidence, norm_lower_bound
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import KernelRidge
+
+
+class Belief(ABC):
+    """What is known so far: a posterior over features, in units of its own, and a confidence.
+
+    Attributes:
+        certified: Whether the confidence rests on given assumptions only.
+        location, unit: A target y is ``(y - location) / unit`` in the posterior's units.
+    """
+
+    certified: bool
+    location = 0.0
+    unit = 1.0
+
+    @abstractmethod
+    def observe(self, features: Tensor, y: float) -> None:
+        """Add one evaluation, features [1 D]."""
+
+    @property
+    @abstractmethod
+    def state(self) -> KernelRidge | None:
+        """The posterior; None while there are too few evaluations to have one."""
+
+    @abstractmethod
+    def confidence(self) -> Confidence | None:
+        """The bound in force; None chooses at random."""
+
+    @abstractmethod
+    def assumptions(self) -> dict[str, Any]:
+        """The numbers on which the bounds rest, in raw units, and where they come from."""
+
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Lower bound, mean and upper bound [n] in raw units at features [n D]."""
+        state, confidence = self.state, self.confidence()
+        if state is None or confidence is None:
+            raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
+        lower, upper = confidence.interval(state, features)
+        mean = state.predict(features)[0]
+        return tuple(self.location + self.unit * value for value in (lower, mean, upper))  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
+
+    Args:
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)).
+        noise_std: Sub-Gaussian constant of the noise, in units of the objective.
+        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+    delta: float = 0.1
+    scale: float = 1.0
+
+    def begin(self, method: str, n_trials: int | None, dimension: int = 1) -> Belief:
+        """The belief before the first evaluation."""
+        return _CertifiedBelief(self, method, n_trials)
+
+    def describe(self) -> dict[str, Any]:
+        """The setting as plain JSON values."""
+        parameters = {name: value.tolist() for name, value in self.kernel.state_dict().items()}
+        return {
+            "setting": "certified",
+            "kernel": {"class": str(self.kernel), "parameters": parameters},
+            "noise_std": self.noise_std,
+            "norm_bound": self.norm_bound,
+            "delta": self.delta,
+            "scale": self.scale,
+        }
+
+
+class _CertifiedBelief(Belief):
+    certified = True
+
+    def __init__(self, setting: Certified, method: str, n_trials: int | None) -> None:
+        s = self._setting = setting
+        self._method = recipes.make(
+            method, s.kernel, s.noise_std, s.norm_bound, s.delta, scale=s.scale, horizon=n_trials
+        )
+        self._state = self._method.state()
+
+    @property
+    def state(self) -> KernelRidge | None:
+        return self._state if self._state.n else None
+
+    def observe(self, features: Tensor, y: float) -> None:
+        self._state.update(features, torch.tensor([y], dtype=features.dtype))
+
+    def confidence(self) -> Confidence | None:
+        return self._method.confidence
+
+    def assumptions(self) -> dict[str, Any]:
+        s = self._setting
+        return {
+            "kernel": "given",
+            "noise_std": s.noise_std,
+            "norm_bound": s.norm_bound,
+            "delta": s.delta,
+            "from": "all given",
+        }
+
+
+GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
+"""Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
+
+REFIT_FACTOR = 2
+
+
+@dataclass(frozen=True)
+class Practical:
+    """Everything is estimated: useful bounds without a guarantee.
+
+    Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
+    standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the number
+    of evaluations has doubled. The norm bound is ``norm_factor`` times the anytime lower confidence bound of
+    the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at least 1 prior standard deviation.
+
+    Args:
+        delta: Nominal failure probability of the bounds.
+        scale: Covariance scale of the mixture.
+        norm_factor: Multiple of the lower confidence bound of the norm.
+        n_initial: Space-filling evaluations before the first fit; by default ``2 P + 2`` for P parameters.
+    """
+
+    delta: float = 0.1
+    scale: float = 1.0
+    norm_factor: float = 1.25
+    n_initial: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.probability("delta", self.delta)
+        checks.positive("scale", self.scale)
+        if checks.positive("norm_factor", self.norm_factor) < 1:
+            raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
+        if self.n_initial is not None and self.n_initial < 2:
+            raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
+
+    def begin(self, method: str, n_trials: int | None, dimension: int = 1) -> Belief:
+        """The belief before the first evaluation, for P = dimension parameters."""
+        return _PracticalBelief(self, method, n_trials, self.n_initial or 2 * dimension + 2)
+
+    def describe(self) -> dict[str, Any]:
+        """The setting as plain JSON values."""
+        return {"setting": "practical", **vars(self)}
+
+
+class _PracticalBelief(Belief):
+    certified = False
+
+    def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
+        recipes.make(method, _unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
+        self._features: list[Tensor] = []
+        self._y: list[float] = []
+        self._state: KernelRidge | None = None
+        self._bound: tuple[int, Confidence | None] | None = None
+        self.noise_std = self.norm_bound = float("nan")
+
+    @property
+    def state(self) -> KernelRidge | None:
+        return self._state
+
+    def observe(self, features: Tensor, y: float) -> None:
+        self._features.append(features)
+        self._y.append(y)
+        if len(self._y) >= self._next_fit and self._name != "random":
+            self._fit()
+            self._next_fit = REFIT_FACTOR * len(self._y)
+        elif self._state is not None:
+            self._state.update(features, torch.tensor([(y - self.location) / self.unit], dtype=features.dtype))
+
+    def _fit(self) -> None:
+        """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
+        X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
+        spread = float(y.std())
+        centre, scale = float(y.mean()), spread if spread > 0 else 1.0
+        kernel, noise_std, constant = fit(X, (y - centre) / scale)
+        self.location, self.unit = centre + scale * constant, scale
+        self.noise_std = noise_std
+        self._state = KernelRidge(kernel, noise_std**2 / self._setting.scale)
+        self._state.update(X, (y - self.location) / self.unit)
+
+    def confidence(self) -> Confidence | None:
+        assert self._state is not None
+        if self._bound is None or self._bound[0] != self._state.n:
+            self._bound = self._state.n, self._new_confidence(self._state)
+        return self._bound[1]
+
+    def _new_confidence(self, state: KernelRidge) -> Confidence | None:
+        s = self._setting
+        ridges = [g * self.noise_std**2 / s.scale for g in GRID]
+        least = float(norm_lower_bound(state, self.noise_std, s.delta, s.scale, ridges))
+        self.norm_bound = max(s.norm_factor * least, 1.0)
+        while True:
+            method = recipes.make(
+                self._name,
+                state.kernel,
+                self.noise_std,
+                self.norm_bound,
+                s.delta,
+                scale=s.scale,
+                horizon=self._n_trials,
+                ridges=ridges,
+            )
+            try:
+                if method.confidence is not None:
+                    method.confidence.interval(state, torch.cat(self._features))
+                return method.confidence
+            except RefutedAssumptions:  # between the ridges of the grid the data may refute a little more
+                self.norm_bound *= 2
+
+    def assumptions(self) -> dict[str, Any]:
+        return {
+            "kernel": "fitted",
+            "noise_std": self.noise_std * self.unit,
+            "norm_bound": self.norm_bound * self.unit,
+            "delta": self._setting.delta,
+            "from": f"kernel and noise by marginal likelihood, norm bound {self._setting.norm_factor:g} x its lower bound",
+        }
+
+
+def _unit_kernel(columns: int) -> Kernel:
+    from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+
+    return get_covar_module_with_dim_scaled_prior(ard_num_dims=columns, use_rbf_kernel=False).double()
+
+
+def fit(X: Tensor, y: Tensor) -> tuple[Kernel, float, float]:
+    """Kernel, noise standard deviation and constant of y [n] at X [n D] by marginal likelihood."""
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about targets that the optimiser has standardised itself
+        model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    kernel = copy.deepcopy(model.covar_module).requires_grad_(False)
+    return kernel, float(model.likelihood.noise.sqrt()), float(model.mean_module.constant)
+
+
+Settings = Certified | Practical

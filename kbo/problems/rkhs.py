@@ -1,0 +1,115 @@
+"""Bandits whose reward is a function of known RKHS norm (Flynn & Reeb 2024, Sec. 7)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+
+SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
+
+
+def stationary_kernel(name: str, lengthscale: float) -> Kernel:
+    """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64."""
+    if name not in SMOOTHNESS:
+        raise InvalidInput(f"unknown kernel {name!r}; known: {', '.join(SMOOTHNESS)}.")
+    kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
+    kernel = kernel.double().requires_grad_(False)
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+class Bandit(ABC):
+    """A problem that offers arms every round and answers a choice with a noisy reward.
+
+    Attributes:
+        kernel: A kernel whose RKHS contains the mean reward.
+        noise_std: Standard deviation of the (Gaussian) noise.
+        norm_bound: Bound of the RKHS norm of the mean reward.
+        fixed_arms: The arms, if every round offers the same ones; else None.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+    fixed_arms: Tensor | None = None
+
+    @abstractmethod
+    def arms(self) -> Tensor:
+        """The arms of the next round, [A d]."""
+
+    @abstractmethod
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean reward [n] of X [n d]."""
+
+    @abstractmethod
+    def observe(self, X: Tensor) -> Tensor:
+        """Noisy rewards [n] of X [n d]."""
+
+
+class RKHSBandit(Bandit):
+    """``f = b sum_i w_i k(., z_i)`` scaled to norm ``norm``, with fresh uniform arms every round.
+
+    Args:
+        kernel: "rbf", "matern52", "matern32" or "matern12".
+        lengthscale: Its lengthscale.
+        dim: Dimension of the cube [0, 1]^d.
+        norm: RKHS norm of the function, also the ``norm_bound``.
+        noise_std: Standard deviation of the Gaussian noise.
+        n_arms: Arms per round.
+        fixed: Offer the same arms every round.
+        n_centres: Number of centres z_i.
+        seed: Seed of function, arms and noise.
+    """
+
+    def __init__(
+        self,
+        kernel: str = "rbf",
+        lengthscale: float = 0.5,
+        dim: int = 3,
+        norm: float = 10.0,
+        noise_std: float = 0.1,
+        n_arms: int = 100,
+        fixed: bool = False,
+        n_centres: int = 20,
+        seed: int = 0,
+    ) -> None:
+        self.kernel = stationary_kernel(kernel, lengthscale)
+        self.noise_std, self.norm_bound = noise_std, norm
+        self.dim, self.n_arms, self.smoothness = dim, n_arms, SMOOTHNESS[kernel]
+        # Three streams, so that the arms and the noise of round t do not depend on what was played before.
+        self._arms, self._noise = (torch.Generator().manual_seed(3 * seed + i) for i in (1, 2))
+        function = torch.Generator().manual_seed(3 * seed)
+        self._centres = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
+        weights = torch.randn(n_centres, generator=function, dtype=torch.float64)
+        gram = self._k(self._centres)
+        self._weights = norm * weights / (weights @ gram @ weights).sqrt()
+        if fixed:
+            self.fixed_arms = self._draw()
+
+    def scale(self, rounds: int) -> float:
+        """The covariance scale c that the paper uses: 1 for RBF, ``T^(-d / (2d + 2 nu))`` for Matern."""
+        if math.isinf(self.smoothness):
+            return 1.0
+        return rounds ** (-self.dim / (2 * self.dim + 2 * self.smoothness))
+
+    def arms(self) -> Tensor:  # noqa: D102
+        return self._draw() if self.fixed_arms is None else self.fixed_arms
+
+    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+        return self._k(X) @ self._weights
+
+    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+        noise = torch.randn(len(X), generator=self._noise, dtype=X.dtype)
+        return self.mean(X) + self.noise_std * noise
+
+    def _draw(self) -> Tensor:
+        return torch.rand(self.n_arms, self.dim, generator=self._arms, dtype=torch.float64)
+
+    def _k(self, X: Tensor) -> Tensor:
+        return self.kernel(X, self._centres).to_dense()

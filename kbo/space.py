@@ -1,0 +1,230 @@
+"""Search spaces: named parameters as people write them, and as points that a kernel can compare.
+
+A setting of the parameters has three forms. ``params`` is what the objective gets: a dict, or a list of floats if
+the bounds were a list. ``unit`` is a point of the cube [0, 1]^P, one coordinate per parameter, in which
+searching is easy. ``features`` [D] is what the kernel sees: numbers scaled to [0, 1] after rounding
+integers, choices as one-hot columns of length 1/sqrt(2), so that two choices are at distance 1. Settings
+that the objective cannot tell apart have equal features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+
+Params = dict[str, Any] | list[float]
+Bounds = Mapping[str, Any] | Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Float:
+    """A real number between ``low`` and ``high``, on a logarithmic scale if ``log``."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    columns = 1
+
+    def value(self, u: float) -> float:
+        """The number at unit coordinate u."""
+        if self.log:
+            return min(max(math.exp(math.log(self.low) + u * math.log(self.high / self.low)), self.low), self.high)
+        return min(max(self.low + u * (self.high - self.low), self.low), self.high)
+
+    def unit(self, value: Any) -> float:
+        """The unit coordinate of a number."""
+        number = float(value)
+        if not self.low <= number <= self.high:
+            raise InvalidInput(f"{number:g} is outside [{self.low:g}, {self.high:g}].")
+        if self.log:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
+
+    def features(self, u: Tensor) -> Tensor:
+        """Columns [n 1] for unit coordinates u [n]."""
+        return u.unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class Int:
+    """A whole number from ``low`` to ``high``, both included, on a logarithmic scale if ``log``."""
+
+    low: int
+    high: int
+    log: bool = False
+
+    columns = 1
+
+    def value(self, u: float) -> int:
+        """The number whose cell contains unit coordinate u."""
+        a, b = self._edges()
+        x = a + u * (b - a)
+        return min(max(round(math.exp(x) if self.log else x), self.low), self.high)
+
+    def unit(self, value: Any) -> float:
+        """The unit coordinate of a number."""
+        if value != int(value) or not self.low <= value <= self.high:
+            raise InvalidInput(f"{value!r} is not a whole number from {self.low} to {self.high}.")
+        a, b = self._edges()
+        return ((math.log(value) if self.log else value) - a) / (b - a)
+
+    def features(self, u: Tensor) -> Tensor:
+        """Columns [n 1], equal for coordinates of the same whole number."""
+        a, b = self._edges()
+        x = a + u * (b - a)
+        value = (x.exp() if self.log else x).round().clamp(self.low, self.high)
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        return (((value.log() if self.log else value) - low) / (high - low)).unsqueeze(-1)
+
+    def _edges(self) -> tuple[float, float]:
+        """The range of x such that every whole number has a cell of its own."""
+        a, b = self.low - 0.5, self.high + 0.5
+        return (math.log(a), math.log(b)) if self.log else (a, b)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several options without an order; options are numbers, strings, booleans or None."""
+
+    options: tuple
+
+    def __init__(self, options: Sequence) -> None:
+        object.__setattr__(self, "options", tuple(options))
+
+    @property
+    def columns(self) -> int:
+        """One column per option."""
+        return len(self.options)
+
+    def value(self, u: float) -> Any:
+        """The option whose cell contains unit coordinate u."""
+        return self.options[min(int(u * len(self.options)), len(self.options) - 1)]
+
+    def unit(self, value: Any) -> float:
+        """The middle of the option's cell."""
+        if value not in self.options:
+            raise InvalidInput(f"{value!r} is not one of {list(self.options)}.")
+        return (self.options.index(value) + 0.5) / len(self.options)
+
+    def features(self, u: Tensor) -> Tensor:
+        """One-hot columns [n k]."""
+        index = (u * len(self.options)).long().clamp(0, len(self.options) - 1)
+        return torch.nn.functional.one_hot(index, len(self.options)).to(u) / math.sqrt(2)
+
+
+Parameter = Float | Int | Choice
+
+
+class Space:
+    """The product of named parameters.
+
+    Args:
+        bounds: A dict from name to ``Float``, ``Int``, ``Choice``, a pair ``(low, high)`` (a real number) or a list
+            of options (a choice); or a list of pairs, for objectives of a vector.
+
+    Raises:
+        InvalidInput: Bounds that are empty, reversed or not finite, each named.
+    """
+
+    def __init__(self, bounds: Bounds | Space) -> None:
+        if isinstance(bounds, Space):
+            bounds = bounds.parameters if bounds.named else list(bounds.pairs())
+        self.named = isinstance(bounds, Mapping)
+        entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
+        self.parameters: dict[str, Parameter] = {str(name): _parameter(name, spec) for name, spec in entries}
+        if not self.parameters:
+            raise InvalidInput("bounds are empty: give at least one parameter, for example {'lr': kbo.Float(1e-4, 1e-1, log=True)}.")
+        if not self.named and not all(isinstance(p, Float) for p in self.parameters.values()):
+            raise InvalidInput("bounds given as a list must be pairs (low, high); use a dict for other parameters.")
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters P."""
+        return len(self.parameters)
+
+    @property
+    def columns(self) -> int:
+        """Number of feature columns D."""
+        return sum(p.columns for p in self.parameters.values())
+
+    def pairs(self) -> list[tuple[float, float]]:
+        """The bounds of a list space."""
+        return [(p.low, p.high) for p in self.parameters.values() if not isinstance(p, Choice)]
+
+    def params(self, unit: Tensor) -> Params:
+        """What the objective gets at a point [P] of the unit cube."""
+        values = [p.value(u) for p, u in zip(self.parameters.values(), unit.tolist(), strict=True)]
+        return dict(zip(self.parameters, values, strict=True)) if self.named else values
+
+    def unit(self, params: Any) -> Tensor:
+        """The point [P] of the unit cube of given parameters.
+
+        Raises:
+            InvalidInput: A parameter is missing, unknown or outside its bounds.
+        """
+        if self.named != isinstance(params, Mapping) or len(params) != self.dimension:
+            raise InvalidInput(f"expected the parameters {list(self.parameters)}, got {params!r}.")
+        coordinates = []
+        for i, (name, parameter) in enumerate(self.parameters.items()):
+            key = name if self.named else i
+            try:
+                coordinates.append(parameter.unit(params[key]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise InvalidInput(f"parameter {name!r}: {error}") from error
+        return torch.tensor(coordinates, dtype=torch.float64)
+
+    def features(self, unit: Tensor) -> Tensor:
+        """What the kernel sees, [n D], at points [n P] of the unit cube."""
+        parts = [p.features(unit[:, i]) for i, p in enumerate(self.parameters.values())]
+        return torch.cat(parts, -1)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The parameters as plain JSON values; equal descriptions are equal spaces."""
+        described = []
+        for name, p in self.parameters.items():
+            fields = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(p).items()}
+            described.append({"name": name, "kind": type(p).__name__, **fields})
+        return described
+
+
+def _parameter(name: Any, spec: Any) -> Parameter:
+    if isinstance(spec, list):
+        spec = Choice(spec)
+    elif isinstance(spec, tuple) and len(spec) == 2:
+        spec = Float(*spec)
+    if isinstance(spec, Choice):
+        if len(set(map(repr, spec.options))) < max(2, len(spec.options)):
+            raise InvalidInput(f"parameter {name!r}: a choice needs at least two different options, got {spec.options}.")
+        if not all(o is None or isinstance(o, (str, int, float, bool)) for o in spec.options):
+            raise InvalidInput(f"parameter {name!r}: options must be numbers, strings, booleans or None.")
+        return spec
+    if not isinstance(spec, (Float, Int)):
+        raise InvalidInput(
+            f"parameter {name!r}: expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, got {spec!r}."
+        )
+    _check_range(name, spec)
+    return spec
+
+
+def _check_range(name: Any, spec: Float | Int) -> None:
+    try:
+        finite = math.isfinite(spec.low) and math.isfinite(spec.high)
+    except TypeError as error:
+        raise InvalidInput(f"parameter {name!r}: bounds must be numbers, got {spec}.") from error
+    if not finite:
+        raise InvalidInput(f"parameter {name!r}: bounds must be finite, got ({spec.low}, {spec.high}).")
+    if spec.low >= spec.high:
+        hint = "reversed" if spec.low > spec.high else "empty: fix the value in the objective instead"
+        raise InvalidInput(f"parameter {name!r}: bounds ({spec.low}, {spec.high}) are {hint}.")
+    if spec.log and spec.low <= 0:
+        raise InvalidInput(f"parameter {name!r}: a logarithmic scale needs low > 0, got {spec.low}.")
+    if isinstance(spec, Int) and (spec.low != int(spec.low) or spec.high != int(spec.high)):
+        raise InvalidInput(f"parameter {name!r}: bounds of an Int must be whole numbers, got ({spec.low}, {spec.high}).")
