@@ -1,18 +1,25 @@
-"""kbo: Bayesian optimisation with guarantees, at scale, on PyTorch, GPyTorch and BoTorch."""
+"""kbo: Bayesian optimisation with guarantees, at scale, on PyTorch, GPyTorch and BoTorch.
 
-from kbo import acquisition, confidence, models, recipes, regression
-from kbo.errors import (
-    IllConditionedWarning,
-    InvalidInput,
-    JournalError,
-    KboError,
-    NotPositiveDefinite,
-    RefutedAssumptions,
-    TooManyFailures,
-)
-from kbo.optimize import Certified, Optimizer, Practical, Result, maximize, minimize
-from kbo.regression import KernelRidge
-from kbo.space import Choice, Float, Int
+Names are imported when they are first used, as BoTorch does, so that ``import kbo`` costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbo import acquisition, bandit, confidence, models, problems, recipes, regression
+    from kbo.errors import (
+        IllConditionedWarning,
+        InvalidInput,
+        JournalError,
+        KboError,
+        NotPositiveDefinite,
+        RefutedAssumptions,
+        TooManyFailures,
+    )
+    from kbo.optimize import Certified, Optimizer, Practical, Result, maximize, minimize
+    from kbo.regression import KernelRidge
+    from kbo.space import Choice, Float, Int
 
 __version__ = "0.1.0"
 
@@ -33,10 +40,44 @@ __all__ = [
     "Result",
     "TooManyFailures",
     "acquisition",
+    "bandit",
     "confidence",
     "maximize",
     "minimize",
     "models",
+    "problems",
     "recipes",
     "regression",
 ]
+
+_HOME = {
+    "kbo.errors": (
+        "IllConditionedWarning",
+        "InvalidInput",
+        "JournalError",
+        "KboError",
+        "NotPositiveDefinite",
+        "RefutedAssumptions",
+        "TooManyFailures",
+    ),
+    "kbo.optimize": ("Certified", "Optimizer", "Practical", "Result", "maximize", "minimize"),
+    "kbo.regression": ("KernelRidge",),
+    "kbo.space": ("Choice", "Float", "Int"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_SUBMODULES = set(__all__) - set(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"kbo.{name}")
+    else:
+        raise AttributeError(f"module 'kbo' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -46,7 +46,9 @@ def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = N
     if like is not None and X.dtype != like.dtype:
         raise InvalidInput(f"{name} is {X.dtype} but the data are {like.dtype}: use {name}.to({like.dtype}).")
     if like is not None and X.device != like.device:
-        raise InvalidInput(f"{name} is on {X.device} but the data are on {like.device}: use {name}.to({str(like.device)!r}).")
+        raise InvalidInput(
+            f"{name} is on {X.device} but the data are on {like.device}: use {name}.to({str(like.device)!r})."
+        )
     if dim is not None and X.shape[-1] != dim:
         raise InvalidInput(f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}.")
     if not bool(torch.isfinite(X).all()):

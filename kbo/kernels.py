@@ -20,7 +20,6 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 
-
 _CACHED = 2**14
 """Entries of a block that is evaluated at once on the CPU."""
 
@@ -36,6 +35,7 @@ class PrecomputedKernel(Kernel):
 
     def __init__(self, gram: Tensor) -> None:
         super().__init__()
+        self.gram: Tensor
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not torch.allclose(gram, gram.T):
             raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
         self.register_buffer("gram", gram)
@@ -109,7 +109,7 @@ class _Stationary(DenseKernel):
         lengthscale = kernel.lengthscale
         assert isinstance(lengthscale, Tensor)
         self.inverse_lengthscale = 1 / lengthscale.detach()
-        self.active = kernel.active_dims
+        self.active: Tensor | None = kernel.active_dims  # pyright: ignore[reportAttributeAccessIssue]
         self.shape = shape
         self.scale = torch.ones_like(self.inverse_lengthscale[0, 0])
 

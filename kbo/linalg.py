@@ -197,10 +197,10 @@ class _Solve(torch.autograd.Function):
     """Triangular solve against a factor that is a constant of differentiation."""
 
     @staticmethod
-    def forward(ctx, B: Tensor, factor: GrowingCholesky, transposed: bool) -> Tensor:  # noqa: D102
+    def forward(ctx, B: Tensor, factor: GrowingCholesky, transposed: bool) -> Tensor:
         ctx.factor, ctx.transposed = factor, transposed
         return factor._solve_transposed(B) if transposed else factor._solve(B)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):  # noqa: D102  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, grad: Tensor):
         return _Solve.apply(grad, ctx.factor, not ctx.transposed), None, None

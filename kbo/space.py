@@ -34,10 +34,11 @@ class Float:
     columns = 1
 
     def value(self, u: float) -> float:
-        """The number at unit coordinate u."""
-        if self.log:
-            return min(max(math.exp(math.log(self.low) + u * math.log(self.high / self.low)), self.low), self.high)
-        return min(max(self.low + u * (self.high - self.low), self.low), self.high)
+        """The number at unit coordinate u; the ends are met exactly."""
+        if u <= 0 or u >= 1:
+            return float(self.low if u <= 0 else self.high)
+        x = self.low * (self.high / self.low) ** u if self.log else self.low + u * (self.high - self.low)
+        return min(max(x, self.low), self.high)
 
     def unit(self, value: Any) -> float:
         """The unit coordinate of a number."""
@@ -141,7 +142,9 @@ class Space:
         entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
         self.parameters: dict[str, Parameter] = {str(name): _parameter(name, spec) for name, spec in entries}
         if not self.parameters:
-            raise InvalidInput("bounds are empty: give at least one parameter, for example {'lr': kbo.Float(1e-4, 1e-1, log=True)}.")
+            raise InvalidInput(
+                "bounds are empty: give at least one parameter, for example {'lr': kbo.Float(1e-4, 1e-1, log=True)}."
+            )
         if not self.named and not all(isinstance(p, Float) for p in self.parameters.values()):
             raise InvalidInput("bounds given as a list must be pairs (low, high); use a dict for other parameters.")
 
@@ -202,13 +205,16 @@ def _parameter(name: Any, spec: Any) -> Parameter:
         spec = Float(*spec)
     if isinstance(spec, Choice):
         if len(set(map(repr, spec.options))) < max(2, len(spec.options)):
-            raise InvalidInput(f"parameter {name!r}: a choice needs at least two different options, got {spec.options}.")
+            raise InvalidInput(
+                f"parameter {name!r}: a choice needs at least two different options, got {spec.options}."
+            )
         if not all(o is None or isinstance(o, (str, int, float, bool)) for o in spec.options):
             raise InvalidInput(f"parameter {name!r}: options must be numbers, strings, booleans or None.")
         return spec
     if not isinstance(spec, (Float, Int)):
         raise InvalidInput(
-            f"parameter {name!r}: expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, got {spec!r}."
+            f"parameter {name!r}: expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, "
+            f"got {spec!r}."
         )
     _check_range(name, spec)
     return spec
@@ -227,4 +233,6 @@ def _check_range(name: Any, spec: Float | Int) -> None:
     if spec.log and spec.low <= 0:
         raise InvalidInput(f"parameter {name!r}: a logarithmic scale needs low > 0, got {spec.low}.")
     if isinstance(spec, Int) and (spec.low != int(spec.low) or spec.high != int(spec.high)):
-        raise InvalidInput(f"parameter {name!r}: bounds of an Int must be whole numbers, got ({spec.low}, {spec.high}).")
+        raise InvalidInput(
+            f"parameter {name!r}: bounds of an Int must be whole numbers, got ({spec.low}, {spec.high})."
+        )

@@ -52,7 +52,7 @@ class KernelUCB(AcquisitionFunction):
         """Hallucinate observations at X_pending [p d]; None or an empty tensor clears them."""
         self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
-    @t_batch_mode_transform()
+    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Values [b] of the batches X [b q d]."""
         self.model.eval()
@@ -60,9 +60,8 @@ class KernelUCB(AcquisitionFunction):
         view: Regression = self.model.regression  # pyright: ignore[reportAssignmentType]
         if self.X_pending is not None:
             view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
-        values = [self._bound(view, X[..., :1, :])]
-        for j in range(1, X.shape[-2]):
-            values.append(self._bound(Hypothetical(view, X[..., :j, :]), X[..., j : j + 1, :]))
+        views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
+        values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return torch.cat(values, -1).mean(-1)
 
     def _bound(self, view: Regression, X: Tensor) -> Tensor:
@@ -117,4 +116,6 @@ def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
             "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "
             f"{type(transform).__name__}: a bound of f says nothing about other functions of f."
         )
-    return float(transform.weights[0]), float(transform.offset)
+    weights = transform.weights
+    assert isinstance(weights, Tensor)
+    return float(weights[0]), float(transform.offset)

@@ -73,8 +73,8 @@ class MartingaleMixture(Confidence):
             raise InvalidInput(f'kind="{kind}" needs {"one ridge" if kind == "amm" else "at least one ridge"}.')
         self.ridges = [checks.positive("ridge", ridge) for ridge in chosen]
         self.guarantee = (
-            f"holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has norm "
-            f"at most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
+            f"holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has "
+            f"norm at most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
         )
 
     @property

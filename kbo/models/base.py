@@ -19,7 +19,7 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression import Hypothetical, KernelRidge, Regression
+from kbo.regression import KernelRidge, Regression
 
 _MOST_DENSE = 1024
 """Points whose joint covariance is formed densely; above, only its factors are."""
@@ -32,6 +32,8 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
     """
 
     _num_outputs = 1
+    train_inputs: tuple[Tensor, ...]
+    train_targets: Tensor
 
     @property
     @abstractmethod
@@ -39,14 +41,15 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         """The posterior in the units of the (transformed) inputs and targets."""
 
     @property
-    def likelihood(self) -> GaussianLikelihood:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def likelihood(self) -> GaussianLikelihood:
         """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression."""
-        constraint = Positive(transform=torch.exp, inv_transform=torch.log)
-        likelihood = GaussianLikelihood(noise_constraint=constraint).to(self.train_targets)
-        likelihood.noise = self.regression.ridge
+        constraint = Positive(transform=torch.exp, inv_transform=torch.log)  # pyright: ignore[reportArgumentType]
+        targets = self.train_targets
+        likelihood = GaussianLikelihood(noise_constraint=constraint).to(dtype=targets.dtype, device=targets.device)
+        likelihood.noise = torch.tensor(self.regression.ridge)
         return likelihood.requires_grad_(False).eval()
 
-    def posterior(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def posterior(
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -66,10 +69,12 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         if observation_noise is not False:
             noise = self.regression.ridge if observation_noise is True else observation_noise.squeeze(-1)
             diagonal = torch.as_tensor(noise).to(X).expand(distribution.mean.shape)
-            distribution = MultivariateNormal(distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal))
+            distribution = MultivariateNormal(
+                distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
+            )
         posterior: Posterior = GPyTorchPosterior(distribution)
-        if hasattr(self, "outcome_transform"):
-            posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
+        if (transform := getattr(self, "outcome_transform", None)) is not None:
+            posterior = transform.untransform_posterior(posterior, X=X)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def _distribution(self, X: Tensor) -> MultivariateNormal:
@@ -83,7 +88,7 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
             return to_linear_operator(variance.unsqueeze(-1))
         if q > _MOST_DENSE and isinstance(regression, KernelRidge):
             W = regression.whitened(X)
-            return self.covar_module(X) + MatmulLinearOperator(-W.mT, W)  # pyright: ignore[reportCallIssue]
+            return self.covar_module(X) + MatmulLinearOperator(-W.mT, W)
         return to_linear_operator(regression.covariance(X, X))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):

@@ -62,6 +62,7 @@ class KernelRidgeGP(RegressionModel):
             self.input_transform = input_transform.to(train_X)
             input_transform(train_X)  # in training mode: learn the bounds
         self.covar_module = copy.deepcopy(kernel).to(train_X).requires_grad_(False)
+        self.ridge: Tensor
         self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
@@ -108,7 +109,7 @@ class KernelRidgeGP(RegressionModel):
         state = self.state.fork()
         state.update(P, targets.squeeze(-1))
         model = object.__new__(KernelRidgeGP)
-        model.__dict__.update(self.__dict__)
+        vars(model).update(vars(self))
         model._modules = dict(self._modules)
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])

@@ -224,7 +224,9 @@ def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
 def format_params(params: Params) -> str:
     """Parameters on one line, numbers with four digits."""
     entries = params.items() if isinstance(params, dict) else ((f"x{i}", v) for i, v in enumerate(params))
-    return "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
+    return "  ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries
+    )
 
 
 def _done(optimizer: Optimizer) -> int:
@@ -244,7 +246,9 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
         yield
         return
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        raise InvalidInput("timeout needs a Unix system and the main thread; limit the time inside the objective instead.")
+        raise InvalidInput(
+            "timeout needs a Unix system and the main thread; limit the time inside the objective instead."
+        )
 
     def expire(signum, frame):
         raise TimeoutError(f"no value after {seconds:g} s")

@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def status(self) -> str:
-        """"pending", "complete" or "failed"."""
+        """One of "pending", "complete" and "failed"."""
         if self.failure is not None:
             return "failed"
         return "pending" if self.value is None else "complete"
@@ -283,3 +283,16 @@ class Optimizer:
         if trial.status != "pending":
             raise InvalidInput(f"trial {number} is already {trial.status}")
         return trial
+
+
+def trials_of(events: list[dict[str, Any]]) -> list[Trial]:
+    """The trials that a journal's events tell of, without a model."""
+    trials: list[Trial] = []
+    for event in events:
+        if event["event"] == "ask":
+            trials.append(Trial(event["number"], event["params"]))
+        elif event["event"] == "tell":
+            trials[event["number"]].value = event["value"]
+        else:
+            trials[event["number"]].failure = event["reason"]
+    return trials

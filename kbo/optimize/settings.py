@@ -7,6 +7,7 @@ optimiser only ever maximises; signs are its business.
 from __future__ import annotations
 
 import copy
+import hashlib
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -85,15 +86,22 @@ class Certified:
 
     def describe(self) -> dict[str, Any]:
         """The setting as plain JSON values."""
-        parameters = {name: value.tolist() for name, value in self.kernel.state_dict().items()}
         return {
             "setting": "certified",
-            "kernel": {"class": str(self.kernel), "parameters": parameters},
+            "kernel": _fingerprint(self.kernel),
             "noise_std": self.noise_std,
             "norm_bound": self.norm_bound,
             "delta": self.delta,
             "scale": self.scale,
         }
+
+
+def _fingerprint(kernel: Kernel) -> str:
+    """Equal for kernels of equal structure and equal numbers."""
+    digest = hashlib.sha256(str(kernel).encode())
+    for name, value in sorted(kernel.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().double().numpy().tobytes())
+    return f"{type(kernel).__name__} {digest.hexdigest()[:16]}"
 
 
 class _CertifiedBelief(Belief):
@@ -242,7 +250,8 @@ class _PracticalBelief(Belief):
             "noise_std": self.noise_std * self.unit,
             "norm_bound": self.norm_bound * self.unit,
             "delta": self._setting.delta,
-            "from": f"kernel and noise by marginal likelihood, norm bound {self._setting.norm_factor:g} x its lower bound",
+            "from": "kernel and noise by marginal likelihood, "
+            f"norm bound {self._setting.norm_factor:g} x its lower bound",
         }
 
 
@@ -263,7 +272,8 @@ def fit(X: Tensor, y: Tensor) -> tuple[Kernel, float, float]:
         model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     kernel = copy.deepcopy(model.covar_module).requires_grad_(False)
-    return kernel, float(model.likelihood.noise.sqrt()), float(model.mean_module.constant)
+    assert isinstance(kernel, Kernel)
+    return kernel, float(model.likelihood.noise.detach().sqrt()), float(model.mean_module.constant.detach())
 
 
 Settings = Certified | Practical

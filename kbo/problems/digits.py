@@ -35,7 +35,7 @@ class DigitsMLP(TuningProblem):
         )
         self._rng = np.random.default_rng(seed)
 
-    def __call__(self, params: Params) -> float:
+    def __call__(self, params: Params) -> float:  # noqa: D102
         from sklearn.datasets import load_digits
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import train_test_split
@@ -51,7 +51,7 @@ class DigitsMLP(TuningProblem):
             learning_rate_init=params["learning_rate"],
             alpha=params["alpha"],
             batch_size=params["batch_size"],
-            max_iter=15,
+            max_iter=60,
             random_state=start,
         )
         with warnings.catch_warnings():

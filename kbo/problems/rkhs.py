@@ -20,7 +20,7 @@ def stationary_kernel(name: str, lengthscale: float) -> Kernel:
         raise InvalidInput(f"unknown kernel {name!r}; known: {', '.join(SMOOTHNESS)}.")
     kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
     kernel = kernel.double().requires_grad_(False)
-    kernel.lengthscale = lengthscale
+    kernel.initialize(lengthscale=lengthscale)
     return kernel
 
 

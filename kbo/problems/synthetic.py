@@ -30,7 +30,7 @@ class NoisyFunction(TuningProblem):
         else:
             self._generator.manual_seed(seed)
 
-    def __call__(self, params: Params) -> float:
+    def __call__(self, params: Params) -> float:  # noqa: D102
         noise = torch.randn((), generator=self._generator, dtype=torch.float64)
         return self.noiseless(params) + self.noise_std * float(noise)
 

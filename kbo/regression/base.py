@@ -121,7 +121,7 @@ class View(Regression):
 def floored(variance: Tensor, prior: Tensor, ridge: float, trace: Tensor) -> Tensor:
     """``variance``, lifted to the least value that it can have; only rounding is ever below it.
 
-    A variance is at least ``ridge k(x,x) / (ridge + Tr K)``: K has no eigenvalue above its trace
-   . ``prior`` is ``k(x,x)``, ``trace`` is ``Tr K``.
+     A variance is at least ``ridge k(x,x) / (ridge + Tr K)``: K has no eigenvalue above its trace
+    . ``prior`` is ``k(x,x)``, ``trace`` is ``Tr K``.
     """
     return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())

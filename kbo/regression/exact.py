@@ -84,7 +84,8 @@ class KernelRidge(Regression):
         Raises:
             InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
         """
-        checks.observations(X, y, *((self.data.X, self.data.X.shape[-1]) if self.data else ()))
+        data = self.data
+        checks.observations(X, y, data.X if data else None, data.X.shape[-1] if data else None)
         if len(X) == 0:
             return
         prior = self.prior_variance(X)
@@ -179,7 +180,7 @@ class KernelRidge(Regression):
     def fork(self) -> KernelRidge:
         """A copy to update hypothetically: O(n) plus the last rows of the factors, which are otherwise shared."""
         fork = object.__new__(KernelRidge)
-        fork.__dict__.update(self.__dict__)
+        vars(fork).update(vars(self))
         if self.data is not None:
             fork.data = self.data.fork()
             fork._factors = {ridge: factor.fork(fork.data) for ridge, factor in self._factors.items()}

@@ -102,7 +102,7 @@ class Observations:
     def fork(self) -> Observations:
         """An independent copy."""
         copy = object.__new__(Observations)
-        copy.__dict__.update(self.__dict__)
+        vars(copy).update(vars(self))
         copy._X, copy._y, copy._counts = self._X.fork(), self._y.fork(), self._counts.fork()
         copy.blocks, copy._seen = list(self.blocks), set(self._seen)
         return copy
@@ -131,9 +131,7 @@ class Observations:
         return self
 
 
-def merge(
-    X: Tensor, counts: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:
+def merge(X: Tensor, counts: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:
     """Merge rows of equal location, in order of first appearance.
 
     Returns:

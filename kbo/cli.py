@@ -1,0 +1,288 @@
+"""The command line: kbo tune | run | plot | bench."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ImportError:  # pragma: no cover
+    sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
+
+import kbo
+from kbo.errors import InvalidInput, KboError
+from kbo.optimize import Result
+from kbo.optimize.loop import format_params
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Bayesian optimisation with guarantees.
+
+    Start with `kbo tune`: it tunes a small neural network in about a minute, and the same command tunes your own
+    script. Press Ctrl-C, or kill it, at any time: the same command goes on where it stopped.
+
+    Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
+)
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
+
+
+@app.command()
+def tune(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A problem (digits, branin, hartmann6, ackley), or your script: "
+            "a .py file that defines `bounds` and `objective(params)`."
+        ),
+    ] = "digits",
+    trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
+    method: Annotated[str, typer.Option("--method", "-m", help="An algorithm of kbo.recipes.")] = "dmm-ucb",
+    maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
+    again: Annotated[int, typer.Option(help="How often the recommended setting is evaluated again at the end.")] = 5,
+    journal: Annotated[Path | None, typer.Option(help="The journal; by default OUT/tune-TARGET.jsonl.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Set an existing journal aside and start anew.")] = False,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tune a noisy objective, trial by trial, into a journal that survives a crash.
+
+    Your script needs two names:
+
+        bounds = {"lr": kbo.Float(1e-4, 1e-1, log=True), "layers": kbo.Int(1, 3), "act": ["relu", "tanh"]}
+
+        def objective(params): ...; return validation_error
+
+    Then:  kbo tune script.py --trials 60
+    """
+    _logging(quiet, verbose)
+    name, objective, bounds = _problem(target)
+    path = journal or out / f"tune-{name}.jsonl"
+    if fresh and path.exists():
+        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path} (--fresh starts anew)", err=True)
+    result = (kbo.maximize if maximize else kbo.minimize)(
+        objective,
+        bounds,
+        trials,
+        method=method,
+        seed=seed,
+        journal=path,
+        timeout=timeout,
+        progress=not quiet,
+        callback=_report_trial if verbose else None,
+    )
+    if result.stopped.startswith("interrupted"):
+        typer.echo(f"{result}\nThe same command continues from here.")
+        raise typer.Exit(130)
+    typer.echo(result)
+    values = _evaluate_again(objective, result, again, quiet)
+    picture = path.with_suffix(".png")
+    _trace(result, picture, name, maximize, values)
+    typer.echo(f"picture        {picture}")
+
+
+@app.command()
+def run(
+    problem: Annotated[
+        str, typer.Argument(help="rkhs (fresh arms every round) or rkhs-fixed (the same arms).")
+    ] = "rkhs",
+    method: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="An algorithm; give it several times to compare.")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
+    seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
+    kernel: Annotated[str, typer.Option(help="rbf, matern52, matern32 or matern12.")] = "rbf",
+    lengthscale: Annotated[float, typer.Option(help="Lengthscale of the kernel.")] = 0.5,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the arms.")] = 3,
+    arms: Annotated[int, typer.Option(min=1, help="Arms per round.")] = 100,
+    delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Play bandit algorithms on a problem of known norm and compare their regret.
+
+    Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
+    """
+    _logging(quiet, verbose)
+    import pandas as pd
+    from tqdm import tqdm
+
+    from kbo import bandit, recipes
+    from kbo.experiments import plots
+    from kbo.problems import RKHSBandit
+
+    if problem not in ("rkhs", "rkhs-fixed"):
+        raise InvalidInput(f"unknown problem {problem!r}; known: rkhs, rkhs-fixed.")
+
+    def world(seed: int) -> RKHSBandit:
+        return RKHSBandit(kernel, lengthscale, dim, n_arms=arms, fixed=problem == "rkhs-fixed", seed=seed)
+
+    def player(name: str, world: RKHSBandit) -> recipes.Method:
+        scale, points = world.scale(rounds), arms * (1 if problem == "rkhs-fixed" else rounds)
+        numbers = (world.kernel, world.noise_std, world.norm_bound, delta)
+        return recipes.make(name, *numbers, scale=scale, horizon=rounds, n_points=points)
+
+    methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
+    for name in methods:
+        player(name, world(0))  # a mistake shows before the work begins
+    rows: list[dict[str, Any]] = []
+    with tqdm(total=len(methods) * seeds * rounds, disable=quiet, unit="round", unit_scale=True) as bar:
+        for name in methods:
+            for seed in range(seeds):
+                bar.set_description(f"{name} seed {seed}")
+                problem_of_seed = world(seed)
+                for row in bandit.play(player(name, problem_of_seed), problem_of_seed, rounds, seed):
+                    rows.append({"method": name, "seed": seed, **row})
+                    bar.update()
+                if verbose:
+                    end = rows[-1]
+                    tqdm.write(
+                        f"{name:12s} seed {seed}  regret {end['cumulative']:9.1f}  {end['cpu_seconds']:6.1f} CPU s"
+                    )
+    table = pd.DataFrame(rows)
+    last = table[table["round"] == rounds].groupby("method", sort=False)
+    summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
+    title = f"{problem}, {kernel} {lengthscale:g}, d = {dim}, T = {rounds}, {seeds} seeds"
+    stem = _folder(out) / f"run-{problem}-{kernel}{lengthscale:g}-d{dim}-T{rounds}"
+    table.to_parquet(stem.with_suffix(".parquet"))
+    plots.regret(table, stem.with_suffix(".png"), title=title)
+    typer.echo(f"cumulative regret: {title}\n{summary.to_string(float_format='{:.1f}'.format)}")
+    typer.echo(f"rows     {stem.with_suffix('.parquet')}\npicture  {stem.with_suffix('.png')}")
+
+
+@app.command()
+def plot(
+    path: Annotated[Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows (.parquet) of `kbo run`.")],
+    picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
+) -> None:
+    """Draw a stored run again."""
+    from kbo.experiments import plots
+
+    target = picture or path.with_suffix(".png")
+    if path.suffix == ".parquet":
+        import pandas as pd
+
+        if not path.exists():
+            raise InvalidInput(f"there is no file {path}.")
+        plots.regret(pd.read_parquet(path), target, title=path.stem)
+    else:
+        from kbo.optimize.journal import read
+        from kbo.optimize.optimizer import trials_of
+
+        header, events = read(path)
+        plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+    typer.echo(f"picture  {target}")
+
+
+@app.command()
+def bench(
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
+) -> None:
+    """Measure speed as ratios against BoTorch, in one process, on the same work."""
+    from kbo.experiments import speed
+
+    rows = speed.run(device=device, quick=quick)
+    typer.echo(speed.table(rows))
+
+
+def _problem(target: str) -> tuple[str, Any, Any]:
+    """Name, objective and bounds of a built-in problem or of a script."""
+    from kbo.problems import TUNING
+
+    if target in TUNING:
+        problem = TUNING[target]()
+        return target, problem, problem.space
+    path = Path(target)
+    if path.suffix != ".py" or not path.exists():
+        known = ", ".join(TUNING)
+        raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
+    if missing:
+        raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
+    return path.stem, module.objective, module.bounds
+
+
+def _evaluate_again(objective: Any, result: Result, times: int, quiet: bool) -> list[float]:
+    """Noisy values of the recommended parameters: an honest estimate, which the best observed value is not."""
+    from statistics import mean, stdev
+
+    from tqdm import trange
+
+    if result.params is None or times < 1:
+        return []
+    try:
+        values = [float(objective(result.params)) for _ in trange(times, desc="again", disable=quiet, leave=False)]
+    except Exception as error:
+        typer.echo(f"the recommended setting could not be evaluated again: {type(error).__name__}: {error}", err=True)
+        return []
+    spread = f" +- {stdev(values):.4g} (standard deviation)" if len(values) > 1 else ""
+    typer.echo(f"again          {mean(values):.4g}{spread} over {len(values)} new evaluations")
+    return values
+
+
+def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
+    from kbo.experiments import plots
+
+    chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
+    title = f"kbo tune {name}"
+    plots.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
+
+
+def _report_trial(optimizer: Any, trial: Any) -> None:
+    from tqdm import tqdm
+
+    outcome = f"failed: {trial.failure}" if trial.failure else f"{trial.value:.5g}"
+    tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}")
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot create the folder {path}: {error.strerror}. Choose another with --out.") from error
+    return path
+
+
+def _logging(quiet: bool, verbose: bool) -> None:
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("kbo").setLevel(level)
+
+
+def main() -> None:
+    """Entry point: errors that kbo explains are shown without a traceback."""
+    try:
+        app()
+    except KboError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

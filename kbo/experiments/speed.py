@@ -1,0 +1,394 @@
+"""The benchmark behind ``kbo bench``: kbo against BoTorch's ``SingleTaskGP`` on the same work.
+
+Both sides have the same data, kernel, hyper-parameters and noise, run in one process on one thread and in
+turns (A, B, A, B, ...), and must give the same numbers before they are timed. The figures are medians: of CPU
+time on the CPU, of synchronised wall-clock time on a GPU. Only ratios carry over to another machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Tensor
+from tqdm import tqdm
+
+from kbo.models import KernelRidgeGP
+from kbo.regression import KernelRidge, Tracked
+
+REPEATS = 5
+"""Timed runs of each side."""
+
+_DIMENSION, _RIDGE, _IN_A_ROW, _CANDIDATES, _FRESH, _ARMS, _UPDATES = 3, 0.01, 10, 10_000, 1000, 100, 2000
+
+MeanVariance = tuple[Tensor, Tensor]
+Work = Callable[[], MeanVariance]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: What is compared with what.
+        n: Observations.
+        kbo: The figure of kbo.
+        other: The figure that it is compared with.
+        goal: The promise, in words; empty for a figure without one.
+        passed: Whether the promise is kept.
+        unit: Of ``kbo`` and ``other``.
+    """
+
+    name: str
+    n: int
+    kbo: float
+    other: float
+    goal: str
+    passed: bool
+    unit: str = "s"
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller the figure of kbo is."""
+        return self.other / self.kbo if self.kbo else float("nan")
+
+
+def run(device: str = "cpu", quick: bool = False) -> list[Row]:
+    """Measure everything; progress goes to stderr.
+
+    Args:
+        device: Where the data live, for example "cuda".
+        quick: Leave out what takes more than a few seconds per run (n = 4000).
+    """
+    rows: list[Row] = []
+    with _one_thread(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputDataWarning)  # targets are deliberately not standardised
+        for benchmark in tqdm(_BENCHMARKS, desc="kbo bench"):
+            rows += benchmark(torch.device(device), quick)
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as plain text."""
+    cells: list[tuple[str, ...]] = [("", "n", "kbo", "other", "ratio", "goal", "")]
+    for row in rows:
+        verdict = ("passed" if row.passed else "MISSED") if row.goal else ""
+        figures = (f"{figure:.4g} {row.unit}" for figure in (row.kbo, row.other))
+        cells.append((row.name, str(row.n or ""), *figures, f"{row.ratio:.3g}", row.goal, verdict))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    aligned = (
+        [cell.ljust(w) if i in (0, 6) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))]
+        for line in cells
+    )
+    return "\n".join("  ".join(line).rstrip() for line in aligned)
+
+
+def _new_row(device: torch.device, quick: bool) -> list[Row]:
+    """One new observation, and a model that can predict after it."""
+    return [row for n, goal in ((1000, 100), (4000, 200)) if n == 1000 or not quick for row in _grow(n, goal, device)]
+
+
+def _grow(n: int, goal: float, device: torch.device) -> list[Row]:
+    X, y, new, point = _data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
+    gp, rebuilt, model = _single_task_gp(X, y), _single_task_gp(X, y), _kernel_ridge_gp(X, y)
+    gp.posterior(point).variance  # noqa: B018
+    state, rows, target = model.state.fork(), iter(new.split(1)), new.new_zeros(1, 1)
+    X_grown, y_grown = torch.cat([X, new[:1]]), torch.cat([y, target[0]])
+
+    def condition() -> MeanVariance:
+        return _scores(model.condition_on_observations(new[:1], target), point)
+
+    def in_place() -> MeanVariance:
+        state.update(next(rows), target[0])
+        return state.predict(point)
+
+    def their_condition() -> MeanVariance:
+        return _scores(gp.condition_on_observations(new[:1], target), point)
+
+    def their_rebuild() -> MeanVariance:
+        rebuilt.set_train_data(X_grown, y_grown, strict=False)
+        return _scores(rebuilt, point)
+
+    _agree(condition, in_place, their_condition, their_rebuild)
+    theirs, rebuild, once, once_in_place, many, many_in_place = _medians(
+        device, their_condition, their_rebuild, condition, in_place, [condition] * _IN_A_ROW, [in_place] * _IN_A_ROW
+    )
+    against = "SingleTaskGP.condition_on_observations"
+    ours, ours_in_place = "new row: KernelRidgeGP.condition_on_observations", "new row: KernelRidge.update in place"
+    return [
+        _faster(f"{ours}, {_IN_A_ROW} in a row / {against}", n, many, theirs, goal),
+        _faster(f"{ours}, alone, caches cold / {against}", n, once, theirs, goal),
+        _faster(f"{ours}, alone, caches cold / SingleTaskGP.set_train_data", n, once, rebuild, None),
+        _faster(f"{ours_in_place}, {_IN_A_ROW} in a row / {against}", n, many_in_place, theirs, goal),
+        _faster(f"{ours_in_place}, alone, caches cold / {against}", n, once_in_place, theirs, goal),
+    ]
+
+
+def _rescoring(device: torch.device, quick: bool) -> list[Row]:
+    """Mean and variance of fixed candidates after each new observation."""
+    n = 1000
+    X, y, new, candidates = _data(n, 4 * REPEATS, _CANDIDATES, device=device)
+    gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
+    gp.posterior(new).variance  # noqa: B018
+    target = new.new_zeros(1, 1)
+    updated = gp.condition_on_observations(new[:1], target)
+    how, score = _fastest_scoring(updated, candidates, device)
+
+    def tracked() -> Work:
+        view, rows = Tracked(model.state.fork(), candidates), iter(new.split(1))
+        view.predict()
+
+        def step() -> MeanVariance:
+            view.update(next(rows), target[0])
+            return view.predict()
+
+        return step
+
+    name = f"{_CANDIDATES} fixed candidates after a new row: Tracked / SingleTaskGP ({how})"
+    return [
+        _race(name, n, tracked(), lambda: score(gp.condition_on_observations(new[:1], target)), 30, device),
+        _race(f"{name}, already updated, caches warm", n, tracked(), lambda: score(updated), 30, device),
+    ]
+
+
+def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable[..., MeanVariance]]:
+    """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
+
+    def scoring(size: int, joint: bool) -> Callable[..., MeanVariance]:
+        def score(gp: Model) -> MeanVariance:
+            parts = [_scores(gp, part if joint else part.unsqueeze(1)) for part in X.split(size)]
+            mean, variance = zip(*parts, strict=True)
+            return torch.cat(mean), torch.cat(variance)
+
+        return score
+
+    sizes = (50, 100, 200, 500) if device.type == "cpu" else (1000, len(X))
+    ways = {
+        f"chunks [{size} d]" if joint else f"chunks [{size} 1 d]": scoring(size, joint)
+        for size, joint in itertools.product(sizes, (True, False))
+    }
+    seconds = {way: min(_seconds([lambda s=score: s(gp)], device) for _ in range(2)) for way, score in ways.items()}
+    best = min(seconds, key=lambda way: seconds[way])
+    return best, ways[best]
+
+
+def _fresh_candidates(device: torch.device, quick: bool) -> list[Row]:
+    """Mean and variance of points that were never seen before."""
+    n = 1000
+    X, y, points = _data(n, _FRESH, device=device)
+    gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
+    return [
+        _race(
+            f"{_FRESH} fresh candidates {shape}: KernelRidgeGP / warm SingleTaskGP",
+            n,
+            lambda P=P: _scores(model, P),
+            lambda P=P: _scores(gp, P),
+            1,
+            device,
+        )
+        for shape, P in ((f"[{_FRESH} 1 d]", points.unsqueeze(1)), (f"[{_FRESH} d]", points))
+    ]
+
+
+def _memory(device: torch.device, quick: bool) -> list[Row]:
+    """Memory of a stream of repeated arms, in a fresh process: freed memory of others would hide growth."""
+    code = f"from kbo.experiments import speed; print(*speed.stream('{device}'))"
+    half, full = map(float, _python(code).split())
+    name = f"memory after {_UPDATES} updates on {_ARMS} arms / after {_UPDATES // 2}"
+    return [Row(name, _UPDATES, full, half, "at most 20 MB more", full - half <= 20, "MB")]
+
+
+def stream(device: str) -> tuple[float, float]:
+    """Memory in MB of this process after half and after all of a stream of tracked, repeated arms."""
+    (arms,) = _data(_ARMS, device=torch.device(device))[:1]
+    view = Tracked(KernelRidge(_kernel(), _RIDGE), arms)
+    used = []
+    for half in range(2):
+        for step in range(_UPDATES // 2):
+            arm = arms[(7 * step + half) % _ARMS]
+            view.update(arm.unsqueeze(0), arm[:1])
+            view.predict()
+        used.append(_megabytes(device))
+    return used[0], used[1]
+
+
+def _import(device: torch.device, quick: bool) -> list[Row]:
+    """What ``import kbo`` costs on top of ``import botorch``, and what it changes."""
+    clock = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
+    times: dict[str, list[float]] = {"botorch, kbo": [], "botorch": []}
+    for _ in range(1 + REPEATS):
+        for modules, seconds in times.items():
+            seconds.append(float(_python(clock.format(modules))))
+    ours, theirs = (statistics.median(seconds[1:]) for seconds in times.values())
+    changed = _python(_SETTINGS).split()
+    return [
+        Row("import botorch, kbo / import botorch", 0, ours, theirs, "at most 0.1 s more", ours - theirs <= 0.1),
+        Row(
+            "global settings changed by import kbo" + "".join(f", {name}" for name in changed),
+            0,
+            len(changed),
+            0,
+            "none",
+            not changed,
+            "",
+        ),
+    ]
+
+
+_SETTINGS = """
+import warnings
+import botorch, gpytorch, linear_operator, torch
+
+def settings():
+    found = {
+        "torch.dtype": torch.get_default_dtype(),
+        "torch.device": torch.get_default_device(),
+        "torch.threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "torch.deterministic": torch.are_deterministic_algorithms_enabled(),
+        "torch.cudnn": (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark),
+        "torch.matmul": torch.get_float32_matmul_precision(),
+        "torch.grad": torch.is_grad_enabled(),
+        "torch.seed": torch.initial_seed(),
+        "warnings": list(warnings.filters),
+    }
+    for module in (gpytorch.settings, linear_operator.settings, botorch.settings):
+        for name, setting in vars(module).items():
+            values = vars(setting) if isinstance(setting, type) else {"value": setting}
+            for key, value in values.items():
+                if isinstance(value, (bool, int, float, str, type(None))):
+                    found[f"{module.__name__}.{name}.{key}"] = value
+    return found
+
+before = settings()
+import kbo
+after = settings()
+print(*(name for name in before if before[name] != after[name]))
+"""
+
+
+_BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [
+    _new_row,
+    _rescoring,
+    _fresh_candidates,
+    _memory,
+    _import,
+]
+
+
+def _race(name: str, n: int, ours: Work, theirs: Work, goal: float, device: torch.device) -> Row:
+    _agree(ours, theirs)
+    return _faster(name, n, *_medians(device, ours, theirs), goal)
+
+
+def _agree(*works: Work) -> None:
+    """Do all works once: a race between different answers says nothing."""
+    first, *others = (work() for work in works)
+    for other in others:
+        for mine, theirs in zip(first, other, strict=True):
+            torch.testing.assert_close(mine.flatten(), theirs.flatten(), rtol=1e-5, atol=1e-5)
+
+
+def _medians(device: torch.device, *works: Work | list[Work]) -> list[float]:
+    """Median seconds of each work, done in turns; of a list of works, the mean of one."""
+    turns = [work if isinstance(work, list) else [work] for work in works]
+    times = [[_seconds(turn, device) / len(turn) for turn in turns] for _ in range(REPEATS)]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
+
+
+def _faster(name: str, n: int, ours: float, theirs: float, goal: float | None) -> Row:
+    wanted = "" if goal is None else f"at least {goal:g} times faster" if goal > 1 else "no slower"
+    return Row(name, n, ours, theirs, wanted, goal is None or theirs >= goal * ours)
+
+
+def _seconds(works: list[Work], device: torch.device) -> float:
+    cuda = device.type == "cuda"
+    clock = time.perf_counter if cuda else time.process_time
+    if cuda:
+        torch.cuda.synchronize(device)
+    start = clock()
+    for work in works:
+        work()
+    if cuda:
+        torch.cuda.synchronize(device)
+    return clock() - start
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _python(code: str) -> str:
+    """What ``code`` prints in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def _megabytes(device: str) -> float:
+    """Memory that this process holds, on its host (Linux; elsewhere the peak) and on the device."""
+    on_device = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return (on_device + pages * os.sysconf("SC_PAGE_SIZE")) / 1e6
+    except OSError:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return (on_device + peak * (1 if sys.platform == "darwin" else 1024)) / 1e6
+
+
+def _kernel() -> ScaleKernel:
+    base = MaternKernel(nu=2.5).double()
+    base.lengthscale = torch.tensor(0.3)
+    kernel = ScaleKernel(base).double()
+    kernel.outputscale = torch.tensor(1.5)
+    return kernel
+
+
+def _data(n: int, *more: int, device: torch.device) -> list[Tensor]:
+    """X [n d] and y [n] of a noisy function, then further points [m d] for every m in ``more``."""
+    random = torch.Generator().manual_seed(0)
+    X, *others = (torch.rand(m, _DIMENSION, generator=random, dtype=torch.float64) for m in (n, *more))
+    y = torch.sin(5 * X).sum(-1) + 0.1 * torch.randn(n, generator=random, dtype=torch.float64)
+    return [tensor.to(device) for tensor in (X, y, *others)]
+
+
+def _kernel_ridge_gp(X: Tensor, y: Tensor) -> KernelRidgeGP:
+    return KernelRidgeGP(X, y.unsqueeze(-1), _kernel(), _RIDGE)
+
+
+def _single_task_gp(X: Tensor, y: Tensor) -> SingleTaskGP:
+    """The same posterior in BoTorch: nothing fitted, targets and inputs as they are."""
+    likelihood = GaussianLikelihood().double()
+    likelihood.noise = torch.tensor(_RIDGE)
+    Y, kernel = y.unsqueeze(-1), _kernel()
+    gp = SingleTaskGP(X, Y, likelihood=likelihood, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
+    return gp.to(X).requires_grad_(False).eval()
+
+
+def _scores(model: Model, X: Tensor) -> MeanVariance:
+    """Mean and variance of every point, flat."""
+    posterior = model.posterior(X)
+    assert isinstance(posterior, GPyTorchPosterior)
+    return posterior.mean.flatten(), posterior.variance.flatten()

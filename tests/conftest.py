@@ -1,0 +1,13 @@
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("kbo", derandomize=True, deadline=None, max_examples=10)
+settings.load_profile("kbo")
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.fixture(scope="session", params=DEVICES)
+def device(request) -> torch.device:
+    return torch.device(request.param)

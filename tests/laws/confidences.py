@@ -1,0 +1,128 @@
+"""Every bound that must obey the laws of ``test_confidences.py``: a new one joins by one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from kbo.confidence import (
+    Confidence,
+    FiniteSet,
+    FixedWidth,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    WangDeFreitas,
+)
+from tests import dense
+from tests.dense import Dense
+
+GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The numbers a bound is made of. ``factor`` multiplies the targets, ``kernel`` the kernel."""
+
+    noise_std: float = 0.3
+    norm_bound: float = 8.0
+    ridge: float = 0.05
+    scale: float = 1.5
+    delta: float = 0.1
+    factor: float = 1.0
+    kernel: float = 1.0
+
+    @property
+    def a0(self) -> float:
+        return self.noise_std**2 / self.scale
+
+    def other_targets(self, s: float) -> Setting:
+        """Targets in other units, kernel as before: a0 and the ridge stay."""
+        return replace(
+            self,
+            factor=s,
+            noise_std=s * self.noise_std,
+            norm_bound=s * self.norm_bound,
+            scale=s**2 * self.scale,
+        )
+
+    def other_kernel(self, s: float) -> Setting:
+        """The kernel in other units, targets as before: the same functions have another norm."""
+        return replace(
+            self,
+            kernel=s,
+            ridge=s * self.ridge,
+            norm_bound=self.norm_bound / s**0.5,
+            scale=self.scale / s,
+        )
+
+    def other_prior(self, s: float) -> Setting:
+        """Functions and targets in other units, as a Gaussian process sees it: norm and scale stay."""
+        return replace(self, factor=s, kernel=s**2, noise_std=s * self.noise_std, ridge=s**2 * self.ridge)
+
+
+LAWS = {"targets": Setting.other_targets, "kernel": Setting.other_kernel, "prior": Setting.other_prior}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How to build one confidence, its textbook formula, and the changes of units that it follows."""
+
+    name: str
+    make: Callable[[Setting], Confidence]
+    formula: Callable[[Dense, Tensor, Setting], tuple[Tensor, Tensor]]
+    units: frozenset[str] = frozenset(LAWS)
+
+
+def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
+    return lambda u: MartingaleMixture(
+        u.noise_std, u.norm_bound, u.delta, kind, u.scale, [g * u.a0 for g in grid] if grid else None
+    )
+
+
+def mixture_formula(grid) -> Callable:
+    return lambda d, Z, u: dense.mixture(
+        d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale
+    )
+
+
+BOUNDS = [
+    Bound(
+        "self-normalised",
+        lambda u: SelfNormalized(u.noise_std, u.norm_bound, u.delta),
+        lambda d, Z, u: dense.ay(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta),
+    ),
+    # The ridge 1 + eta is a pure number, so it does not follow the kernel.
+    Bound(
+        "improved-gp-ucb",
+        lambda u: ImprovedGPUCB(u.noise_std, u.norm_bound, u.delta, 0.01),
+        lambda d, Z, u: dense.igp(d, Z, 0.01, u.noise_std, u.norm_bound, u.delta),
+        units=frozenset({"targets"}),
+    ),
+    # The prior gives the size of the function, so targets, noise and kernel only change together.
+    Bound(
+        "finite-set",
+        lambda u: FiniteSet(50, u.delta),
+        lambda d, Z, u: dense.finite_set(d, Z, u.ridge, 50, u.delta),
+        units=frozenset({"prior"}),
+    ),
+    Bound(
+        "fixed-width",
+        lambda u: FixedWidth(2.0),
+        lambda d, Z, u: dense.symmetric(d, Z, u.ridge, 2.0),
+        units=frozenset({"prior"}),
+    ),
+    # As printed the lemma adds B^2, B, 1 and sigma: no change of units keeps it.
+    Bound(
+        "wang-de-freitas",
+        lambda u: WangDeFreitas(u.noise_std, u.norm_bound, u.delta),
+        lambda d, Z, u: dense.wang_de_freitas(d, Z, u.noise_std, u.norm_bound, u.delta),
+        units=frozenset(),
+    ),
+    Bound("amm", mixture("amm"), mixture_formula((1.0,))),
+    Bound("amm-at-another-ridge", mixture("amm", (2.5,)), mixture_formula((2.5,))),
+    Bound("dmm", mixture("dmm"), mixture_formula(GRID)),
+    Bound("dmm-on-another-grid", mixture("dmm", (0.5, 2.0)), mixture_formula((0.5, 2.0))),
+]

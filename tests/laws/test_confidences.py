@@ -1,0 +1,276 @@
+"""What every confidence bound must obey, and what the theorems say of one bound against another."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from kbo import KernelRidge
+from kbo.confidence import ImprovedGPUCB, MartingaleMixture, SelfNormalized, norm_lower_bound
+from kbo.errors import InvalidInput, RefutedAssumptions
+from tests import dense
+from tests.dense import Dense, close, gram
+from tests.laws.confidences import BOUNDS, GRID, LAWS, Bound, Setting
+from tests.laws.states import seeded, unit_square
+
+SETTING = Setting()
+
+
+@pytest.fixture(scope="session", params=BOUNDS, ids=lambda bound: bound.name)
+def bound(request) -> Bound:
+    return request.param
+
+
+def kernel(scale: float = 1.0, nu: float | None = 2.5) -> Kernel:
+    scaled = ScaleKernel(MaternKernel(nu=nu) if nu else RBFKernel()).double()
+    scaled.base_kernel.lengthscale, scaled.outputscale = 0.4, torch.tensor(scale, dtype=torch.float64)
+    return scaled
+
+
+def function(norm: float, seed: int, k: Kernel | None = None):
+    """A function of known norm in the RKHS of the kernel."""
+    centres, weights = unit_square(15, seed), torch.randn(15, generator=seeded(seed), dtype=torch.float64)
+    k = kernel() if k is None else k
+    weights = weights * norm / torch.sqrt(weights @ gram(k, centres, centres) @ weights)
+    return lambda X: gram(k, X, centres.to(X)) @ weights.to(X)
+
+
+def noisy_data(n: int, device, seed: int = 0, norm: float = 4.0, noise_std: float = 0.3) -> tuple[Tensor, Tensor]:
+    X = unit_square(n, seed + 50)
+    y = function(norm, seed)(X) + noise_std * torch.randn(n, generator=seeded(seed + 1), dtype=torch.float64)
+    return X.to(device), y.to(device)
+
+
+def fed(X: Tensor, y: Tensor, ridge: float = SETTING.ridge, k: Kernel | None = None) -> KernelRidge:
+    state = KernelRidge(kernel() if k is None else k, ridge)
+    state.update(X, y)
+    return state
+
+
+# Laws of every bound
+
+
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_equals_the_dense_formula(bound, device, n):
+    X, y = noisy_data(n, device)
+    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    expected = bound.formula(Dense(kernel(), X, y), Z, SETTING)
+    confidence, state = bound.make(SETTING), fed(X, y)
+    for one, other in zip(confidence.interval(state, Z), expected, strict=True):
+        close(one, other)
+    close(confidence.lower(state, Z), expected[0])
+    close(confidence.upper(state, Z), expected[1])
+
+
+@pytest.mark.parametrize("n", [0, 40])
+def test_lower_is_below_upper(bound, device, n):
+    lower, upper = bound.make(SETTING).interval(fed(*noisy_data(n, device)), unit_square(50, 1).to(device))
+    assert (lower < upper).all()
+
+
+def test_the_lower_bound_mirrors_the_upper_bound(bound, device):
+    X, y = noisy_data(40, device)
+    confidence, Z = bound.make(SETTING), unit_square(20, 1).to(device)
+    close(confidence.lower(fed(X, y), Z), -confidence.upper(fed(X, -y), Z), 1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("s", [1e-3, 0.5, 40.0])
+def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(bound, device, law, s):
+    X, y = noisy_data(40, device)
+    Z, other = unit_square(20, 1).to(device), LAWS[law](SETTING, s)
+    plain = torch.stack(bound.make(SETTING).interval(fed(X, y), Z))
+    changed = bound.make(other).interval(fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z)
+    follows = torch.allclose(torch.stack(changed) / other.factor, plain, rtol=1e-7, atol=1e-7)
+    assert follows == (law in bound.units)
+
+
+def test_a_bound_does_not_depend_on_the_other_rows(bound, device):
+    confidence, state, Z = bound.make(SETTING), fed(*noisy_data(40, device)), unit_square(24, 1).to(device)
+    lower, upper = confidence.interval(state, Z)
+    for i in (0, 7, 23):
+        close(torch.stack(confidence.interval(state, Z[i])), torch.stack([lower[i], upper[i]]), 1e-12)
+    batched = torch.stack(confidence.interval(state, Z.reshape(2, 3, 4, 2)))
+    close(batched, torch.stack([lower, upper]).reshape(2, 2, 3, 4), 1e-12)
+    assert confidence.upper(state, Z[:0]).shape == (0,)
+
+
+def test_gradients_of_bounds_are_exact(bound, device):
+    confidence, state = bound.make(SETTING), fed(*noisy_data(20, device))
+    Z = unit_square(4, 1).to(device).requires_grad_()
+    assert gradcheck(lambda Z: confidence.upper(state, Z), Z)
+    assert gradcheck(lambda Z: confidence.lower(state, Z), Z)
+
+
+def test_bounds_stay_float32(bound, device):
+    X, y = noisy_data(30, device)
+    Z, confidence = unit_square(5, 1).to(device), bound.make(SETTING)
+    single = torch.stack(confidence.interval(fed(X.float(), y.float()), Z.float()))
+    assert single.dtype == torch.float32
+    close(single.double(), torch.stack(confidence.interval(fed(X, y), Z)), 1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "large", None])
+@pytest.mark.parametrize("name", ["noise_std", "norm_bound", "delta"])
+def test_impossible_settings_are_refused(name, value):
+    good = {"noise_std": 0.3, "norm_bound": 2.0, "delta": 0.1}
+    for make in (SelfNormalized, MartingaleMixture, lambda **kwargs: ImprovedGPUCB(eta=0.01, **kwargs)):
+        kwargs = {"kind": "dmm"} if make is MartingaleMixture else {}
+        with pytest.raises(InvalidInput):
+            make(**{**good, name: value}, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "kwargs", [{"kind": "dnn"}, {"ridges": []}, {"ridges": [1.0, -1.0]}, {"scale": 0.0}, {"kind": "amm", "ridges": [1, 2]}]
+)
+def test_impossible_mixtures_are_refused(kwargs):
+    with pytest.raises(InvalidInput):
+        MartingaleMixture(0.3, 2.0, 0.1, **{"kind": "dmm", **kwargs})
+
+
+# Before the first observation
+
+
+def test_without_data_the_self_normalised_width_is_noise_plus_norm(device):
+    Z, (sigma, B, ridge) = unit_square(3, 1).to(device), (0.3, 8.0, 0.05)
+    upper = SelfNormalized(sigma, B, 0.1).upper(KernelRidge(kernel(), ridge), Z)
+    close(upper, torch.full_like(upper, sigma * math.sqrt(2 * math.log(10) / ridge) + B))
+
+
+def test_without_data_a_mixture_nears_the_prior_bound_as_its_ridge_grows(device):
+    Z, state = unit_square(3, 1).to(device), KernelRidge(kernel(2.0), 0.1)
+    upper = MartingaleMixture(0.3, 8.0, 0.1, "amm", ridges=[1e9]).upper(state, Z)
+    close(upper, torch.full_like(upper, 8.0 * math.sqrt(2.0)), 1e-6)
+
+
+# One bound against another
+
+
+numbers = {
+    "seed": st.integers(0, 1000),
+    "n": st.integers(0, 40),
+    "sigma": st.floats(0.1, 2),
+    "B": st.floats(2, 20),
+    "delta": st.floats(0.001, 0.5),
+}
+
+
+def inside(inner: tuple[Tensor, Tensor], outer: tuple[Tensor, Tensor]) -> bool:
+    return bool((inner[0] > outer[0]).all() and (inner[1] < outer[1]).all())
+
+
+@given(ridge=st.floats(0.01, 10), **numbers)
+def test_amm_is_strictly_inside_the_self_normalised_bound_at_equal_ridge(device, seed, n, sigma, B, delta, ridge):
+    state, Z = fed(*noisy_data(n, device, seed), ridge), unit_square(30, seed).to(device)
+    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / ridge)
+    assert inside(amm.interval(state, Z), SelfNormalized(sigma, B, delta).interval(state, Z))
+
+
+@given(eta=st.floats(1e-3, 1), **numbers)
+def test_amm_is_strictly_inside_igp_at_equal_ridge(device, seed, n, sigma, B, delta, eta):
+    state, Z = fed(*noisy_data(n, device, seed)), unit_square(30, seed).to(device)
+    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / (1 + eta), ridges=[1 + eta])
+    assert inside(amm.interval(state, Z), ImprovedGPUCB(sigma, B, delta, eta).interval(state, Z))
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(0, 40), c=st.floats(0.1, 10))
+def test_dmm_is_inside_amm(device, seed, n, c):
+    state, Z = fed(*noisy_data(n, device, seed)), unit_square(30, seed).to(device)
+    amm, dmm = (MartingaleMixture(0.3, 8.0, 0.1, kind, scale=c).interval(state, Z) for kind in ("amm", "dmm"))
+    assert (dmm[0] >= amm[0]).all()
+    assert (dmm[1] <= amm[1]).all()
+
+
+def largest_value(k: Kernel, X: Tensor, y: Tensor, z: Tensor, radius: float, norm: float) -> float:
+    """``max f(z)`` over ``|f(X) - y| <= radius`` and ``||f|| <= norm``, as a cone program."""
+    K = gram(k, torch.cat([X, z]), torch.cat([X, z])).cpu()
+    L = torch.linalg.cholesky(K + 1e-13 * torch.eye(len(K))).numpy()
+    w = cp.Variable(len(K))  # f = L w on X and z, and ||f|| = |w|
+    program = cp.Problem(
+        cp.Maximize(L[-1] @ w), [cp.norm(L[:-1] @ w - y.cpu().numpy()) <= radius, cp.norm(w) <= norm]
+    )
+    return program.solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize(("nu", "n", "norm_bound"), [(2.5, 8, 5.0), (1.5, 12, 4.2), (0.5, 10, 6.0), (2.5, 3, 20.0), (None, 8, 5.0)])
+def test_dmm_is_above_the_cone_program_and_reaches_it_on_a_fine_grid(device, nu, n, norm_bound):
+    k, sigma, delta = kernel(nu=nu), 0.3, 0.1
+    X, y = noisy_data(n, device, seed=n)
+    state, Z = fed(X, y, k=k), torch.cat([unit_square(3, 1).to(device), X[:1]])
+    radius = math.sqrt(dense.squared_radius(Dense(k, X, y), sigma, delta, 1.0))
+    optimum = torch.tensor([largest_value(k, X, y, z[None], radius, norm_bound) for z in Z]).to(Z)
+    lowest = torch.tensor([-largest_value(k, X, -y, z[None], radius, norm_bound) for z in Z]).to(Z)
+    fine = np.geomspace(1e-9, 1e6, 1500).tolist()
+    coarse = MartingaleMixture(sigma, norm_bound, delta, "dmm").interval(state, Z)
+    exact = MartingaleMixture(sigma, norm_bound, delta, "dmm", ridges=fine).interval(state, Z)
+    assert (coarse[0] <= lowest + 1e-6).all()
+    assert (coarse[1] >= optimum - 1e-6).all()
+    close(exact[0], lowest, 1e-4)
+    close(exact[1], optimum, 1e-4)
+
+
+# Refutation
+
+
+def test_a_norm_bound_far_too_small_is_refuted_with_figures(device):
+    state, Z = fed(*noisy_data(100, device, norm=10.0, noise_std=0.1)), unit_square(5, 1).to(device)
+    confidence = MartingaleMixture(0.1, 1.0, 0.1, "dmm")
+    for question in (confidence.interval, confidence.upper, confidence.lower):
+        with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
+            question(state, Z)
+        figures = caught.value.figures
+        assert (figures["n"], figures["norm_bound"], figures["noise_std"]) == (100, 1.0, 0.1)
+        assert 1.0 < figures["norm_at_least"] <= 10.0
+
+
+def test_norm_lower_bound_equals_the_dense_formula(device):
+    X, y = noisy_data(60, device, norm=10.0, noise_std=0.1)
+    ridges = [0.001, 0.01, 0.1]
+    close(norm_lower_bound(fed(X, y), 0.1, 0.1, 2.0, ridges), dense.norm_lower_bound(Dense(kernel(), X, y), ridges, 0.1, 0.1, 2.0))
+    grid = [0.1**2 * g for g in GRID]
+    close(norm_lower_bound(fed(X, y), 0.1, 0.1), dense.norm_lower_bound(Dense(kernel(), X, y), grid, 0.1, 0.1, 1.0))
+
+
+def test_the_norm_lower_bound_of_no_data_is_zero(device):
+    assert norm_lower_bound(KernelRidge(kernel(), 0.1), 0.3, 0.1) == 0
+    assert norm_lower_bound(fed(*noisy_data(3, device)), 5.0, 0.1) == 0
+
+
+@pytest.mark.parametrize("ridges", [None, [0.05], np.geomspace(1e-4, 1, 30).tolist()])
+def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, ridges):
+    state, Z = fed(*noisy_data(100, device, norm=10.0, noise_std=0.1)), unit_square(50, 1).to(device)
+    least = float(norm_lower_bound(state, 0.1, 0.1, 1.5, ridges))
+    assert 1 < least < 10
+    lower, upper = MartingaleMixture(0.1, 1.001 * least, 0.1, "dmm", 1.5, ridges).interval(state, Z)
+    assert (lower <= upper + 1e-6).all()
+    with pytest.raises(RefutedAssumptions):
+        MartingaleMixture(0.1, 0.999 * least, 0.1, "dmm", 1.5, ridges).interval(state, Z)
+
+
+# The promise itself
+
+
+@pytest.mark.parametrize("name", ["self-normalised", "amm", "dmm"])
+def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, name):
+    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 30, 0
+    Z = unit_square(100, 1).to(device)
+    for seed in range(runs):
+        truth, setting = function(4.0, seed)(Z), Setting(norm_bound=4.0)
+        X, y = noisy_data(60, device, seed)
+        state, held = KernelRidge(kernel(), setting.ridge), True
+        for i in range(0, 60, 6):
+            state.update(X[i : i + 6], y[i : i + 6])
+            lower, upper = bound.make(setting).interval(state, Z)
+            held &= bool(((lower <= truth) & (truth <= upper)).all())
+            assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
+        broken += not held
+    assert broken <= SETTING.delta * runs

@@ -1,0 +1,77 @@
+"""Policies meet problems: reproducible, paired, ordered as the theory says."""
+
+import pytest
+import torch
+
+from kbo import InvalidInput, bandit, recipes
+from kbo.problems import RKHSBandit, ackley, branin, hartmann6, stationary_kernel
+
+
+def play(name, rounds=60, seed=0, **world):
+    problem = RKHSBandit(seed=seed, **world)
+    method = recipes.make(
+        name, problem.kernel, 0.1, 10.0, 0.01, scale=problem.scale(rounds), horizon=rounds, n_points=problem.n_arms
+    )
+    return list(bandit.play(method, problem, rounds, seed))
+
+
+def test_the_function_has_the_norm_it_promises_and_noise_of_the_right_size():
+    problem = RKHSBandit("matern32", 0.3, dim=2, norm=7.0, seed=1)
+    gram = problem._k(problem._centres)
+    assert float(problem._weights @ gram @ problem._weights) == pytest.approx(49.0)
+    X = problem.arms()[:1].expand(20_000, 2)
+    assert float((problem.observe(X) - problem.mean(X)).std()) == pytest.approx(0.1, rel=0.03)
+
+
+def test_methods_meet_the_same_function_arms_and_noise():
+    a, b = RKHSBandit(seed=5), RKHSBandit(seed=5)
+    b.observe(a.arms()[3:4])
+    a.observe(b.arms()[:1])
+    assert torch.equal(a.arms(), b.arms())
+    x = torch.rand(4, 3, dtype=torch.float64)
+    assert torch.equal(a.mean(x), b.mean(x))
+    assert torch.equal(a.observe(x), b.observe(x))
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_plays_and_regret_is_tidy(name):
+    rows = play(name, 30)
+    assert [row["round"] for row in rows] == list(range(1, 31))
+    assert all(row["regret"] >= 0 for row in rows)
+    assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
+    assert [row["regret"] for row in play(name, 30)] == [row["regret"] for row in rows]
+
+
+def test_tighter_bounds_have_less_regret_in_the_papers_order():
+    end = {name: sum(play(name, 150, s)[-1]["cumulative"] for s in range(2)) for name in recipes.names()}
+    assert end["dmm-ucb"] < end["amm-ucb"] < end["ay-gp-ucb"] < end["igp-ucb"] < end["random"]
+
+
+def test_tracked_arms_choose_as_untracked_ones():
+    problem = RKHSBandit(fixed=True, seed=2)
+    arms = problem.fixed_arms
+    rows = play("amm-ucb", 80, 2, fixed=True)
+    problem.fixed_arms, problem.arms = None, lambda: arms
+    method = recipes.make("amm-ucb", problem.kernel, 0.1, 10.0, 0.01)
+    assert [r["regret"] for r in bandit.play(method, problem, 80, 2)] == [r["regret"] for r in rows]
+
+
+def test_unknown_recipe_names_the_near_ones():
+    with pytest.raises(InvalidInput, match="did you mean 'amm-ucb'"):
+        recipes.make("amm_ucb", stationary_kernel("rbf", 0.5), 0.1, 1.0, 0.1)
+
+
+@pytest.mark.parametrize(("name", "what"), [("igp-ucb", "horizon"), ("gp-ucb", "n_points")])
+def test_a_missing_number_is_named(name, what):
+    with pytest.raises(InvalidInput, match=what):
+        recipes.make(name, stationary_kernel("rbf", 0.5), 0.1, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("make", [branin, hartmann6, ackley])
+def test_synthetic_problems_have_their_optimum_and_their_noise(make):
+    problem = make(noise_std=0.2, seed=0)
+    params = problem.function.optimizers[0].tolist()
+    assert problem.noiseless(params) == pytest.approx(problem.optimum, abs=1e-4)
+    values = torch.tensor([problem(params) for _ in range(2000)])
+    assert float(values.std()) == pytest.approx(0.2, rel=0.1)
+    assert make(noise_std=0.2, seed=0)(params) == pytest.approx(float(values[0]))

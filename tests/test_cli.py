@@ -1,0 +1,97 @@
+"""The command line, run as a person runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import kbo
+bounds = {"x": kbo.Float(0.1, 10.0, log=True), "kind": ["good", "bad"]}
+def objective(params):
+    if params["kind"] == "bad" and params["x"] > 5:
+        raise ValueError("diverged")
+    return (params["x"] - 1) ** 2 + (params["kind"] == "bad")
+"""
+
+
+def kbo(*arguments, cwd, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "kbo.cli", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"},
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_tune_a_script_then_continue_and_plot(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = kbo("tune", "train.py", "-n", "20", cwd=tmp_path)
+    assert "kind=good" in done.stdout
+    assert "again" in done.stdout
+    assert "practical, not certified" in done.stdout
+    assert (tmp_path / "kbo-runs/tune-train.png").read_bytes().startswith(b"\x89PNG")
+    more = kbo("tune", "train.py", "-n", "22", "-v", cwd=tmp_path)
+    assert "continuing" in more.stderr
+    assert more.stdout.count("kind=") == 3  # two trials and the recommendation
+    kbo("plot", "kbo-runs/tune-train.jsonl", "--to", "again.png", cwd=tmp_path)
+    assert (tmp_path / "again.png").exists()
+
+
+def test_fresh_sets_the_old_journal_aside(tmp_path):
+    kbo("tune", "branin", "-n", "3", "-q", cwd=tmp_path)
+    kbo("tune", "branin", "-n", "3", "-q", "--fresh", cwd=tmp_path)
+    assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 2
+
+
+def test_run_compares_methods_in_a_table_and_a_picture(tmp_path):
+    done = kbo("run", "rkhs-fixed", "-m", "dmm-ucb", "-m", "random", "-T", "30", "-K", "2", "-q", cwd=tmp_path)
+    assert "dmm-ucb" in done.stdout
+    (parquet,) = (tmp_path / "kbo-runs").glob("*.parquet")
+    kbo("plot", str(parquet), "--to", "r.png", cwd=tmp_path)
+    assert done.stderr == ""
+
+
+def test_the_digits_network_is_tuned(tmp_path):
+    done = kbo("tune", "-n", "3", "-q", "--again", "1", cwd=tmp_path)
+    assert "learning_rate=" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tune", "nothing"], "neither a problem"),
+        (["tune", "branin", "-m", "dmm"], "did you mean 'dmm-ucb'"),
+        (["tune", "branin", "-n", "0"], "n_trials"),
+        (["tune", "branin", "--journal", "/proc/x/j.jsonl"], "cannot write"),
+        (["run", "chess"], "unknown problem"),
+        (["run", "rkhs", "--kernel", "cubic"], "unknown kernel"),
+        (["run", "-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
+        (["plot", "missing.jsonl"], "cannot read"),
+        (["plot", "missing.parquet"], "no file"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_one(tmp_path, arguments, says):
+    done = kbo(*arguments, cwd=tmp_path, code=1)
+    assert says in done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_script_that_lacks_something_is_told_what(tmp_path):
+    Path(tmp_path / "empty.py").write_text("bounds = {}")
+    assert "objective" in kbo("tune", "empty.py", cwd=tmp_path, code=1).stderr
+
+
+def test_wrong_usage_is_exit_code_two(tmp_path):
+    kbo("tune", "--nonsense", cwd=tmp_path, code=2)
+
+
+@pytest.mark.parametrize("command", [[], ["tune"], ["run"], ["plot"], ["bench"]])
+def test_help_teaches(tmp_path, command):
+    assert "Usage" in kbo(*command, "--help", cwd=tmp_path).stdout

@@ -1,0 +1,186 @@
+"""Journals survive kills, refuse what is not theirs, and never execute anything."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import kbo
+from kbo.optimize.journal import Journal
+
+SCRIPT = """
+import sys, time, kbo
+def objective(params):
+    with open(sys.argv[2], "a") as file:
+        file.write(repr(params) + "\\n")
+    time.sleep(0.01)
+    return (params["x"] - 0.3) ** 2 + params["k"] * 0.1
+kbo.minimize(objective, {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}, 40, journal=sys.argv[1], seed=7)
+print("finished")
+"""
+
+
+def trials(path):
+    lines = [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")][1:]
+    asked = [(e["number"], e["params"]) for e in lines if e["event"] == "ask"]
+    told = [(e["number"], e["value"]) for e in lines if e["event"] == "tell"]
+    return asked, told
+
+
+def test_twenty_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_same(tmp_path):
+    def launch(name):
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / name), str(tmp_path / f"{name}.calls")]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    undisturbed = launch("undisturbed")
+    chance, told, kills = random.Random(0), [], 0
+    path = tmp_path / "killed"
+    while kills < 20:
+        process = launch("killed")
+        before = time.monotonic()
+        while process.poll() is None and len(trials(path)[1] if path.exists() else []) <= len(told):
+            time.sleep(0.002)  # until the run has made progress
+            assert time.monotonic() - before < 60
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        finished = process.wait() == 0
+        now = trials(path)[1]
+        assert now[: len(told)] == told, "a trial was lost or changed"
+        told = now
+        if finished:
+            break
+        kills += 1
+    process = launch("killed")
+    assert b"finished" in process.communicate()[0]
+    assert b"finished" in undisturbed.communicate()[0]
+    assert trials(path) == trials(tmp_path / "undisturbed"), "another continuation"
+    _, told = trials(path)
+    assert [n for n, _ in told] == list(range(40)), "a trial ran twice or not at all"
+    assert kills >= 10
+    calls = (tmp_path / "killed.calls").read_text().splitlines()
+    assert len(calls) <= 40 + kills + 1, "more than the running trial was evaluated again"
+
+
+def run(path, n=6, **options):
+    return kbo.minimize(lambda x: x[0], [(0, 1)], n, journal=path, **options)
+
+
+def test_a_truncated_last_line_is_dropped_with_a_warning_and_its_trial_runs_again(tmp_path):
+    path = tmp_path / "run.jsonl"
+    whole = run(path)
+    path.write_bytes(path.read_bytes()[:-15])
+    with pytest.warns(UserWarning, match="unfinished last line"):
+        again = run(path)
+    assert [t.params for t in again.trials] == [t.params for t in whole.trials]
+
+
+def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run(path)
+    lines = path.read_text().splitlines()
+    lines[4] = lines[4][:10]
+    path.write_text("\n".join(lines) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(kbo.JournalError, match="line 5"):
+        run(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"seed": 1}, "seed"), ({"method": "amm-ucb"}, "method"), ({"setting": kbo.Practical(delta=0.2)}, "delta")],
+)
+def test_a_journal_of_other_settings_is_refused_and_left_alone(tmp_path, options, says):
+    path = tmp_path / "run.jsonl"
+    run(path)
+    before = path.read_bytes()
+    with pytest.raises(kbo.JournalError, match=f"another problem.*{says}"):
+        run(path, **options)
+    assert path.read_bytes() == before
+
+
+def test_a_journal_of_another_space_is_refused(tmp_path):
+    run(tmp_path / "run.jsonl")
+    with pytest.raises(kbo.JournalError, match="space"):
+        kbo.minimize(lambda x: x[0], [(0, 2)], 6, journal=tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize("content", ["hello\n", '{"a": 1}\n', "[1]\n", "\x80\x04\x95\n"])
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    with pytest.raises(kbo.JournalError):
+        run(path)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "tell", "number": 99, "value": 1.0},
+        {"event": "tell", "number": 0, "value": 1.0},
+        {"event": "ask", "number": 6, "params": [5.0]},
+        {"event": "dance", "number": 0},
+        {"number": 1},
+    ],
+)
+def test_events_that_do_not_fit_are_refused(tmp_path, event):
+    path = tmp_path / "run.jsonl"
+    run(path)
+    with path.open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    with pytest.raises(kbo.JournalError, match="does not fit"):
+        run(path, 8)
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error():
+    with pytest.raises(kbo.JournalError, match="cannot write the journal"):
+        run("/proc/nowhere/run.jsonl")
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    first = Journal(tmp_path / "j", {"a": 1})
+    with pytest.raises(kbo.JournalError, match="in use"):
+        Journal(tmp_path / "j", {"a": 1})
+    first.close()
+    Journal(tmp_path / "j", {"a": 1}).close()
+
+
+def test_every_tell_is_on_disk_before_the_next_ask(tmp_path):
+    path, seen = tmp_path / "run.jsonl", []
+
+    def objective(x):
+        seen.append(len(trials(path)[1]))
+        return x[0]
+
+    kbo.minimize(objective, [(0, 1)], 10, journal=path)
+    assert seen == list(range(10))
+
+
+def test_sigterm_like_kill_of_the_command_line_resumes(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "kbo.cli",
+        "tune",
+        "branin",
+        "-q",
+        "-n",
+        "30",
+        "--journal",
+        str(tmp_path / "b.jsonl"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "b.jsonl").exists() or len(trials(tmp_path / "b.jsonl")[1]) < 3:
+        time.sleep(0.01)
+        assert process.poll() is None or len(trials(tmp_path / "b.jsonl")[1]) == 30
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert subprocess.run(command, capture_output=True, check=True).stdout.count(b"30 trials") >= 1
+    assert [n for n, _ in trials(tmp_path / "b.jsonl")[1]] == list(range(30))

@@ -1,0 +1,444 @@
+"""``KernelRidgeGP`` is BoTorch's ``SingleTaskGP`` with fixed hyper-parameters and noise = ridge."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.constraints import Positive
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from kbo.errors import InvalidInput
+from kbo.linalg import PANEL
+from kbo.models import KernelRidgeGP
+from tests.dense import Dense, close
+
+RIDGE = 0.05
+SCALE = torch.tensor([2.0, 5.0], dtype=torch.float64)  # the size of the search space
+
+
+def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
+    X = torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * SCALE - 1
+    return X.to(device)
+
+
+def data(n: int, device) -> tuple[Tensor, Tensor]:
+    X = points(n, 2, device=device)
+    noise = torch.randn(n, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    return X, 3 + 2 * torch.sin(3 * X).sum(-1, keepdim=True) + 0.2 * noise
+
+
+def kernel() -> ScaleKernel:
+    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2)).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = torch.tensor([[0.4, 0.9]]), 1.7
+    return kernel
+
+
+TRANSFORMS = {
+    "plain": dict,
+    "normalize": lambda: {"input_transform": Normalize(2)},
+    "standardize": lambda: {"outcome_transform": Standardize(1)},
+    "both": lambda: {"input_transform": Normalize(2), "outcome_transform": Standardize(1)},
+}
+
+
+def model_and_reference(transforms, device, n: int = 25) -> tuple[KernelRidgeGP, SingleTaskGP]:
+    X, Y = data(n, device)
+    model = KernelRidgeGP(X, Y, kernel(), RIDGE, **transforms())
+    likelihood = GaussianLikelihood(noise_constraint=Positive()).double()
+    likelihood.noise = torch.tensor(RIDGE, dtype=torch.float64)
+    options = {"outcome_transform": None, **transforms()}
+    reference = SingleTaskGP(X, Y, likelihood=likelihood, covar_module=kernel(), mean_module=ZeroMean(), **options)
+    return model, reference.to(X).eval()
+
+
+@pytest.fixture(scope="module", params=TRANSFORMS.values(), ids=TRANSFORMS)
+def pair(request, device) -> tuple[KernelRidgeGP, SingleTaskGP]:
+    return model_and_reference(request.param, device)
+
+
+@pytest.fixture
+def plain(device) -> KernelRidgeGP:
+    return KernelRidgeGP(*data(25, device), kernel(), RIDGE)
+
+
+def same(actual, expected, tol: float = 1e-6) -> None:
+    """Equal posteriors; GPyTorch itself is good to about 1e-7, since it takes distances from inner products."""
+    close(actual.mean.detach(), expected.mean.detach(), tol)
+    close(actual.variance.detach(), expected.variance.detach(), tol)
+    close(covariance(actual), covariance(expected), tol)
+
+
+def covariance(posterior) -> Tensor:
+    return posterior.distribution.covariance_matrix.detach()
+
+
+def identical(actual, expected) -> None:
+    assert torch.equal(actual.mean, expected.mean)
+    assert torch.equal(covariance(actual), covariance(expected))
+
+
+# Posteriors
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (3, 1), (3, 4), (2, 3, 4), (0, 4)])
+def test_posterior_equals_botorch(pair, device, shape):
+    model, reference = pair
+    X = points(*shape, 2, device=device, seed=5)
+    posterior = model.posterior(X)
+    assert posterior.mean.shape == (*shape, 1)
+    same(posterior, reference.posterior(X))
+
+
+def test_observation_noise_equals_botorch(pair, device):
+    model, reference = pair
+    X = points(3, 4, 2, device=device, seed=5)
+    same(model.posterior(X, observation_noise=True), reference.posterior(X, observation_noise=True))
+
+
+def test_observation_noise_of_ones_own_is_added_to_the_variance(plain, device):
+    X, noise = points(3, 4, 2, device=device), points(3, 4, 2, device=device)[..., :1] + 2
+    close(plain.posterior(X, observation_noise=noise).variance, plain.posterior(X).variance + noise, 1e-12)
+
+
+def test_posterior_transform_equals_botorch(pair, device):
+    model, reference = pair
+    X = points(3, 4, 2, device=device, seed=5)
+    transform = ScalarizedPosteriorTransform(torch.tensor([-2.0], dtype=torch.float64, device=device), offset=1.0)
+    same(
+        model.posterior(X, posterior_transform=transform), reference.posterior(X, posterior_transform=transform)
+    )
+
+
+def test_samples_equal_botorch(pair, device):
+    model, reference = pair
+    X = points(3, 4, 2, device=device, seed=5)
+    draw = [SobolQMCNormalSampler(torch.Size([16]), seed=0)(one.posterior(X)) for one in (model, reference)]
+    close(draw[0], draw[1].detach(), 1e-5)
+
+
+def test_the_covariance_of_many_points_is_lazy_and_right(plain, device):
+    X = points(1500, 2, device=device, seed=5)
+    posterior = plain.posterior(X)
+    dense = Dense(kernel(), plain.train_inputs[0], plain.train_targets)
+    part = torch.arange(0, 1500, 50)
+    close(posterior.mean[part, 0], dense.mean(X[part], RIDGE))
+    close(posterior.variance[part, 0], dense.predict(X[part], RIDGE)[1], 1e-6)
+    found = posterior.distribution.lazy_covariance_matrix
+    assert found.shape == (1500, 1500)
+    close(found[part][:, part].to_dense().detach(), dense.covariance(X[part], X[part], RIDGE), 1e-6)
+    assert posterior.rsample(torch.Size([2])).shape == (2, 1500, 1)
+
+
+def test_gradients_of_the_posterior_are_exact(pair, device):
+    X = points(3, 2, device=device, seed=5).requires_grad_()
+    assert gradcheck(lambda X: (pair[0].posterior(X).mean, pair[0].posterior(X).distribution.covariance_matrix), X)
+
+
+def test_the_model_describes_itself(pair, device):
+    model, reference = pair
+    assert (model.num_outputs, model.batch_shape) == (reference.num_outputs, reference.batch_shape)
+    assert float(model.likelihood.noise) == pytest.approx(RIDGE, rel=1e-12)
+    assert model.state.n == 25
+
+
+# Hyper-parameters, copies, devices
+
+
+def test_a_changed_hyper_parameter_takes_effect(device):
+    model, reference = model_and_reference(TRANSFORMS["both"], device)
+    X = points(3, 4, 2, device=device, seed=5)
+    model.posterior(X)
+    for one in (model, reference):
+        one.covar_module.base_kernel.lengthscale, one.covar_module.outputscale = 0.7, 3.0
+    same(model.posterior(X), reference.posterior(X))
+    model.ridge.fill_(0.2)
+    reference.likelihood.noise = 0.2
+    reference.train()
+    same(model.posterior(X), reference.eval().posterior(X))
+
+
+def test_training_mode_and_back_changes_nothing(pair, device):
+    model, X = pair[0], points(4, 2, device=device, seed=5)
+    before = model.posterior(X)
+    inputs = model.train().train_inputs[0]
+    close(inputs, data(25, device)[0], 1e-12)
+    identical(model.posterior(X), before)
+
+
+def test_the_kernel_passed_in_stays_as_it_was(device):
+    k = kernel()
+    model = KernelRidgeGP(*data(10, device), k, RIDGE)
+    X = points(3, 2, device=device)
+    before = model.posterior(X)
+    assert all(parameter.requires_grad for parameter in k.parameters())
+    k.outputscale = 9.0
+    identical(model.posterior(X), before)
+
+
+def test_the_state_dict_carries_the_hyper_parameters(pair, device):
+    model, X = pair[0], points(4, 2, device=device, seed=5)
+    other = copy.deepcopy(model)
+    other.covar_module.outputscale = 9.0
+    other.ridge.fill_(1.0)
+    assert not torch.equal(other.posterior(X).mean, model.posterior(X).mean)
+    other.load_state_dict(model.state_dict())
+    identical(other.posterior(X), model.posterior(X))
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_a_copy_is_identical_and_independent(pair, device, clone):
+    model, X = pair[0], points(4, 2, device=device, seed=5)
+    before = model.posterior(X)
+    other = clone(model)
+    identical(other.posterior(X), before)
+    other.covar_module.outputscale = 9.0
+    assert not torch.equal(other.posterior(X).mean, before.mean)
+    identical(model.posterior(X), before)
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_moving_to_float32_and_back_keeps_the_posterior(transforms, device):
+    model, X = model_and_reference(transforms, device)[0], points(4, 2, device=device, seed=5)
+    before = model.posterior(X)
+    single = model.to(torch.float32).posterior(X.float())
+    assert single.mean.dtype == single.variance.dtype == torch.float32
+    close(single.mean.double(), before.mean, 1e-3)
+    double = model.to(torch.float64).posterior(X)
+    assert double.mean.dtype == torch.float64
+    close(double.mean, before.mean, 1e-4)
+
+
+# More data
+
+
+def new_data(device, *batch: int) -> tuple[Tensor, Tensor]:
+    return points(*batch, 3, 2, device=device, seed=9), points(*batch, 3, 2, device=device, seed=10).sum(-1, keepdim=True)
+
+
+def test_conditioning_equals_botorch(pair, device):
+    model, reference = pair
+    (X, Y), Z = new_data(device), points(2, 4, 2, device=device, seed=5)
+    reference.posterior(Z)
+    expected = reference.condition_on_observations(
+        reference.transform_inputs(X), reference.outcome_transform(Y)[0] if hasattr(reference, "outcome_transform") else Y
+    )
+    mean, cov = expected(reference.transform_inputs(Z)).mean, expected(reference.transform_inputs(Z)).covariance_matrix
+    child = model.condition_on_observations(X, Y)
+    found = child.regression.predict(model.transform_inputs(Z))[0]
+    close(found, mean.detach(), 1e-6)
+    close(child.regression.covariance(*[model.transform_inputs(Z)] * 2), cov.detach(), 1e-6)
+
+
+def test_conditioning_equals_a_model_of_all_data(pair, device):
+    model, _ = pair
+    (X, Y), Z = new_data(device), points(2, 4, 2, device=device, seed=5)
+    child = model.condition_on_observations(X, Y)
+    grandchild = child.condition_on_observations(X[:1] + 0.1, Y[:1])
+    # A transform learns from the first data only, so it is handed over as it stands.
+    everything = KernelRidgeGP(
+        model.transform_inputs(torch.cat([data(25, device)[0], X, X[:1] + 0.1])),
+        transformed(model, torch.cat([data(25, device)[1], Y, Y[:1]])),
+        kernel(),
+        RIDGE,
+    )
+    expected = everything.posterior(model.transform_inputs(Z))
+    if hasattr(model, "outcome_transform"):
+        expected = model.outcome_transform.untransform_posterior(expected)
+    same(grandchild.posterior(Z), expected, 1e-8)
+    inputs = grandchild.train().train_inputs[0]
+    close(inputs, torch.cat([data(25, device)[0], X, X[:1] + 0.1]), 1e-12)
+    same(grandchild.posterior(Z), expected, 1e-8)
+
+
+def transformed(model, Y: Tensor) -> Tensor:
+    return model.outcome_transform(Y)[0] if hasattr(model, "outcome_transform") else Y
+
+
+def test_conditioning_leaves_the_parent_alone(pair, device):
+    model, _ = pair
+    (X, Y), Z = new_data(device), points(4, 2, device=device, seed=5)
+    before = model.posterior(Z)
+    child = model.condition_on_observations(X, Y)
+    child.posterior(Z)
+    identical(model.posterior(Z), before)
+    assert (model.state.n, child.state.n) == (25, 28)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda child: child.to(torch.float32),
+        lambda child: child.ridge.fill_(1.0),
+        lambda child: setattr(child.covar_module, "outputscale", 9.0),
+        lambda child: child.load_state_dict({k: v + 1 for k, v in child.state_dict().items()}, strict=False),
+    ],
+    ids=["to", "ridge", "outputscale", "load_state_dict"],
+)
+def test_changing_a_conditioned_model_leaves_the_parent_alone(plain, device, change):
+    Z = points(4, 2, device=device, seed=5)
+    before = plain.posterior(Z)
+    change(plain.condition_on_observations(*new_data(device)))
+    identical(plain.posterior(Z), before)
+
+
+def test_conditioning_shares_the_factor(device):
+    model = KernelRidgeGP(*data(PANEL + 50, device), kernel(), RIDGE)
+    child = model.condition_on_observations(*new_data(device))
+    parts = [one.state.factor(RIDGE).cholesky._panels[0] for one in (model, child)]
+    assert parts[0].block.data_ptr() == parts[1].block.data_ptr()
+
+
+def test_conditioning_on_plain_data_keeps_no_graph(plain, device):
+    X, Y = new_data(device)
+    for child in (plain.condition_on_observations(X, Y), plain.condition_on_observations(X, Y).condition_on_observations(X, Y)):
+        posterior = child.posterior(X)
+        kept = [child.train_inputs[0], child.train_targets, posterior.mean, posterior.variance, covariance(posterior)]
+        assert all(tensor.grad_fn is None for tensor in kept)
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_conditioning_is_differentiable_in_the_new_data(transforms, device):
+    model, Z = model_and_reference(transforms, device)[0], points(2, 2, device=device, seed=5)
+    X, Y = (tensor.requires_grad_() for tensor in new_data(device))
+    assert gradcheck(lambda X, Y: model.condition_on_observations(X, Y).posterior(Z).mean, (X, Y))
+    with torch.no_grad():
+        assert not model.condition_on_observations(X, Y).posterior(Z).mean.requires_grad
+
+
+def test_conditioning_on_batches_equals_one_by_one(pair, device):
+    model, _ = pair
+    (X, Y), Z = new_data(device, 2), points(4, 2, device=device, seed=5)
+    batch = model.condition_on_observations(X, Y).posterior(Z)
+    assert batch.mean.shape == (2, 4, 1)
+    for i in range(2):
+        alone = model.condition_on_observations(X[i], Y[i]).posterior(Z)
+        close(batch.mean[i], alone.mean)
+        close(covariance(batch)[i], covariance(alone))
+
+
+def test_a_noise_of_its_own_is_refused(plain, device):
+    X, Y = new_data(device)
+    with pytest.raises(InvalidInput, match="noise"):
+        plain.condition_on_observations(X, Y, noise=torch.ones_like(Y))
+
+
+@pytest.mark.parametrize("observation_noise", [True, False])
+def test_fantasies_equal_botorch(pair, device, observation_noise):
+    model, reference = pair
+    X, Z = points(3, 2, 2, device=device, seed=9), points(3, 4, 2, device=device, seed=5)
+    found, expected = (
+        one.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=0), observation_noise=noise).posterior(Z)
+        for one, noise in ((model, None), (reference, None))
+        if observation_noise is not None
+    )
+    assert found.mean.shape == (4, 3, 4, 1)
+    same(found, expected, 1e-5)
+
+
+def test_fantasies_of_fantasies_have_their_shape(plain, device):
+    sampler = SobolQMCNormalSampler(torch.Size([2]), seed=0)
+    once = plain.fantasize(points(3, 1, 2, device=device, seed=9), sampler)
+    twice = once.fantasize(points(2, 3, 1, 2, device=device, seed=8), SobolQMCNormalSampler(torch.Size([5]), seed=1))
+    assert twice.posterior(points(4, 2, device=device)).mean.shape == (5, 2, 3, 4, 1)
+
+
+def test_replacing_the_data_replaces_the_posterior(plain, device):
+    (X, Y), Z = new_data(device), points(4, 2, device=device, seed=5)
+    plain.posterior(Z)
+    plain.set_train_data(X, Y.squeeze(-1))
+    identical(plain.posterior(Z), KernelRidgeGP(X, Y, kernel(), RIDGE).posterior(Z))
+
+
+# Bad input
+
+NAN = torch.tensor([[math.nan]], dtype=torch.float64)
+BAD = {
+    "Y without its column": lambda X, Y: (X, Y.squeeze(-1)),
+    "Y with two columns": lambda X, Y: (X, Y.expand(-1, 2)),
+    "too few targets": lambda X, Y: (X, Y[1:]),
+    "batched X": lambda X, Y: (X[None], Y[None]),
+    "X without its rows": lambda X, Y: (X[:, 0], Y),
+    "integer X": lambda X, Y: (X.long(), Y),
+    "float32 Y": lambda X, Y: (X, Y.float()),
+    "NaN in Y": lambda X, Y: (X, torch.cat([Y[1:], NAN.to(Y)])),
+    "NaN in X": lambda X, Y: (X * NAN.to(X), Y),
+    "no tensor": lambda X, Y: (X, Y.tolist()),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_bad_training_data_are_refused(device, bad):
+    with pytest.raises(InvalidInput):
+        KernelRidgeGP(*bad(*data(6, device)), kernel(), RIDGE)
+
+
+@pytest.mark.parametrize("ridge", [0.0, -1.0, math.nan, None])
+def test_bad_ridges_are_refused(device, ridge):
+    with pytest.raises(InvalidInput):
+        KernelRidgeGP(*data(6, device), kernel(), ridge)
+
+
+BAD_NEW = {
+    "Y without its column": lambda X, Y: (X, Y.squeeze(-1)),
+    "too few targets": lambda X, Y: (X, Y[1:]),
+    "another dimension": lambda X, Y: (X[:, :1], Y),
+    "NaN in Y": lambda X, Y: (X, Y * NAN.to(Y)),
+    "float32": lambda X, Y: (X.float(), Y.float()),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_NEW.values(), ids=BAD_NEW)
+def test_bad_new_data_are_refused_and_change_nothing(plain, device, bad):
+    X = points(4, 2, device=device)
+    before = plain.posterior(X)
+    with pytest.raises(InvalidInput):
+        plain.condition_on_observations(*bad(*new_data(device)))
+    identical(plain.posterior(X), before)
+
+
+# In BoTorch's acquisition functions
+
+BOUNDS = torch.stack([-torch.ones(2, dtype=torch.float64), SCALE - 1])
+
+
+def acquisitions(model, device) -> dict:
+    X, Y = data(25, device)
+    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
+    return {
+        "logei": (LogExpectedImprovement(model, best_f=Y.max()), 1),
+        "qlognei": (qLogNoisyExpectedImprovement(model, X, sampler=sampler, prune_baseline=False), 2),
+        "qkg": (qKnowledgeGradient(model, num_fantasies=4, sampler=SobolQMCNormalSampler(torch.Size([4]), seed=0)), 1),
+    }
+
+
+@pytest.mark.parametrize("name", ["logei", "qlognei", "qkg"])
+def test_acquisition_values_equal_those_of_botorch(pair, device, name):
+    (found, q), (expected, _) = (acquisitions(one, device)[name] for one in pair)
+    X = points(3, q + (4 if name == "qkg" else 0), 2, device=device, seed=5)
+    close(found(X).detach(), expected(X).detach(), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["logei", "qlognei", "qkg"])
+def test_acquisition_functions_of_botorch_are_optimised(pair, device, name):
+    acqf, q = acquisitions(pair[0], device)[name]
+    X, value = optimize_acqf(
+        acqf, BOUNDS.to(device), q=q, num_restarts=2, raw_samples=8, options={"maxiter": 20, "seed": 0}
+    )
+    assert X.shape == (q, 2)
+    assert value.isfinite()
+    assert ((BOUNDS[0].to(device) <= X) & (BOUNDS[1].to(device) >= X)).all()

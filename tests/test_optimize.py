@@ -1,0 +1,219 @@
+"""Ask, tell, minimise: failures, batches, settings, results."""
+
+import math
+import os
+import signal
+import time
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+
+import kbo
+from kbo.optimize.settings import Practical
+from kbo.problems import RKHSBandit, branin, hartmann6
+
+BOUNDS = {"x": (0.0, 1.0), "n": kbo.Int(1, 5), "c": ["a", "b"]}
+
+
+def quadratic(params):
+    return (params["x"] - 0.3) ** 2 + 0.1 * (params["n"] - 2) ** 2 + (params["c"] == "a")
+
+
+def certified(norm_bound=2.0, noise_std=0.1):
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 0.5
+    return kbo.Certified(kernel, noise_std=noise_std, norm_bound=norm_bound)
+
+
+def trajectory(result):
+    return [(t.params, t.value) for t in result.trials]
+
+
+def test_minimize_finds_the_minimum_of_a_mixed_space():
+    result = kbo.minimize(quadratic, BOUNDS, 40, seed=1)
+    assert result.params["c"] == "b"
+    assert result.params["n"] == 2
+    assert abs(result.params["x"] - 0.3) < 0.15
+
+
+def test_maximize_is_minimize_of_the_negative():
+    low = kbo.minimize(quadratic, BOUNDS, 15)
+    high = kbo.maximize(lambda p: -quadratic(p), BOUNDS, 15)
+    assert [t.params for t in low.trials] == [t.params for t in high.trials]
+    assert high.value == pytest.approx(-low.value)
+    assert (high.lower, high.upper) == pytest.approx((-low.upper, -low.lower))
+
+
+@pytest.mark.parametrize("make", [lambda s: branin(2.0, s), lambda s: hartmann6(0.1, s)])
+def test_practical_setting_beats_random_search_on_average(make):
+    def regret(method, seed):
+        problem = make(seed)
+        params = kbo.minimize(problem, problem.space, 40, method=method, seed=seed).params
+        return problem.noiseless(params) - problem.optimum
+
+    assert sum(regret("dmm-ucb", s) for s in range(3)) < 0.75 * sum(regret("random", s) for s in range(3))
+
+
+def test_result_says_practical_and_never_certified_when_things_were_estimated():
+    result = kbo.minimize(quadratic, BOUNDS, 12)
+    assert not result.certified
+    assert "not certified" in result.guarantee
+    assert result.lower <= result.value <= result.upper
+    assert "not certified" in str(result)
+
+
+def test_certified_setting_states_its_guarantee_and_its_interval_holds():
+    world = RKHSBandit("matern52", 0.5, dim=2, norm=2.0, seed=3)
+    setting = kbo.Certified(world.kernel, noise_std=0.1, norm_bound=2.0, delta=0.1)
+    result = kbo.maximize(
+        lambda x: float(world.observe(torch.tensor([x]).double())), [(0, 1), (0, 1)], 30, setting=setting
+    )
+    truth = float(world.mean(torch.tensor([result.params]).double()))
+    assert result.certified
+    assert "at least 1 - 0.1" in result.guarantee
+    assert result.lower <= truth <= result.upper
+
+
+def test_certified_setting_reports_refuted_assumptions_with_figures(tmp_path):
+    with pytest.raises(kbo.RefutedAssumptions) as caught:
+        kbo.minimize(lambda x: 10 * math.sin(9 * x[0]), [(0, 1)], 30, setting=certified(0.5), journal=tmp_path / "j")
+    assert caught.value.figures["norm_at_least"] > 0.5
+    assert str(tmp_path) in "".join(caught.value.__notes__)
+
+
+def test_same_seed_same_trajectory_other_seed_another():
+    first, again, other = (trajectory(kbo.minimize(quadratic, BOUNDS, 14, seed=s)) for s in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("method", ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random"])
+@pytest.mark.parametrize("setting", [None, certified(norm_bound=20.0)])
+def test_every_method_for_boxes_runs(method, setting):
+    result = kbo.minimize(quadratic, BOUNDS, 12, method=method, setting=setting)
+    assert len(result.trials) == 12
+    assert (result.lower is None) == (method == "random")
+
+
+def test_batches_treat_pending_points_as_taken():
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=certified())
+    optimizer.tell({"x": 0.5}, math.sin(5 * 0.5))
+    batch = [p["x"] for p in optimizer.ask(4)]
+    gaps = [abs(a - b) for i, a in enumerate(batch) for b in batch[:i]]
+    assert min(gaps) > 0.02
+    for x in reversed(batch):  # told in any order
+        optimizer.tell({"x": x}, math.sin(5 * x))
+    assert len(optimizer.completed()) == 5
+
+
+def test_save_and_load_continue_with_the_same_point(tmp_path):
+    optimizer = kbo.Optimizer(BOUNDS, seed=4)
+    for _ in range(11):
+        x = optimizer.ask()
+        optimizer.tell(x, quadratic(x))
+    pending = optimizer.ask()
+    optimizer.save(tmp_path / "run.jsonl")
+    other = kbo.Optimizer(BOUNDS, seed=4)
+    other.load(tmp_path / "run.jsonl")
+    assert other.ask() == pending
+    for _ in range(12):  # across a refit
+        x, y = optimizer.ask(), other.ask()
+        assert x == y
+        optimizer.tell(x, quadratic(x))
+        other.tell(y, quadratic(y))
+
+
+def test_failures_are_recorded_and_never_fed_to_the_model():
+    answers = iter([1.0, math.nan, 2.0, -math.inf, None, 3.0, "text", 0.5])
+
+    def objective(x):
+        value = next(answers)
+        if value == 2.0:
+            raise ValueError("boom")
+        return value
+
+    result = kbo.minimize(objective, [(0, 1)], 8, setting=certified(10.0))
+    assert [t.status for t in result.trials] == [
+        "complete", "failed", "failed", "failed", "failed", "complete", "failed", "complete",
+    ]  # fmt: skip
+    assert result.trials[2].failure == "ValueError: boom"
+    assert result.best_observed == 0.5
+    assert math.isfinite(result.value)
+
+
+def test_repeated_failure_stops_with_the_reason(tmp_path):
+    def objective(x):
+        raise RuntimeError("no data set")
+
+    with pytest.raises(kbo.TooManyFailures, match=r"4 trials in a row.*no data set"):
+        kbo.minimize(objective, [(0, 1)], 20, max_failures=4, journal=tmp_path / "j.jsonl")
+
+
+def test_a_trial_that_takes_too_long_is_a_failure():
+    def objective(x):
+        if x[0] < 0.5:
+            time.sleep(30)
+        return x[0]
+
+    start = time.perf_counter()
+    result = kbo.minimize(objective, [(0, 1)], 6, timeout=0.1)
+    assert time.perf_counter() - start < 15
+    assert any("TimeoutError" in (t.failure or "") for t in result.trials)
+    assert all(t.value is None for t in result.trials if t.params[0] < 0.5)
+
+
+def test_ctrl_c_returns_what_is_known(tmp_path):
+    calls = []
+
+    def objective(x):
+        calls.append(x)
+        if len(calls) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return x[0]
+
+    result = kbo.minimize(objective, [(0, 1)], 50, journal=tmp_path / "j.jsonl")
+    assert result.stopped.startswith("interrupted")
+    assert len([t for t in result.trials if t.status == "complete"]) in (4, 5)
+    done = kbo.minimize(lambda x: x[0], [(0, 1)], 8, journal=tmp_path / "j.jsonl")
+    assert len(done.trials) == 8
+
+
+@pytest.mark.parametrize("n_trials", [0, -1, 2.5])
+def test_n_trials_must_be_a_positive_whole_number(n_trials):
+    with pytest.raises(kbo.InvalidInput, match="n_trials"):
+        kbo.minimize(quadratic, BOUNDS, n_trials)
+
+
+def test_unknown_method_names_near_ones():
+    with pytest.raises(kbo.InvalidInput, match="dmm-ucb"):
+        kbo.minimize(quadratic, BOUNDS, 5, method="dmmucb")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: certified(noise_std=0.0),
+        lambda: certified(norm_bound=-1.0),
+        lambda: kbo.Certified(MaternKernel(), 0.1, 1.0, delta=1.5),
+        lambda: Practical(delta=0.0),
+        lambda: Practical(norm_factor=0.5),
+        lambda: Practical(n_initial=1),
+    ],
+)
+def test_bad_settings_are_refused_before_the_first_trial(make):
+    with pytest.raises(kbo.InvalidInput):
+        kbo.minimize(quadratic, BOUNDS, 5, setting=make())
+
+
+def test_one_constant_objective_does_not_break_the_fit():
+    result = kbo.minimize(lambda x: 1.0, [(0, 1)], 12)
+    assert result.value == pytest.approx(1.0, abs=0.05)
+
+
+def test_recommended_is_the_best_pessimistic_bound_not_the_luckiest_value():
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=certified(2.0, noise_std=0.5), maximize=True)
+    for _ in range(30):
+        optimizer.tell({"x": 0.2}, 1.0)
+    optimizer.tell({"x": 0.95}, 1.6)  # one lucky draw
+    assert optimizer.recommended().params == {"x": 0.2}
