@@ -160,10 +160,11 @@ def run(
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
     title = f"{problem}, {kernel} {lengthscale:g}, d = {dim}, T = {rounds}, {seeds} seeds"
     stem = _folder(out) / f"run-{problem}-{kernel}{lengthscale:g}-d{dim}-T{rounds}"
-    table.to_parquet(stem.with_suffix(".parquet"))
-    plots.regret(table, stem.with_suffix(".png"), title=title)
+    stored, picture = Path(f"{stem}.parquet"), Path(f"{stem}.png")
+    table.to_parquet(stored)
+    plots.regret(table, picture, title=title)
     typer.echo(f"cumulative regret: {title}\n{summary.to_string(float_format='{:.1f}'.format)}")
-    typer.echo(f"rows     {stem.with_suffix('.parquet')}\npicture  {stem.with_suffix('.png')}")
+    typer.echo(f"rows     {stored}\npicture  {picture}")
 
 
 @app.command()

@@ -119,9 +119,7 @@ def test_posterior_transform_equals_botorch(pair, device):
     model, reference = pair
     X = points(3, 4, 2, device=device, seed=5)
     transform = ScalarizedPosteriorTransform(torch.tensor([-2.0], dtype=torch.float64, device=device), offset=1.0)
-    same(
-        model.posterior(X, posterior_transform=transform), reference.posterior(X, posterior_transform=transform)
-    )
+    same(model.posterior(X, posterior_transform=transform), reference.posterior(X, posterior_transform=transform))
 
 
 def test_samples_equal_botorch(pair, device):
@@ -197,7 +195,7 @@ def test_the_state_dict_carries_the_hyper_parameters(pair, device):
     other.ridge.fill_(1.0)
     assert not torch.equal(other.posterior(X).mean, model.posterior(X).mean)
     other.load_state_dict(model.state_dict())
-    identical(other.posterior(X), model.posterior(X))
+    same(other.posterior(X), model.posterior(X), 1e-12)
 
 
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
@@ -227,21 +225,17 @@ def test_moving_to_float32_and_back_keeps_the_posterior(transforms, device):
 
 
 def new_data(device, *batch: int) -> tuple[Tensor, Tensor]:
-    return points(*batch, 3, 2, device=device, seed=9), points(*batch, 3, 2, device=device, seed=10).sum(-1, keepdim=True)
+    return points(*batch, 3, 2, device=device, seed=9), points(*batch, 3, 2, device=device, seed=10).sum(
+        -1, keepdim=True
+    )
 
 
 def test_conditioning_equals_botorch(pair, device):
-    model, reference = pair
     (X, Y), Z = new_data(device), points(2, 4, 2, device=device, seed=5)
-    reference.posterior(Z)
-    expected = reference.condition_on_observations(
-        reference.transform_inputs(X), reference.outcome_transform(Y)[0] if hasattr(reference, "outcome_transform") else Y
-    )
-    mean, cov = expected(reference.transform_inputs(Z)).mean, expected(reference.transform_inputs(Z)).covariance_matrix
-    child = model.condition_on_observations(X, Y)
-    found = child.regression.predict(model.transform_inputs(Z))[0]
-    close(found, mean.detach(), 1e-6)
-    close(child.regression.covariance(*[model.transform_inputs(Z)] * 2), cov.detach(), 1e-6)
+    for one in pair:
+        one.posterior(Z)
+    found, expected = (one.condition_on_observations(X, Y).posterior(Z) for one in pair)
+    same(found, expected)
 
 
 def test_conditioning_equals_a_model_of_all_data(pair, device):
@@ -298,6 +292,7 @@ def test_changing_a_conditioned_model_leaves_the_parent_alone(plain, device, cha
 
 def test_conditioning_shares_the_factor(device):
     model = KernelRidgeGP(*data(PANEL + 50, device), kernel(), RIDGE)
+    model.posterior(points(1, 2, device=device))
     child = model.condition_on_observations(*new_data(device))
     parts = [one.state.factor(RIDGE).cholesky._panels[0] for one in (model, child)]
     assert parts[0].block.data_ptr() == parts[1].block.data_ptr()
@@ -305,7 +300,10 @@ def test_conditioning_shares_the_factor(device):
 
 def test_conditioning_on_plain_data_keeps_no_graph(plain, device):
     X, Y = new_data(device)
-    for child in (plain.condition_on_observations(X, Y), plain.condition_on_observations(X, Y).condition_on_observations(X, Y)):
+    for child in (
+        plain.condition_on_observations(X, Y),
+        plain.condition_on_observations(X, Y).condition_on_observations(X, Y),
+    ):
         posterior = child.posterior(X)
         kept = [child.train_inputs[0], child.train_targets, posterior.mean, posterior.variance, covariance(posterior)]
         assert all(tensor.grad_fn is None for tensor in kept)
@@ -337,15 +335,9 @@ def test_a_noise_of_its_own_is_refused(plain, device):
         plain.condition_on_observations(X, Y, noise=torch.ones_like(Y))
 
 
-@pytest.mark.parametrize("observation_noise", [True, False])
-def test_fantasies_equal_botorch(pair, device, observation_noise):
-    model, reference = pair
+def test_fantasies_equal_botorch(pair, device):
     X, Z = points(3, 2, 2, device=device, seed=9), points(3, 4, 2, device=device, seed=5)
-    found, expected = (
-        one.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=0), observation_noise=noise).posterior(Z)
-        for one, noise in ((model, None), (reference, None))
-        if observation_noise is not None
-    )
+    found, expected = (one.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=0)).posterior(Z) for one in pair)
     assert found.mean.shape == (4, 3, 4, 1)
     same(found, expected, 1e-5)
 
@@ -391,6 +383,12 @@ def test_bad_training_data_are_refused(device, bad):
 def test_bad_ridges_are_refused(device, ridge):
     with pytest.raises(InvalidInput):
         KernelRidgeGP(*data(6, device), kernel(), ridge)
+
+
+@pytest.mark.parametrize("bad", [lambda X: X[:, :1], lambda X: X * NAN.to(X), lambda X: X.float()])
+def test_a_posterior_at_bad_points_is_refused(plain, device, bad):
+    with pytest.raises(InvalidInput):
+        plain.posterior(bad(points(4, 2, device=device)))
 
 
 BAD_NEW = {

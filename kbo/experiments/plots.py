@@ -89,7 +89,7 @@ def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
     end = {}
     for method, group in rows.groupby("method", sort=False):
         by_round = group.groupby("round")["cumulative"].agg(["mean", "min", "max"])
-        end[method] = float(by_round["mean"].iloc[-1])
+        end[method] = float(by_round.iloc[-1]["mean"])
         (line,) = axes.plot(by_round.index, by_round["mean"], lw=1.6, label=f"{method}  ({end[method]:.0f})")
         axes.fill_between(by_round.index, by_round["min"], by_round["max"], color=line.get_color(), alpha=0.15, lw=0)
     if min(end.values()) > 0 and max(end.values()) > 20 * min(end.values()):

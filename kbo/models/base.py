@@ -1,4 +1,4 @@
-"""A BoTorch model whose posterior is computed by a regression of kbo."""
+"""A BoTorch model whose posterior is computed by a regression of kbo, and its fantasies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression import KernelRidge, Regression
+from kbo.regression import Hypothetical, KernelRidge, Regression
 
 _MOST_DENSE = 1024
 """Points whose joint covariance is formed densely; above, only its factors are."""
@@ -99,9 +99,40 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         """
         if noise is not None:
             raise InvalidInput("kbo models have one noise level, the ridge: do not pass noise.")
-        from kbo.models.fantasy import FantasyGP  # the two classes know each other
-
         P = self.transform_inputs(X)
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         return FantasyGP(self, P, Y.squeeze(-1))
+
+
+class FantasyGP(RegressionModel):
+    """``model`` after hypothetical observations; batched and differentiable in them.
+
+    Args:
+        model: The model of the real data.
+        P: Hypothetical points in the model's transformed inputs, [... p d].
+        targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
+    """
+
+    def __init__(self, model: RegressionModel, P: Tensor, targets: Tensor) -> None:
+        super().__init__()
+        self.train_inputs = (P,)
+        self.train_targets = targets
+        self._hypothetical = Hypothetical(model.regression, P, targets)
+        self.covar_module = model.covar_module
+        if hasattr(model, "input_transform"):
+            self.input_transform = model.input_transform
+            self._has_transformed_inputs = True
+        if hasattr(model, "outcome_transform"):
+            self.outcome_transform = model.outcome_transform
+        self.eval()
+
+    @property
+    def regression(self) -> Hypothetical:
+        """The posterior of the real and the hypothetical data."""
+        return self._hypothetical
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Fantasies times batches."""
+        return self.train_targets.shape[:-1]

@@ -140,6 +140,10 @@ GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 
 REFIT_FACTOR = 2
 
+OUTLYING = 1.5
+"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should say
+"bad", not stretch the scale on which all good ones look alike."""
+
 
 @dataclass(frozen=True)
 class Practical:
@@ -147,8 +151,9 @@ class Practical:
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
     standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the number
-    of evaluations has doubled. The norm bound is ``norm_factor`` times the anytime lower confidence bound of
-    the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at least 1 prior standard deviation.
+    of evaluations has doubled; values far on the bad side are cut first. The norm bound is ``norm_factor`` times the
+    anytime lower confidence bound of the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at
+    least 1 prior standard deviation.
 
     Args:
         delta: Nominal failure probability of the bounds.
@@ -202,11 +207,15 @@ class _PracticalBelief(Belief):
             self._fit()
             self._next_fit = REFIT_FACTOR * len(self._y)
         elif self._state is not None:
-            self._state.update(features, torch.tensor([(y - self.location) / self.unit], dtype=features.dtype))
+            target = (max(y, self._floor) - self.location) / self.unit
+            self._state.update(features, torch.tensor([target], dtype=features.dtype))
 
     def _fit(self) -> None:
         """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
         X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
+        low, high = y.quantile(0.25), y.quantile(0.75)
+        self._floor = float(low - OUTLYING * (high - low))
+        y = y.clamp_min(self._floor)
         spread = float(y.std())
         centre, scale = float(y.mean()), spread if spread > 0 else 1.0
         kernel, noise_std, constant = fit(X, (y - centre) / scale)

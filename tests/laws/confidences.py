@@ -83,9 +83,7 @@ def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
 
 
 def mixture_formula(grid) -> Callable:
-    return lambda d, Z, u: dense.mixture(
-        d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale
-    )
+    return lambda d, Z, u: dense.mixture(d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale)
 
 
 BOUNDS = [

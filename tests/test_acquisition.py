@@ -1,0 +1,228 @@
+"""Upper confidence bounds inside BoTorch's optimisers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from kbo.acquisition import AMMUCB, DMMUCB, KernelUCB
+from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNormalized
+from kbo.errors import InvalidInput
+from kbo.models import KernelRidgeGP
+from tests.dense import close
+
+MIXTURE = {"noise_std": 0.2, "norm_bound": 8.0, "delta": 0.1}
+
+
+def points(*shape: int, device="cpu", seed: int = 0) -> Tensor:
+    return 2 * torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+
+
+def box(device) -> Tensor:
+    return torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64, device=device)
+
+
+@pytest.fixture(scope="session")
+def model(device) -> KernelRidgeGP:
+    X = points(25, 2, device=device)
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 0.3
+    return KernelRidgeGP(X, torch.sin(3 * X).sum(-1, keepdim=True), kernel, 0.05, input_transform=Normalize(2))
+
+
+RULES = {
+    "self-normalised": lambda model, **kwargs: KernelUCB(model, SelfNormalized(**MIXTURE), **kwargs),
+    "igp": lambda model, **kwargs: KernelUCB(model, ImprovedGPUCB(**MIXTURE, eta=0.01), **kwargs),
+    "fixed-width": lambda model, **kwargs: KernelUCB(model, FixedWidth(2.0), **kwargs),
+    "amm": lambda model, **kwargs: AMMUCB(model, **MIXTURE, **kwargs),
+    "dmm": lambda model, **kwargs: DMMUCB(model, **MIXTURE, **kwargs),
+}
+
+
+@pytest.fixture(scope="session", params=RULES.values(), ids=RULES)
+def rule(request):
+    return request.param
+
+
+def minus(device) -> ScalarizedPosteriorTransform:
+    return ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64, device=device))
+
+
+# Values
+
+
+@pytest.mark.parametrize(("make", "kind"), [(AMMUCB, "amm"), (DMMUCB, "dmm")])
+def test_the_value_of_a_point_is_its_upper_bound(model, device, make, kind):
+    X, confidence = points(6, 1, 2, device=device, seed=3), MartingaleMixture(**MIXTURE, kind=kind, scale=2.0)
+    expected = confidence.upper(model.state, model.transform_inputs(X)).squeeze(-1)
+    close(make(model, **MIXTURE, scale=2.0)(X), expected)
+    close(KernelUCB(model, confidence)(X), expected)
+
+
+def test_a_batch_is_worth_the_mean_of_bounds_that_know_the_points_before(rule, model, device):
+    X, acqf = points(4, 3, 2, device=device, seed=3), rule(model)
+    total = acqf(X[:, :1]) + torch.stack(
+        [rule(model, X_pending=x[:1])(x[1:2])[0] + rule(model, X_pending=x[:2])(x[2:3])[0] for x in X]
+    )
+    close(acqf(X), total / 3)
+
+
+@pytest.mark.parametrize("pending", [0, 2])
+@pytest.mark.parametrize("q", [1, 3])
+def test_a_batch_does_not_depend_on_the_other_batches(rule, model, device, q, pending):
+    X = points(2, 5, q, 2, device=device, seed=3)
+    acqf = rule(model, X_pending=points(pending, 2, device=device, seed=4))
+    values = acqf(X)
+    assert values.shape == (2, 5)
+    close(acqf(X[1]), values[1], 1e-12)
+    close(acqf(X[1, 3:4]), values[1, 3:4], 1e-12)
+    close(acqf(X[1, 3]), values[1, 3:4], 1e-12)
+
+
+def test_pending_points_lower_the_value_there_and_raise_it_nowhere(rule, model, device):
+    X, pending, acqf = points(50, 1, 2, device=device, seed=3), points(2, 2, device=device, seed=4), rule(model)
+    everywhere, there = acqf(X), acqf(pending.unsqueeze(1))
+    acqf.set_X_pending(pending)
+    assert (acqf(pending.unsqueeze(1)) < there - 0.1).all()
+    assert (acqf(X) <= everywhere + 1e-12).all()
+
+
+@pytest.mark.parametrize("nothing", [None, torch.empty(0, 2, dtype=torch.float64)], ids=["None", "empty"])
+def test_clearing_the_pending_points_restores_the_value(rule, model, device, nothing):
+    X, acqf = points(5, 1, 2, device=device, seed=3), rule(model)
+    before = acqf(X)
+    acqf.set_X_pending(X[0])
+    assert not torch.equal(acqf(X), before)
+    acqf.set_X_pending(nothing)
+    assert torch.equal(acqf(X), before)
+    assert acqf.X_pending is None
+
+
+def test_pending_points_are_a_copy_without_gradients(model, device):
+    pending = points(2, 2, device=device, seed=4).requires_grad_()
+    acqf = RULES["dmm"](model, X_pending=pending)
+    X = points(3, 1, 2, device=device, seed=3)
+    before = acqf(X)
+    pending.data.zero_()
+    assert torch.equal(acqf(X), before)
+    assert not before.requires_grad
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("pending", [0, 2])
+@pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.parametrize("weight", [None, -1.0])
+def test_gradients_are_exact(rule, model, device, q, pending, weight):
+    X = points(2, q, 2, device=device, seed=3).requires_grad_()
+    transform = None if weight is None else minus(device)
+    assert gradcheck(rule(model, posterior_transform=transform, X_pending=points(pending, 2, device=device, seed=4)), X)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_gradients_equal_finite_differences(rule, model, device, q):
+    X, step, acqf = points(1, q, 2, device=device, seed=3).requires_grad_(), 1e-6, rule(model)
+    (gradient,) = torch.autograd.grad(acqf(X).sum(), X)
+    for i in range(X.numel()):
+        shift = torch.zeros_like(X)
+        shift.view(-1)[i] = step
+        slope = (acqf(X + shift) - acqf(X - shift)) / (2 * step)
+        close(gradient.reshape(-1)[i : i + 1], slope.detach(), 1e-6)
+
+
+# Transforms
+
+
+def test_weight_minus_one_minimises(rule, model, device):
+    X = points(50, 1, 2, device=device, seed=3)
+    optimistic = rule(model, posterior_transform=minus(device))
+    close(optimistic(X), -optimistic.confidence.lower(model.state, model.transform_inputs(X)).squeeze(-1))
+    flipped = KernelRidgeGP(
+        model.transform_inputs(points(25, 2, device=device)),
+        -model.train_targets.unsqueeze(-1),
+        model.covar_module,
+        0.05,
+    )
+    close(optimistic(X), rule(flipped)(model.transform_inputs(X)))
+
+
+def test_weight_and_offset_act_on_the_bound(rule, model, device):
+    X = points(5, 1, 2, device=device, seed=3)
+    transform = ScalarizedPosteriorTransform(torch.tensor([2.0], dtype=torch.float64, device=device), offset=3.0)
+    close(rule(model, posterior_transform=transform)(X), 2 * rule(model)(X) + 3)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [ScalarizedPosteriorTransform(torch.ones(2).double()), ExpectationPosteriorTransform(n_w=2), lambda p: p],
+)
+def test_other_posterior_transforms_are_refused(rule, model, transform):
+    with pytest.raises(InvalidInput, match="posterior_transform"):
+        rule(model, posterior_transform=transform)
+
+
+# Optimisers
+
+
+OPTIONS = {"num_restarts": 6, "raw_samples": 128, "options": {"seed": 0, "maxiter": 100}}
+
+
+def best_of_a_grid(acqf, device) -> float:
+    axis = torch.linspace(0, 2, 40, dtype=torch.float64, device=device)
+    return float(acqf(torch.cartesian_prod(axis, axis).unsqueeze(1)).max())
+
+
+def test_optimize_acqf_finds_the_maximum(rule, model, device):
+    acqf = rule(model)
+    x, value = optimize_acqf(acqf, box(device), q=1, **OPTIONS)
+    assert x.shape == (1, 2)
+    close(acqf(x), value.reshape(1))
+    assert value > best_of_a_grid(acqf, device) - 1e-3
+
+
+def test_optimize_acqf_finds_the_minimum_with_weight_minus_one(rule, model, device):
+    acqf = rule(model, posterior_transform=minus(device))
+    _, value = optimize_acqf(acqf, box(device), q=1, **OPTIONS)
+    assert value > best_of_a_grid(acqf, device) - 1e-3
+
+
+def test_batches_are_optimised_sequentially_and_jointly(rule, model, device):
+    acqf = rule(model)
+    greedy, _ = optimize_acqf(acqf, box(device), q=3, sequential=True, **OPTIONS)
+    start = {"batch_initial_conditions": greedy.unsqueeze(0), "num_restarts": 1}
+    joint, value = optimize_acqf(acqf, box(device), q=3, **start)
+    free, other = optimize_acqf(acqf, box(device), q=3, **OPTIONS)
+    assert acqf.X_pending is None
+    assert greedy.shape == joint.shape == free.shape == (3, 2)
+    assert torch.pdist(greedy).min() > 0.05
+    assert value >= acqf(greedy) - 1e-9
+    assert min(value, other) > acqf(points(100, 3, 2, device=device, seed=6)).max()
+
+
+def test_optimize_acqf_discrete_finds_the_best_choice(rule, model, device):
+    acqf, choices = rule(model), points(40, 2, device=device, seed=6)
+    values = acqf(choices.unsqueeze(1))
+    x, value = optimize_acqf_discrete(acqf, q=1, choices=choices)
+    assert torch.equal(x[0], choices[values.argmax()])
+    close(value.reshape(1), values.max().reshape(1), 1e-12)
+    batch, _ = optimize_acqf_discrete(acqf, q=3, choices=choices)
+    assert len(batch.unique(dim=0)) == 3
+    assert acqf.X_pending is None
+
+
+def test_optimize_acqf_mixed_finds_the_best_level(rule, model, device):
+    acqf, levels = rule(model), [0.0, 1.0, 2.0]
+    x, value = optimize_acqf_mixed(
+        acqf, box(device), q=1, fixed_features_list=[{1: level} for level in levels], **OPTIONS
+    )
+    axis = torch.linspace(0, 2, 200, dtype=torch.float64, device=device)
+    grid = torch.cartesian_prod(axis, torch.tensor(levels, dtype=torch.float64, device=device))
+    assert float(x[0, 1]) in levels
+    assert value > acqf(grid.unsqueeze(1)).max() - 1e-3
