@@ -41,8 +41,8 @@ def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = N
         raise InvalidInput(f"{name} must be a torch.Tensor, got {type(X).__name__}: use torch.as_tensor(...).")
     if X.dtype not in (torch.float64, torch.float32):
         raise InvalidInput(f"{name} must be float64 (or float32), got {X.dtype}: use {name}.double().")
-    if X.ndim < 1:
-        raise InvalidInput(f"{name} must have shape [... d], got a single number.")
+    if X.ndim < 1 or X.shape[-1] == 0:
+        raise InvalidInput(f"{name} must have shape [... d] with d > 0, got {tuple(X.shape)}.")
     if like is not None and X.dtype != like.dtype:
         raise InvalidInput(f"{name} is {X.dtype} but the data are {like.dtype}: use {name}.to({like.dtype}).")
     if like is not None and X.device != like.device:

@@ -36,8 +36,12 @@ class PrecomputedKernel(Kernel):
     def __init__(self, gram: Tensor) -> None:
         super().__init__()
         self.gram: Tensor
+        if not isinstance(gram, Tensor) or not gram.is_floating_point():
+            raise InvalidInput("gram must be a floating-point tensor [N N].")
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not torch.allclose(gram, gram.T):
             raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
+        if not bool(torch.isfinite(gram).all()):
+            raise InvalidInput("gram contains infinite values.")
         self.register_buffer("gram", gram)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
@@ -47,7 +51,7 @@ class PrecomputedKernel(Kernel):
 
 
 def _indices(X: Tensor, gram: Tensor) -> Tensor:
-    index = X[..., 0].long()
+    index = X[..., 0].long() if X.shape[-1] else X
     if X.shape[-1] != 1 or bool((index != X[..., 0]).any()) or bool((index < 0).any() | (index >= len(gram)).any()):
         raise InvalidInput(
             f"Points of a PrecomputedKernel are row numbers 0 .. {len(gram) - 1} in a tensor of shape [... 1]."
@@ -127,10 +131,16 @@ class _Stationary(DenseKernel):
         return self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")) * self.scale
 
     def diagonal(self, X: Tensor) -> Tensor:
+        self._scaled(X.reshape(-1, X.shape[-1])[:0])  # the columns must fit
         return self.scale.expand(X.shape[:-1])
 
     def _scaled(self, X: Tensor) -> Tensor:
-        return (X if self.active is None else X[..., self.active]) * self.inverse_lengthscale
+        active = X if self.active is None else X[..., self.active]
+        if self.inverse_lengthscale.shape[-1] not in (1, active.shape[-1]):
+            raise InvalidInput(
+                f"The kernel has {self.inverse_lengthscale.shape[-1]} lengthscales for {active.shape[-1]} columns."
+            )
+        return active * self.inverse_lengthscale
 
 
 def _gaussian(r: Tensor) -> Tensor:
@@ -151,9 +161,11 @@ def _matern52(r: Tensor) -> Tensor:
     return (1 + s + s * s / 3) * torch.exp(-s)
 
 
+# A subclass may change the formula, so only the classes themselves take the fast paths below.
+
+
 @_dense.register
 def _(kernel: RBFKernel) -> DenseKernel:
-    # A subclass may change the formula, so only the class itself takes the fast path.
     return _Stationary(kernel, _gaussian) if type(kernel) is RBFKernel else _Generic(kernel)
 
 
@@ -164,6 +176,8 @@ def _(kernel: MaternKernel) -> DenseKernel:
 
 
 class _Scaled(DenseKernel):
+    """A multiple of a kernel."""
+
     def __init__(self, scale: Tensor, base: DenseKernel) -> None:
         self.scale, self.base = scale, base
 
@@ -176,14 +190,34 @@ class _Scaled(DenseKernel):
 
 @_dense.register
 def _(kernel: ScaleKernel) -> DenseKernel:
+    if type(kernel) is not ScaleKernel:
+        return _Generic(kernel)
     base, scale = _dense(kernel.base_kernel), kernel.outputscale.detach()
+    columns = kernel.active_dims
+    if isinstance(columns, Tensor) and kernel.base_kernel.active_dims is None:
+        base = _Selected(columns, base)
     if isinstance(base, _Stationary):
         base.scale = base.scale * scale
         return base
     return _Scaled(scale, base)
 
 
+class _Selected(DenseKernel):
+    """A kernel on some of the columns."""
+
+    def __init__(self, columns: Tensor, base: DenseKernel) -> None:
+        self.columns, self.base = columns, base
+
+    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.base(X[..., self.columns], Z[..., self.columns])
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        return self.base.diagonal(X[..., self.columns])
+
+
 class _Combined(DenseKernel):
+    """The sum or product of kernels."""
+
     def __init__(self, parts: list[DenseKernel], combine) -> None:
         self.parts, self.combine = parts, combine
 
@@ -196,9 +230,13 @@ class _Combined(DenseKernel):
 
 @_dense.register
 def _(kernel: AdditiveKernel) -> DenseKernel:
+    if type(kernel) is not AdditiveKernel:
+        return _Generic(kernel)
     return _Combined([_dense(part) for part in kernel.kernels], sum)  # pyright: ignore[reportArgumentType]
 
 
 @_dense.register
 def _(kernel: ProductKernel) -> DenseKernel:
+    if type(kernel) is not ProductKernel:
+        return _Generic(kernel)
     return _Combined([_dense(part) for part in kernel.kernels], math.prod)  # pyright: ignore[reportArgumentType]

@@ -33,6 +33,22 @@ def ill_conditioned_ratio(dtype: torch.dtype) -> float:
     return 1e-10 if dtype == torch.float64 else 1e-4
 
 
+def cholesky(A: Tensor, first_row: int = 0) -> Tensor:
+    """The lower Cholesky factor of A [... n n], without jitter; ``first_row`` only numbers the rows in the error.
+
+    Raises:
+        NotPositiveDefinite: A has no factor in its dtype.
+    """
+    L, info = torch.linalg.cholesky_ex(A)
+    if bool(info.any()) or not bool(torch.isfinite(L).all()):
+        raise NotPositiveDefinite(
+            f"The kernel matrix plus ridge is not positive definite in {A.dtype} at row "
+            f"{first_row + max(int(info.max()), 1)}: the ridge is below the rounding error of the kernel. "
+            "Use a larger ridge (every bound stays valid for it; jitter would break them), or float64."
+        )
+    return L
+
+
 class GrowingTensor:
     """A tensor that grows along its first axis in amortised constant time per row."""
 
@@ -120,14 +136,7 @@ class GrowingCholesky:
             new = slice(done, min(r, done + PANEL - panel.n))
             columns = torch.cat([cross[:, new], block[:done, new]])
             C = self._solve(columns)
-            schur = block[new, new] - C.T @ C
-            L, info = torch.linalg.cholesky_ex(schur)
-            if int(info) or not bool(torch.isfinite(L).all()):
-                raise NotPositiveDefinite(
-                    f"The kernel matrix plus ridge is not positive definite in {self._like.dtype} at row "
-                    f"{self.n + max(int(info), 1)}: the ridge is below the rounding error of the kernel. "
-                    "Use a larger ridge (every bound stays valid for it; jitter would break them), or float64."
-                )
+            L = cholesky(block[new, new] - C.T @ C, self.n)
             panel.append(C[: panel.start].T, C[panel.start :].T, L)
             self.n += L.shape[0]
             done = new.stop

@@ -46,7 +46,7 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         constraint = Positive(transform=torch.exp, inv_transform=torch.log)  # pyright: ignore[reportArgumentType]
         targets = self.train_targets
         likelihood = GaussianLikelihood(noise_constraint=constraint).to(dtype=targets.dtype, device=targets.device)
-        likelihood.noise = torch.tensor(self.regression.ridge)
+        likelihood.noise = torch.tensor(self.regression.ridge, dtype=torch.float64)
         return likelihood.requires_grad_(False).eval()
 
     def posterior(

@@ -99,6 +99,8 @@ class KernelRidgeGP(RegressionModel):
 
         Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.
         """
+        if Y.ndim < 2 or Y.shape[-1] != 1:
+            raise InvalidInput("Y must have shape [... q 1]: use y.unsqueeze(-1).")
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2 or noise is not None:
             return super().condition_on_observations(X, Y, noise, **kwargs)
@@ -110,7 +112,8 @@ class KernelRidgeGP(RegressionModel):
         state.update(P, targets.squeeze(-1))
         model = object.__new__(KernelRidgeGP)
         vars(model).update(vars(self))
-        model._modules = dict(self._modules)
+        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers))
+        model._parameters = {}
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
         if self._original_train_inputs is not None:

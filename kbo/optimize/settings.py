@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -138,7 +139,8 @@ class _CertifiedBelief(Belief):
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
 
-REFIT_FACTOR = 2
+REFIT_GROWTH = 1.3
+"""The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
 OUTLYING = 1.5
 """Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should say
@@ -150,8 +152,8 @@ class Practical:
     """Everything is estimated: useful bounds without a guarantee.
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
-    standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the number
-    of evaluations has doubled; values far on the bad side are cut first. The norm bound is ``norm_factor`` times the
+    standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
+    have grown by 30%; values far on the bad side are cut first. The norm bound is ``norm_factor`` times the
     anytime lower confidence bound of the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at
     least 1 prior standard deviation.
 
@@ -205,7 +207,7 @@ class _PracticalBelief(Belief):
         self._y.append(y)
         if len(self._y) >= self._next_fit and self._name != "random":
             self._fit()
-            self._next_fit = REFIT_FACTOR * len(self._y)
+            self._next_fit = math.ceil(REFIT_GROWTH * len(self._y))
         elif self._state is not None:
             target = (max(y, self._floor) - self.location) / self.unit
             self._state.update(features, torch.tensor([target], dtype=features.dtype))

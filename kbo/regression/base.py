@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.errors import InvalidInput
 
 Ridge = float | Tensor | Sequence[float] | None
 
@@ -81,6 +82,8 @@ def as_ridges(ridge: float | Tensor | Sequence[float]) -> tuple[list[float], boo
     """
     single = isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
     values = [ridge] if single else (ridge.tolist() if isinstance(ridge, Tensor) else list(ridge))  # pyright: ignore[reportArgumentType]
+    if not values:
+        raise InvalidInput("ridge must be a number or at least one number, got none.")
     return [checks.positive("ridge", value) for value in values], single  # pyright: ignore[reportArgumentType]
 
 

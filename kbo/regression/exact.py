@@ -137,7 +137,7 @@ class KernelRidge(Regression):
         flat = X.reshape(-1, X.shape[-1])
         factor = self.factor(self.ridge if ridge is None else ridge)
         W = factor.cholesky.solve(self._kernel_for(X)(self.data.X, flat))
-        return W.reshape(-1, *X.shape[:-1]).movedim(0, -2)
+        return W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""
@@ -190,7 +190,7 @@ class KernelRidge(Regression):
 
     def state_dict(self) -> dict[str, Tensor]:
         """The data as plain tensors (safe for ``torch.save`` and ``torch.load(weights_only=True)``)."""
-        return self.data.state_dict() if self.data else {}
+        return {**self.data.state_dict(), "trace": self.trace.clone()} if self.data else {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Replace the data by those of ``state_dict``; kernel and ridge are those of this object."""
@@ -198,6 +198,7 @@ class KernelRidge(Regression):
         self._factors.clear()
         if state:
             self._begin(Observations.from_state_dict(state))
+            self.trace = state["trace"].clone()
             self._kappa = float(self.prior_variance(state["X"]).max())
 
     def factors(self, ridges: list[float]) -> list[_Factor]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kbo.linalg import cholesky
 from kbo.regression.base import Regression, Ridge, View, as_ridges, floored
 
 
@@ -67,7 +68,7 @@ class Hypothetical(View):
         """The factor of S, and the trace of cov(P, P)."""
         S = self.state.covariance(self.P, self.P, ridge)
         trace = S.diagonal(dim1=-2, dim2=-1).sum(-1).detach()
-        return torch.linalg.cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
+        return cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
 
     def _whitened(self, X: Tensor, ridge: float, L: Tensor) -> Tensor:
         batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])

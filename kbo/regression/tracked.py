@@ -15,6 +15,7 @@ from torch import Tensor
 from kbo.linalg import GrowingTensor
 from kbo.regression.base import Ridge, View, as_ridges, floored
 from kbo.regression.exact import KernelRidge
+from kbo.regression.observations import Observations
 
 
 class Tracked(View):
@@ -54,8 +55,8 @@ class Tracked(View):
         data = self.state.data
         epoch = data.epoch if data else 0
         memory = self._memory.get(ridge)
-        if memory is None or memory.epoch != epoch:
-            memory = self._memory[ridge] = _Memory(epoch, self._prior)
+        if memory is None or memory.data is not data or memory.epoch != epoch:
+            memory = self._memory[ridge] = _Memory(data, epoch, self._prior)
         if data is None:
             return memory
         factor = self.state.factor(ridge)
@@ -73,8 +74,8 @@ class Tracked(View):
 class _Memory:
     """W, mean and variance of the tracked points for one ridge."""
 
-    def __init__(self, epoch: int, prior: Tensor) -> None:
-        self.epoch = epoch
+    def __init__(self, data: Observations | None, epoch: int, prior: Tensor) -> None:
+        self.data, self.epoch = data, epoch
         self.W = GrowingTensor(prior.new_empty(0, len(prior)))
         self.mean = torch.zeros_like(prior)
         self.exact_variance = prior.clone()
