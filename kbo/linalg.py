@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
 
-PANEL = 256
+PANEL = 128
 """Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
 
 
@@ -91,9 +91,8 @@ class _Panel:
         self.left[a:b] = left
         self.block[a:b, :a] = corner
         self.block[a:b, a:b] = block
-        inverse = torch.linalg.solve_triangular(
-            block, torch.eye(b - a, dtype=block.dtype, device=block.device), upper=False
-        )
+        identity = torch.eye(b - a, dtype=block.dtype, device=block.device)
+        inverse = 1 / block if b - a == 1 else torch.linalg.solve_triangular(block, identity, upper=False)
         self.inverse[a:b, a:b] = inverse
         self.inverse[a:b, :a] = -inverse @ (corner @ self.inverse[:a, :a])
         self.n = b
@@ -134,7 +133,7 @@ class GrowingCholesky:
                 self._panels.append(_Panel(self.n, self._like))
             panel = self._panels[-1]
             new = slice(done, min(r, done + PANEL - panel.n))
-            columns = torch.cat([cross[:, new], block[:done, new]])
+            columns = torch.cat([cross[:, new], block[:done, new]]) if done else cross[:, new]
             C = self._solve(columns)
             L = cholesky(block[new, new] - C.T @ C, self.n)
             panel.append(C[: panel.start].T, C[panel.start :].T, L)

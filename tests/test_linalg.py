@@ -56,7 +56,7 @@ def test_solves_equal_triangular_solves(device, shape):
     close(factor.solve_transposed(B), torch.linalg.solve_triangular(L.T, columns, upper=True).reshape(B.shape), 1e-10)
 
 
-@pytest.mark.parametrize("m", [0, 1, 200, PANEL, PANEL + 7])
+@pytest.mark.parametrize("m", [0, 1, PANEL - 30, PANEL, PANEL + 7])
 def test_fewer_rows_are_solved_against_the_leading_block(device, m):
     A, B = matrix(PANEL + 40, device), torch.ones(m, 2, dtype=torch.float64, device=device)
     L = torch.linalg.cholesky(A)[:m, :m]

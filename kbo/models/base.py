@@ -15,13 +15,13 @@ from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator import to_linear_operator
-from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from linear_operator.operators import MatmulLinearOperator
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.regression import Hypothetical, KernelRidge, Regression
 
-_MOST_DENSE = 1024
+_MOST_DENSE = 64
 """Points whose joint covariance is formed densely; above, only its factors are."""
 
 
@@ -64,10 +64,12 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
             observation_noise: True adds the ridge to the variance, a tensor [... q 1] adds itself.
             posterior_transform: Applied last.
         """
-        self.eval()
-        distribution = self._distribution(self.transform_inputs(X))
+        if self.training:
+            self.eval()
+        regression = self.regression
+        distribution = self._distribution(regression, self.transform_inputs(X))
         if observation_noise is not False:
-            noise = self.regression.ridge if observation_noise is True else observation_noise.squeeze(-1)
+            noise = regression.ridge if observation_noise is True else observation_noise.squeeze(-1)
             diagonal = torch.as_tensor(noise).to(X).expand(distribution.mean.shape)
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
@@ -77,19 +79,17 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
             posterior = transform.untransform_posterior(posterior, X=X)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
-    def _distribution(self, X: Tensor) -> MultivariateNormal:
-        mean, variance = self.regression.predict(X)
-        covariance = self._joint_covariance(X, variance)
+    def _distribution(self, regression: Regression, X: Tensor) -> MultivariateNormal:
+        if X.shape[-2] > 1 and isinstance(regression, KernelRidge):
+            mean, W = regression.whitened(X)
+            if X.shape[-2] > _MOST_DENSE:
+                covariance = self.covar_module(X) + MatmulLinearOperator(-W.mT, W)
+            else:
+                covariance = to_linear_operator(regression.prior(X, X) - W.mT @ W)
+        else:
+            mean, variance = regression.predict(X)
+            covariance = to_linear_operator(variance.unsqueeze(-1) if X.shape[-2] == 1 else regression.covariance(X, X))
         return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
-
-    def _joint_covariance(self, X: Tensor, variance: Tensor) -> LinearOperator:
-        regression, q = self.regression, X.shape[-2]
-        if q == 1:
-            return to_linear_operator(variance.unsqueeze(-1))
-        if q > _MOST_DENSE and isinstance(regression, KernelRidge):
-            W = regression.whitened(X)
-            return self.covar_module(X) + MatmulLinearOperator(-W.mT, W)
-        return to_linear_operator(regression.covariance(X, X))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """A model that has also seen Y [... q 1] at X [... q d], differentiable in both.

@@ -73,8 +73,10 @@ class KernelRidgeGP(RegressionModel):
     @property
     def state(self) -> KernelRidge:
         """The regression of the transformed data, rebuilt after hyper-parameters, data or device changed."""
-        self.eval()
-        fingerprint = [value.detach() for value in (*self.covar_module.state_dict().values(), self.ridge)]
+        if self.training:
+            self.eval()
+        module = self.covar_module
+        fingerprint = [value.detach() for value in (*module.parameters(), *module.buffers(), self.ridge)]
         if self._state is None or not all(map(torch.equal, fingerprint, self._fingerprint)):
             self._state = KernelRidge(self.covar_module, float(self.ridge))
             self._state.update(self.train_inputs[0], self.train_targets)
@@ -104,11 +106,12 @@ class KernelRidgeGP(RegressionModel):
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2 or noise is not None:
             return super().condition_on_observations(X, Y, noise, **kwargs)
-        self.eval()
+        state = self.state
+        state.factor(state.ridge)  # here, where every later child shares it
         P = self.transform_inputs(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
-        state = self.state.fork()
+        state = state.fork()
         state.update(P, targets.squeeze(-1))
         model = object.__new__(KernelRidgeGP)
         vars(model).update(vars(self))

@@ -129,15 +129,16 @@ class KernelRidge(Regression):
             variances.append(floored(prior - (W * W).sum(0), prior, ridge, self.trace))
         return torch.stack(means), torch.stack(variances)
 
-    def whitened(self, X: Tensor, ridge: float | None = None) -> Tensor:
-        """W [... m q] with ``covariance(x, x') = k(x, x') - W(x)'W(x')``, for X [... q d]."""
+    def whitened(self, X: Tensor, ridge: float | None = None) -> tuple[Tensor, Tensor]:
+        """Mean [... q] and W [... m q] with ``covariance(x, x') = k(x, x') - W(x)'W(x')``, for X [... q d]."""
         self._check(X)
         if self.data is None:
-            return X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
+            return X.new_zeros(X.shape[:-1]), X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         flat = X.reshape(-1, X.shape[-1])
         factor = self.factor(self.ridge if ridge is None else ridge)
         W = factor.cholesky.solve(self._kernel_for(X)(self.data.X, flat))
-        return W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
+        mean = (factor.z.value @ W).reshape(X.shape[:-1])
+        return mean, W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""
@@ -154,8 +155,8 @@ class KernelRidge(Regression):
         prior = self.prior(X, Z)
         out = []
         for r in ridges:
-            W = self.whitened(X, r)
-            out.append(prior - W.mT @ (W if Z is X else self.whitened(Z, r)))
+            W = self.whitened(X, r)[1]
+            out.append(prior - W.mT @ (W if Z is X else self.whitened(Z, r)[1]))
         return out[0] if single else torch.stack(out)
 
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102

@@ -199,7 +199,7 @@ def test_scaling_kernel_and_ridge_scales_the_variance_only(case, device, log_s):
     X, y = case.data(30, device)
     Z, kernel = case.points(5, 1).to(device), ScaleKernel(case.kernel()).double()
     kernel.outputscale = math.exp(log_s)
-    s = float(kernel.outputscale)
+    s = float(kernel.outputscale.detach())
     scaled = case.make(kernel, 0.1 * s)
     scaled.update(X, y)
     plain = answers(case.fed(X, y), Z)
