@@ -159,7 +159,7 @@ def run(
     last = table[table["round"] == rounds].groupby("method", sort=False)
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
     title = f"{problem}, {kernel} {lengthscale:g}, d = {dim}, T = {rounds}, {seeds} seeds"
-    stem = _folder(out) / f"run-{problem}-{kernel}{lengthscale:g}-d{dim}-T{rounds}"
+    stem = _folder(out) / f"run-{problem}-{kernel}-l{lengthscale:g}-d{dim}-T{rounds}"
     stored, picture = Path(f"{stem}.parquet"), Path(f"{stem}.png")
     table.to_parquet(stored)
     plots.regret(table, picture, title=title)

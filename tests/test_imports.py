@@ -6,22 +6,39 @@ import sys
 import pytest
 
 PROBE = """
-import sys, warnings, torch, gpytorch, linear_operator, botorch, scipy.special, scipy.sparse  # set filters of their own
-def state():
-    settings = {}
-    for library in (gpytorch.settings, linear_operator.settings, botorch.settings):
-        for name, item in vars(library).items():
-            if isinstance(item, type):
-                plain = {k: v for k, v in vars(item).items() if isinstance(v, (int, float, bool, str))}
-                settings[library.__name__, name] = plain
-    return (torch.get_default_dtype(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(),
-            torch.random.initial_seed(), list(warnings.filters), settings)
-before = state()
+import sys, warnings
+import botorch, gpytorch, linear_operator, torch
+from botorch.models import SingleTaskGP  # SciPy, which these load, sets filters of its own
+from botorch.optim import optimize_acqf
+
+def settings():
+    found = {
+        "torch.dtype": torch.get_default_dtype(),
+        "torch.device": torch.get_default_device(),
+        "torch.threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "torch.deterministic": torch.are_deterministic_algorithms_enabled(),
+        "torch.cudnn": (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark),
+        "torch.matmul": torch.get_float32_matmul_precision(),
+        "torch.grad": torch.is_grad_enabled(),
+        "torch.random": torch.get_rng_state().tolist(),
+        "warnings": list(warnings.filters),
+    }
+    for module in (gpytorch.settings, linear_operator.settings, botorch.settings):
+        for name, setting in vars(module).items():
+            values = vars(setting) if isinstance(setting, type) else {"value": setting}
+            for key, value in values.items():
+                if isinstance(value, (bool, int, float, str, type(None))):
+                    found[f"{module.__name__}.{name}.{key}"] = value
+    return found
+
+before = settings()
 import kbo
 assert "kbo.optimize" not in sys.modules, "import kbo is not lazy"
 for name in kbo.__all__:
     getattr(kbo, name)
-assert state() == before, "importing kbo changed a global setting"
+after = settings()
+changed = [name for name in before if before[name] != after[name]]
+assert not changed, changed
 print(*sys.modules)
 """
 
