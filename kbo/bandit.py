@@ -32,9 +32,8 @@ def play(method: Method, problem: Bandit, rounds: int, seed: int = 0) -> Iterato
     """
     checks.positive("rounds", rounds)
     generator = torch.Generator().manual_seed(seed)
-    state: Regression = method.state()
-    if problem.fixed_arms is not None:
-        state = Tracked(method.state(), problem.fixed_arms)
+    exact = method.state()
+    state: Regression = exact if problem.fixed_arms is None else Tracked(exact, problem.fixed_arms)
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms = problem.arms()

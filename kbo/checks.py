@@ -64,4 +64,5 @@ def observations(X: Tensor, y: Tensor, like: Tensor | None = None, dim: int | No
     if not isinstance(y, Tensor) or y.shape != X.shape[:1]:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InvalidInput(f"y must have shape [{X.shape[0]}], one target per row of X, got {shape}.")
-    points("y", y, X) if y.numel() else None
+    if y.numel():
+        points("y", y, X)

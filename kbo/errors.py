@@ -26,12 +26,14 @@ class RefutedAssumptions(KboError):
 
     Attributes:
         figures: The numbers behind the verdict, by name (``n``, ``norm_bound``, ``noise_std``, ...).
+        trials: What an interrupted run knew; empty elsewhere.
     """
 
     def __init__(self, message: str, **figures: float) -> None:
         shown = ", ".join(f"{name} = {value:.6g}" for name, value in figures.items())
         super().__init__(f"{message} ({shown})" if shown else message)
         self.figures = figures
+        self.trials: list = []
 
 
 class JournalError(KboError):
@@ -39,7 +41,15 @@ class JournalError(KboError):
 
 
 class TooManyFailures(KboError):
-    """The objective failed so often in a row that going on would waste the budget."""
+    """The objective failed so often in a row that going on would waste the budget.
+
+    Attributes:
+        trials: What the interrupted run knew.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.trials: list = []
 
 
 class IllConditionedWarning(UserWarning):

@@ -38,11 +38,11 @@ class PrecomputedKernel(Kernel):
         self.gram: Tensor
         if not isinstance(gram, Tensor) or not gram.is_floating_point():
             raise InvalidInput("gram must be a floating-point tensor [N N].")
+        if not bool(torch.isfinite(gram).all()):
+            raise InvalidInput("gram contains NaN or infinite values.")
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not torch.allclose(gram, gram.T):
             raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
-        if not bool(torch.isfinite(gram).all()):
-            raise InvalidInput("gram contains infinite values.")
-        self.register_buffer("gram", gram)
+        self.register_buffer("gram", gram, persistent=False)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
         """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""

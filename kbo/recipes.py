@@ -14,6 +14,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo import checks
 from kbo.acquisition import KernelUCB
 from kbo.confidence import Confidence, FiniteSet, ImprovedGPUCB, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
@@ -107,8 +108,12 @@ def make(
     """
     if name not in _RECIPES:
         near = difflib.get_close_matches(str(name), _RECIPES, n=3, cutoff=0.3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise InvalidInput(f"unknown method {name!r}: {hint} Known: {', '.join(names())}.")
+        hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise InvalidInput(f"unknown method {name!r}:{hint} Known: {', '.join(names())}.")
+    checks.positive("scale", scale)
+    for what, number in (("horizon", horizon), ("n_points", n_points)):
+        if number is not None:
+            checks.positive(what, number)
     return _RECIPES[name](name, Setting(kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges))
 
 

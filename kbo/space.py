@@ -49,6 +49,10 @@ class Float:
             return math.log(number / self.low) / math.log(self.high / self.low)
         return (number - self.low) / (self.high - self.low)
 
+    def plain(self, value: Any) -> float:
+        """The value as a Python float."""
+        return float(value)
+
     def features(self, u: Tensor) -> Tensor:
         """Columns [n 1] for unit coordinates u [n]."""
         return u.unsqueeze(-1)
@@ -76,6 +80,10 @@ class Int:
             raise InvalidInput(f"{value!r} is not a whole number from {self.low} to {self.high}.")
         a, b = self._edges()
         return ((math.log(value) if self.log else value) - a) / (b - a)
+
+    def plain(self, value: Any) -> int:
+        """The value as a Python int."""
+        return int(value)
 
     def features(self, u: Tensor) -> Tensor:
         """Columns [n 1], equal for coordinates of the same whole number."""
@@ -114,6 +122,10 @@ class Choice:
         if value not in self.options:
             raise InvalidInput(f"{value!r} is not one of {list(self.options)}.")
         return (self.options.index(value) + 0.5) / len(self.options)
+
+    def plain(self, value: Any) -> Any:
+        """The option that equals the value."""
+        return self.options[self.options.index(value)]
 
     def features(self, u: Tensor) -> Tensor:
         """One-hot columns [n k]."""
@@ -180,9 +192,20 @@ class Space:
             key = name if self.named else i
             try:
                 coordinates.append(parameter.unit(params[key]))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise InvalidInput(f"parameter {name!r}: {error}") from error
         return torch.tensor(coordinates, dtype=torch.float64)
+
+    def canonical(self, params: Any) -> Params:
+        """Given parameters with plain Python values, a new dict or list.
+
+        Raises:
+            InvalidInput: A parameter is missing, unknown or outside its bounds.
+        """
+        self.unit(params)
+        keys = self.parameters if self.named else range(self.dimension)
+        values = [p.plain(params[key]) for key, p in zip(keys, self.parameters.values(), strict=True)]
+        return dict(zip(self.parameters, values, strict=True)) if self.named else values
 
     def features(self, unit: Tensor) -> Tensor:
         """What the kernel sees, [n D], at points [n P] of the unit cube."""
@@ -204,12 +227,14 @@ def _parameter(name: Any, spec: Any) -> Parameter:
     elif isinstance(spec, tuple) and len(spec) == 2:
         spec = Float(*spec)
     if isinstance(spec, Choice):
-        if len(set(map(repr, spec.options))) < max(2, len(spec.options)):
+        if not all(o is None or isinstance(o, (str, int, float)) for o in spec.options):
+            raise InvalidInput(f"parameter {name!r}: options must be numbers, strings, booleans or None.")
+        if any(isinstance(o, float) and not math.isfinite(o) for o in spec.options):
+            raise InvalidInput(f"parameter {name!r}: options must be finite, got {spec.options}.")
+        if len(set(spec.options)) < max(2, len(spec.options)):
             raise InvalidInput(
                 f"parameter {name!r}: a choice needs at least two different options, got {spec.options}."
             )
-        if not all(o is None or isinstance(o, (str, int, float, bool)) for o in spec.options):
-            raise InvalidInput(f"parameter {name!r}: options must be numbers, strings, booleans or None.")
         return spec
     if not isinstance(spec, (Float, Int)):
         raise InvalidInput(

@@ -44,6 +44,8 @@ class KernelUCB(AcquisitionFunction):
         X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model=model)
+        if not isinstance(model, RegressionModel):
+            raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
         self.confidence = confidence
         self.weight, self.offset = _affine(posterior_transform)
         self.set_X_pending(X_pending)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.kernels import PrecomputedKernel
 from kbo.models.base import RegressionModel
 from kbo.regression import KernelRidge
 
@@ -72,11 +73,13 @@ class KernelRidgeGP(RegressionModel):
 
     @property
     def state(self) -> KernelRidge:
-        """The regression of the transformed data, rebuilt after hyper-parameters, data or device changed."""
+        """The regression of the transformed data, rebuilt after hyper-parameters, data or device changed.
+
+        To add data use ``condition_on_observations``: an update of the state itself would be lost at a rebuild.
+        """
         if self.training:
             self.eval()
-        module = self.covar_module
-        fingerprint = [value.detach() for value in (*module.parameters(), *module.buffers(), self.ridge)]
+        fingerprint = [value.detach() for value in (*self.covar_module.parameters(), self.ridge)]
         if self._state is None or not all(map(torch.equal, fingerprint, self._fingerprint)):
             self._state = KernelRidge(self.covar_module, float(self.ridge))
             self._state.update(self.train_inputs[0], self.train_targets)
@@ -115,7 +118,9 @@ class KernelRidgeGP(RegressionModel):
         state.update(P, targets.squeeze(-1))
         model = object.__new__(KernelRidgeGP)
         vars(model).update(vars(self))
-        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers))
+        # A Gram matrix is never written, and too large for a copy per observation.
+        grams = [module.gram for module in self.covar_module.modules() if isinstance(module, PrecomputedKernel)]
+        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), {id(g): g for g in grams})
         model._parameters = {}
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])

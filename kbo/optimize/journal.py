@@ -7,10 +7,11 @@ journal removes. Nothing in a journal is ever executed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ class Journal:
         self._header = {"format": FORMAT, **header}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "a+b")  # noqa: SIM115  (lives as long as the journal)
+            # Unbuffered: a write that failed must not come back with the next one.
+            self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (lives as long as the journal)
         except OSError as error:
             raise JournalError(
                 f"cannot write the journal {self.path}: {error.strerror}. Choose a writable place with journal=... "
@@ -67,42 +69,50 @@ class Journal:
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise JournalError(f"the journal {self.path} is in use by another process.") from error
+        except BlockingIOError as error:
+            raise JournalError(
+                f"the journal {self.path} is in use by another process: wait for it, or choose another path."
+            ) from error
 
     def _recover(self) -> list[dict[str, Any]]:
+        """The events on disk, after removing an unfinished last line; a file of anybody else is left as it is."""
         self._file.seek(0)
         text = self._file.read()
-        whole = text.rfind(b"\n") + 1
+        self._size = whole = text.rfind(b"\n") + 1
+        if not whole:
+            if not _line(self._header).startswith(text):
+                raise _not_a_journal(self.path)
+            self._file.truncate(0)
+            self._write(self._header)
+            _sync_folder(self.path)
+            return []
+        lines = text[:whole].splitlines()
+        self._check_header(_parse_header(lines[0], self.path))
+        events = [_parse(line, number, self.path) for number, line in enumerate(lines[1:], 2)]
         if whole < len(text):
             warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")
             self._file.truncate(whole)
-        lines = [_parse(line, number, self.path) for number, line in enumerate(text[:whole].splitlines(), 1)]
-        if not lines:
-            self._write(self._header)
-            return []
-        self._check_header(lines[0])
-        return lines[1:]
+        return events
 
     def _check_header(self, found: dict[str, Any]) -> None:
-        if found.get("format") != FORMAT:
-            raise JournalError(f"{self.path} is not a kbo journal (expected format {FORMAT!r} in its first line).")
-        expected = json.loads(json.dumps(self._header))
-        different = [key for key in sorted({*expected, *found}) if expected.get(key) != found.get(key)]
+        different = differences(found, self._header)
         if different:
-            details = "; ".join(f"{k}: journal {found.get(k)!r}, this run {expected.get(k)!r}" for k in different)
             raise JournalError(
-                f"the journal {self.path} belongs to another problem ({details}). Continue it with the same settings, "
-                "or start a new one with another path."
+                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
+                "settings, or start a new one with another path."
             )
 
     def _write(self, event: Mapping[str, Any]) -> None:
+        rest = _line(event)
         try:
-            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
             raise JournalError(f"cannot write to the journal {self.path}: {error.strerror}.") from error
+        self._size = os.fstat(self._file.fileno()).st_size
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -115,11 +125,65 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]
         text = Path(path).read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
-    whole = text.rfind(b"\n") + 1
-    lines = [_parse(line, number, path) for number, line in enumerate(text[:whole].splitlines(), 1)]
-    if not lines or lines[0].get("format") != FORMAT:
-        raise JournalError(f"{path} is not a kbo journal (expected format {FORMAT!r} in its first line).")
-    return lines[0], lines[1:]
+    lines = text[: text.rfind(b"\n") + 1].splitlines()
+    if not lines:
+        raise _not_a_journal(path)
+    header = _parse_header(lines[0], path)
+    return header, [_parse(line, number, path) for number, line in enumerate(lines[1:], 2)]
+
+
+def write(path: str | os.PathLike, header: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
+    """Write a whole journal, replacing ``path`` in one step.
+
+    Raises:
+        JournalError: The place cannot be written.
+    """
+    target = Path(path)
+    temporary = target.with_name(target.name + ".part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(b"".join(map(_line, [{"format": FORMAT, **header}, *events])))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_folder(target)
+    except OSError as error:
+        raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+
+
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Where two headers differ, in words; empty if they do not."""
+    expected = {"format": FORMAT, **json.loads(json.dumps(expected))}
+    keys = [key for key in sorted({*expected, *found}) if expected.get(key) != found.get(key)]
+    return "; ".join(f"{key}: journal {found.get(key)!r}, this run {expected.get(key)!r}" for key in keys)
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(event, allow_nan=False).encode() + b"\n"
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a new name in a folder survive a crash of the machine, where the platform can."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _not_a_journal(path: str | os.PathLike) -> JournalError:
+    return JournalError(f"{path} is not a kbo journal (its first line has no format {FORMAT!r}); choose another path.")
+
+
+def _parse_header(line: bytes, path: str | os.PathLike) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except ValueError as error:
+        raise _not_a_journal(path) from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise _not_a_journal(path)
+    return header
 
 
 def _parse(line: bytes, number: int, path: str | os.PathLike) -> dict[str, Any]:

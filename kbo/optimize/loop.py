@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +31,8 @@ class Result:
     Attributes:
         params: The recommended parameters: those of the completed trial with the best pessimistic bound, not of the
             luckiest value.
-        value: Posterior mean there (without noise), in units of the objective; the observed value while there
-            is no posterior.
+        value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
+            value while there is no posterior.
         lower, upper: Confidence bounds of the objective there; None while there is no bound.
         best_observed: The best value that was ever returned. It flatters itself when the objective is noisy.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
@@ -56,7 +57,8 @@ class Result:
 
     def __str__(self) -> str:
         failed = sum(trial.status == "failed" for trial in self.trials)
-        lines = [f"{len(self.trials)} trials{f', {failed} failed' if failed else ''}; {self.stopped}"]
+        done = sum(trial.status != "pending" for trial in self.trials)
+        lines = [f"{done} trials{f', {failed} failed' if failed else ''}; {self.stopped}"]
         if self.params is not None:
             lines.append(f"recommended    {format_params(self.params)}")
             bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
@@ -97,7 +99,8 @@ def minimize(
         method: A name of ``kbo.recipes.names()``.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
-        timeout: Seconds after which a trial is stopped and recorded as failed (Unix, main thread).
+        timeout: Seconds after which a trial is stopped and recorded as failed (Unix, main thread). It works like
+            Ctrl-C: a call into compiled code is only stopped when it returns.
         max_failures: Failures in a row after which the run stops.
         progress: Show a progress bar with the best value so far.
         callback: Called after every trial.
@@ -111,8 +114,8 @@ def minimize(
         TooManyFailures: ``max_failures`` trials failed in a row.
         RefutedAssumptions: The data contradict the given assumptions (certified setting only).
     """
-    arguments = {k: v for k, v in locals().items() if k not in ("objective", "bounds", "n_trials")}
-    return _run(objective, bounds, n_trials, maximize=False, **arguments)
+    optimizer = _open(bounds, n_trials, setting, method, False, seed, journal, timeout, max_failures)
+    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback)
 
 
 def maximize(
@@ -130,48 +133,53 @@ def maximize(
     callback: Callable[[Optimizer, Trial], None] | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    arguments = {k: v for k, v in locals().items() if k not in ("objective", "bounds", "n_trials")}
-    return _run(objective, bounds, n_trials, maximize=True, **arguments)
+    optimizer = _open(bounds, n_trials, setting, method, True, seed, journal, timeout, max_failures)
+    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback)
 
 
-def _run(
-    objective, bounds, n_trials, *, maximize, setting, method, seed, journal, timeout, max_failures, progress, callback
-) -> Result:
-    if n_trials != int(n_trials) or n_trials < 1:
-        raise InvalidInput(f"n_trials must be a whole number of at least 1, got {n_trials!r}.")
+def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, max_failures) -> Optimizer:
+    """An optimiser, after a check of everything that could otherwise fail in the middle of a run."""
+    for name, value in (("n_trials", n_trials), ("max_failures", max_failures)):
+        if checks.positive(name, value) != int(value):
+            raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
     if timeout is not None:
         checks.positive("timeout", timeout)
-    optimizer = Optimizer(
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+            raise InvalidInput("timeout needs Unix and the main thread; limit the time in the objective instead.")
+    return Optimizer(
         bounds, setting=setting, method=method, maximize=maximize, n_trials=n_trials, seed=seed, journal=journal
     )
-    stopped, in_a_row = f"all {n_trials} trials done", 0
+
+
+def _run(optimizer: Optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback) -> Result:
+    stopped, in_a_row = f"the budget of {n_trials} is used", 0
+    path = None if journal is None else os.fspath(journal)
     try:
-        with tqdm(total=n_trials, initial=_done(optimizer), disable=not progress, desc="kbo", unit="trial") as bar:
-            _show(bar, optimizer)
-            while _done(optimizer) < n_trials:
-                trial = evaluate(optimizer, objective, timeout)
-                bar.update()
+        try:
+            with tqdm(total=n_trials, initial=_done(optimizer), disable=not progress, desc="kbo", unit="trial") as bar:
                 _show(bar, optimizer)
-                in_a_row = in_a_row + 1 if trial.status == "failed" else 0
-                if trial.status == "failed":
-                    log.warning("trial %d failed: %s", trial.number, trial.failure)
-                if callback is not None:
-                    callback(optimizer, trial)
-                if in_a_row >= max_failures:
-                    raise TooManyFailures(
-                        f"{in_a_row} trials in a row failed, the last with: {trial.failure}. Mend the objective or its "
-                        f"bounds{f'; what is known so far is in {journal}' if journal else ''}."
-                    )
-    except KeyboardInterrupt:
-        stopped = f"interrupted after {_done(optimizer)} of {n_trials} trials"
-        log.warning("%s", stopped)
-    except RefutedAssumptions as error:
-        if journal:
-            error.add_note(f"The trials so far are in {journal}.")
+                while _done(optimizer) < n_trials:
+                    trial = evaluate(optimizer, objective, timeout)
+                    bar.update()
+                    _show(bar, optimizer)
+                    in_a_row = in_a_row + 1 if trial.status == "failed" else 0
+                    if callback is not None:
+                        callback(optimizer, trial)
+                    if in_a_row >= max_failures:
+                        raise TooManyFailures(
+                            f"{in_a_row} trials in a row failed, the last with: {trial.failure}. Mend the objective or "
+                            f"its bounds{f'; what is known so far is in {path}' if path else ''}."
+                        )
+        except KeyboardInterrupt:
+            stopped = f"interrupted before the budget of {n_trials} was used"
+        return result_of(optimizer, stopped, path)
+    except (RefutedAssumptions, TooManyFailures) as error:
+        error.trials = list(optimizer.trials)
+        if path:
+            error.add_note(f"The trials so far are in {path}.")
         raise
     finally:
         optimizer.close()
-    return result_of(optimizer, stopped, None if journal is None else os.fspath(journal))
 
 
 def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: float | None = None) -> Trial:
@@ -182,8 +190,18 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
         with _time_limit(timeout):
             value = objective(params)
     except Exception as error:
-        return optimizer.fail(params, f"{type(error).__name__}: {error}", round(time.perf_counter() - start, 4))
+        seconds = round(time.perf_counter() - start, 4)
+        trial = optimizer.fail(params, f"{type(error).__name__}: {error}{_place(error)}", seconds)
+        log.warning("trial %d failed with %s", trial.number, trial.failure)
+        log.info("where it failed:", exc_info=error)
+        return trial
     return optimizer.tell(params, value, round(time.perf_counter() - start, 4))
+
+
+def _place(error: Exception) -> str:
+    """Where an exception was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
 
 
 def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result:
@@ -209,15 +227,17 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
 
 def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
     if not bounded:
-        return "none: there are no bounds yet, or the method has none"
+        return "none: the method has no bounds, or there are too few trials for one"
     confidence = optimizer.belief.confidence()
     statement = confidence.guarantee if confidence else None
     if optimizer.belief.certified and statement:
-        return f"certified: the interval {statement}"
+        failed = len(optimizer.failed())
+        proviso = f", and if whether a trial fails does not depend on its noise ({failed} failed)" if failed else ""
+        return f"certified: the interval {statement}{proviso}"
     numbers = optimizer.belief.assumptions()
     return (
-        f"practical, not certified: kernel and noise ({numbers['noise_std']:.3g}) were fitted and the norm bound "
-        f"({numbers['norm_bound']:.3g}) guessed from the same data"
+        f"practical, not certified: the kernel and the noise level ({numbers['noise_std']:.3g}) were fitted and the "
+        f"norm bound ({numbers['norm_bound']:.3g}) was guessed from the same data, so the interval may be too narrow"
     )
 
 
@@ -245,10 +265,6 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        raise InvalidInput(
-            "timeout needs a Unix system and the main thread; limit the time inside the objective instead."
-        )
 
     def expire(signum, frame):
         raise TimeoutError(f"no value after {seconds:g} s")

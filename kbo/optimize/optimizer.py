@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import math
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,9 +14,9 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.journal import FORMAT, Journal, read
+from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.search import KEPT, argmax
-from kbo.optimize.settings import Practical, Settings
+from kbo.optimize.settings import Certified, Practical, Settings
 from kbo.regression import Hypothetical, Regression
 from kbo.space import Bounds, Params, Space
 
@@ -88,16 +86,23 @@ class Optimizer:
     ) -> None:
         self.space = Space(bounds)
         self.setting = Practical() if setting is None else setting
+        if not isinstance(self.setting, (Practical, Certified)):
+            raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
+        _check_method(method, n_trials)
         self.method, self.maximize, self.seed = method, maximize, seed
         self._n_trials = n_trials
         self._reset()
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal(journal, self._header())
-            self._replay(self._journal.events)
+            try:
+                self._replay(self._journal.events)
+            except BaseException:
+                self._journal.close()
+                raise
 
     def _reset(self) -> None:
-        self.belief = self.setting.begin(self.method, self._n_trials, self.space.dimension)
+        self.belief = self.setting.begin(self.method, self._n_trials, self.space)
         self.trials: list[Trial] = []
         self._units: list[Tensor] = []
         self._orphans: list[Trial] = []
@@ -111,12 +116,14 @@ class Optimizer:
         """
         if n is not None:
             return [self.ask() for _ in range(n)]
-        if self._orphans:
-            return self._orphans.pop(0).params
+        while self._orphans:
+            trial = self._orphans.pop(0)
+            if trial.status == "pending":  # nobody has told it since the run was opened
+                return copy.copy(trial.params)
         number = len(self.trials)
         params = self.space.params(self._propose(number))
         self._record({"event": "ask", "number": number, "params": params})
-        return params
+        return copy.copy(params)  # the caller may change its copy
 
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
         """Report the value at parameters that were asked for, or at any others.
@@ -126,8 +133,8 @@ class Optimizer:
         number = self._number_of(params)
         try:
             y = math.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            return self.fail(params, f"the objective returned {value!r} instead of a number", seconds)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several numbers
+            return self.fail(params, f"the objective returned {str(value)[:80]} instead of a number", seconds)
         if not math.isfinite(y):
             return self.fail(params, f"the objective returned {value}", seconds)
         self._record({"event": "tell", "number": number, "value": y, "seconds": seconds})
@@ -168,14 +175,7 @@ class Optimizer:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""
-        target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        lines = [{"format": FORMAT, **self._header()}, *self._events]
-        try:
-            temporary.write_text("".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
-            os.replace(temporary, target)
-        except OSError as error:
-            raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+        write(path, self._header(), self._events)
 
     def load(self, path: str | os.PathLike) -> None:
         """Replace the run by a saved one of the same problem.
@@ -186,12 +186,16 @@ class Optimizer:
         if self._journal is not None:
             raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
         header, events = read(path)
-        expected = json.loads(json.dumps({"format": FORMAT, **self._header()}))
-        if header != expected:
-            different = [key for key in sorted({*expected, *header}) if expected.get(key) != header.get(key)]
-            raise JournalError(f"{path} belongs to another problem: it differs in {', '.join(different)}.")
+        different = differences(header, self._header())
+        if different:
+            raise JournalError(f"{path} belongs to another problem ({different}).")
+        before = dict(vars(self))
         self._reset()
-        self._replay(events)
+        try:
+            self._replay(events)
+        except BaseException:
+            vars(self).update(before)
+            raise
 
     def close(self) -> None:
         """Release the journal."""
@@ -209,7 +213,8 @@ class Optimizer:
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
-            **self.setting.describe(),
+            **({"n_trials": self._n_trials} if self.method in _NEED_HORIZON else {}),
+            **self.setting.describe(self.space),
         }
 
     def _propose(self, number: int) -> Tensor:
@@ -236,11 +241,10 @@ class Optimizer:
 
     def _number_of(self, params: Params) -> int:
         """The pending trial with these parameters; parameters nobody asked for become a trial of their own."""
-        params = dict(params) if isinstance(params, Mapping) else list(params)
+        params = self.space.canonical(params)
         for trial in self.trials:
             if trial.status == "pending" and trial.params == params:
                 return trial.number
-        self.space.unit(params)  # raises if they are not of this space
         number = len(self.trials)
         self._record({"event": "ask", "number": number, "params": params})
         return number
@@ -270,7 +274,9 @@ class Optimizer:
         elif kind == "tell":
             trial = self._pending(number)
             trial.value, trial.seconds = float(event["value"]), event.get("seconds")
+            self._events.append(event)
             self.belief.observe(self._features([number]), self._sign * trial.value)
+            return
         elif kind == "fail":
             trial = self._pending(number)
             trial.failure, trial.seconds = str(event["reason"]), event.get("seconds")
@@ -283,6 +289,16 @@ class Optimizer:
         if trial.status != "pending":
             raise InvalidInput(f"trial {number} is already {trial.status}")
         return trial
+
+
+_NEED_HORIZON, _NEED_FINITE_SET = {"igp-ucb"}, {"gp-ucb"}
+
+
+def _check_method(method: str, n_trials: int | None) -> None:
+    if method in _NEED_FINITE_SET:
+        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.recipes, kbo.bandit), not for boxes.")
+    if method in _NEED_HORIZON and n_trials is None:
+        raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
 
 
 def trials_of(events: list[dict[str, Any]]) -> list[Trial]:

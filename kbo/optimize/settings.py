@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -21,7 +22,11 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import Confidence, norm_lower_bound
 from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.kernels import freeze
 from kbo.regression import KernelRidge
+from kbo.space import Space
+
+log = logging.getLogger("kbo")
 
 
 class Belief(ABC):
@@ -54,12 +59,12 @@ class Belief(ABC):
         """The numbers on which the bounds rest, in raw units, and where they come from."""
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Lower bound, mean and upper bound [n] in raw units at features [n D]."""
+        """Lower bound, mean (moved into the bounds) and upper bound [n] in raw units at features [n D]."""
         state, confidence = self.state, self.confidence()
         if state is None or confidence is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
         lower, upper = confidence.interval(state, features)
-        mean = state.predict(features)[0]
+        mean = state.predict(features)[0].clamp(lower, upper)
         return tuple(self.location + self.unit * value for value in (lower, mean, upper))  # pyright: ignore[reportReturnType]
 
 
@@ -73,6 +78,8 @@ class Certified:
         norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled.
         delta: Probability that the bounds may fail.
         scale: Covariance scale of the mixture.
+
+    Trials that fail are left out, so the guarantee also assumes that failing does not depend on the noise.
     """
 
     kernel: Kernel
@@ -81,15 +88,20 @@ class Certified:
     delta: float = 0.1
     scale: float = 1.0
 
-    def begin(self, method: str, n_trials: int | None, dimension: int = 1) -> Belief:
-        """The belief before the first evaluation."""
+    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
+        """The belief before the first evaluation.
+
+        Raises:
+            InvalidInput: A number out of range, or a kernel that does not fit the features of the space.
+        """
+        _fingerprint(self.kernel, space.columns)
         return _CertifiedBelief(self, method, n_trials)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, space: Space) -> dict[str, Any]:
         """The setting as plain JSON values."""
         return {
             "setting": "certified",
-            "kernel": _fingerprint(self.kernel),
+            "kernel": _fingerprint(self.kernel, space.columns),
             "noise_std": self.noise_std,
             "norm_bound": self.norm_bound,
             "delta": self.delta,
@@ -97,12 +109,17 @@ class Certified:
         }
 
 
-def _fingerprint(kernel: Kernel) -> str:
-    """Equal for kernels of equal structure and equal numbers."""
-    digest = hashlib.sha256(str(kernel).encode())
-    for name, value in sorted(kernel.state_dict().items()):
-        digest.update(name.encode() + value.detach().cpu().double().numpy().tobytes())
-    return f"{type(kernel).__name__} {digest.hexdigest()[:16]}"
+def _fingerprint(kernel: Kernel, columns: int) -> str:
+    """Equal for kernels that are equal functions, to eight digits, on some points [16 columns]."""
+    X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    try:
+        values = freeze(kernel, X)(X, X)
+    except (RuntimeError, IndexError) as error:
+        raise InvalidInput(
+            f"the kernel cannot be evaluated on the {columns} features of this space: {error}"
+        ) from error
+    text = " ".join(f"{value:.8e}" for value in values.flatten().tolist())
+    return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 class _CertifiedBelief(Belief):
@@ -177,11 +194,11 @@ class Practical:
         if self.n_initial is not None and self.n_initial < 2:
             raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
 
-    def begin(self, method: str, n_trials: int | None, dimension: int = 1) -> Belief:
-        """The belief before the first evaluation, for P = dimension parameters."""
-        return _PracticalBelief(self, method, n_trials, self.n_initial or 2 * dimension + 2)
+    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
+        """The belief before the first evaluation."""
+        return _PracticalBelief(self, method, n_trials, self.n_initial or 2 * space.dimension + 2)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, space: Space) -> dict[str, Any]:
         """The setting as plain JSON values."""
         return {"setting": "practical", **vars(self)}
 
@@ -216,10 +233,11 @@ class _PracticalBelief(Belief):
         """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
         X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
         low, high = y.quantile(0.25), y.quantile(0.75)
-        self._floor = float(low - OUTLYING * (high - low))
+        self._floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
         y = y.clamp_min(self._floor)
-        spread = float(y.std())
-        centre, scale = float(y.mean()), spread if spread > 0 else 1.0
+        peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
+        spread = float((y / peak).std()) * peak
+        centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
         kernel, noise_std, constant = fit(X, (y - centre) / scale)
         self.location, self.unit = centre + scale * constant, scale
         self.noise_std = noise_std
@@ -237,23 +255,23 @@ class _PracticalBelief(Belief):
         ridges = [g * self.noise_std**2 / s.scale for g in GRID]
         least = float(norm_lower_bound(state, self.noise_std, s.delta, s.scale, ridges))
         self.norm_bound = max(s.norm_factor * least, 1.0)
+        return self._with_norm_bound(state)
+
+    def _with_norm_bound(self, state: KernelRidge) -> Confidence | None:
+        s = self._setting
+        ridges = [g * self.noise_std**2 / s.scale for g in GRID]
+        numbers = (state.kernel, self.noise_std, self.norm_bound, s.delta)
+        method = recipes.make(self._name, *numbers, scale=s.scale, horizon=self._n_trials, ridges=ridges)
+        return method.confidence
+
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         while True:
-            method = recipes.make(
-                self._name,
-                state.kernel,
-                self.noise_std,
-                self.norm_bound,
-                s.delta,
-                scale=s.scale,
-                horizon=self._n_trials,
-                ridges=ridges,
-            )
             try:
-                if method.confidence is not None:
-                    method.confidence.interval(state, torch.cat(self._features))
-                return method.confidence
-            except RefutedAssumptions:  # between the ridges of the grid the data may refute a little more
+                return super().interval(features)
+            except RefutedAssumptions:  # between the ridges of the grid the data refute a little more
+                assert self._state is not None
                 self.norm_bound *= 2
+                self._bound = self._state.n, self._with_norm_bound(self._state)
 
     def assumptions(self) -> dict[str, Any]:
         return {
@@ -273,15 +291,26 @@ def _unit_kernel(columns: int) -> Kernel:
 
 
 def fit(X: Tensor, y: Tensor) -> tuple[Kernel, float, float]:
-    """Kernel, noise standard deviation and constant of y [n] at X [n D] by marginal likelihood."""
+    """Kernel, noise standard deviation and constant of standardised y [n] at X [n D] by marginal likelihood.
+
+    A function of the data alone: the optimiser's random restarts do not touch the global generator. If it fails, the
+    means of the prior serve until the next fit.
+    """
+    from botorch.exceptions import ModelFittingError
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from gpytorch.mlls import ExactMarginalLogLikelihood
+    from linear_operator.utils.errors import NanError, NotPSDError
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about targets that the optimiser has standardised itself
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")  # about targets that are standardised already
+        torch.manual_seed(len(y))
         model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        try:
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        except (ModelFittingError, NanError, NotPSDError) as error:
+            log.warning("kernel and noise could not be fitted (%s); their prior is used", error)
+            model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
     kernel = copy.deepcopy(model.covar_module).requires_grad_(False)
     assert isinstance(kernel, Kernel)
     return kernel, float(model.likelihood.noise.detach().sqrt()), float(model.mean_module.constant.detach())

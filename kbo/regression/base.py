@@ -29,6 +29,14 @@ class Regression(ABC):
         """Number of observations, repeats included."""
 
     @abstractmethod
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Add observations X [r d], y [r] in place.
+
+        Raises:
+            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
+        """
+
+    @abstractmethod
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance ``k(x)'(K + ridge I)^-1 y``, ``k(x,x) - k(x)'(K + ridge I)^-1 k(x)``.
 
@@ -98,6 +106,10 @@ class View(Regression):
     def n(self) -> int:  # noqa: D102
         return self.state.n
 
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Add observations to the posterior behind."""
+        self.state.update(X, y)
+
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self.state.predict(X, ridge)
 
@@ -124,7 +136,13 @@ class View(Regression):
 def floored(variance: Tensor, prior: Tensor, ridge: float, trace: Tensor) -> Tensor:
     """``variance``, lifted to the least value that it can have; only rounding is ever below it.
 
-     A variance is at least ``ridge k(x,x) / (ridge + Tr K)``: K has no eigenvalue above its trace
-    . ``prior`` is ``k(x,x)``, ``trace`` is ``Tr K``.
+    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior
+    variance (Durand et al. 2018, Sec. 2).
+
+    Args:
+        variance: Computed variances [...].
+        prior: ``k(x, x)``, [...].
+        ridge: The ridge.
+        trace: ``Tr K``, [].
     """
     return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())

@@ -25,8 +25,8 @@ from kbo.linalg import GrowingCholesky, GrowingTensor, ill_conditioned_ratio
 from kbo.regression.base import Regression, Ridge, as_ridges, floored
 from kbo.regression.observations import Observations
 
-_CHUNK = {"cpu": 2**20, "cuda": 2**27}
-"""Entries of k(X, x) that are held at once, whatever the number of points: 8 MB, or 1 GB on a GPU."""
+_CHUNK = {"cpu": 2**20, "cuda": 2**25}
+"""Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
 
 _MOST_FACTORS = 64
 """Ridges whose factor is kept; the least recently used one is dropped and would be recomputed."""
@@ -106,7 +106,7 @@ class KernelRidge(Regression):
         self.trace = (self._k.diagonal(data.X) * data.counts).sum()
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
-        self._check(X)
+        self.check(X)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         factors = self.factors(ridges) if self.data else []
         flat = X.reshape(-1, X.shape[-1])
@@ -131,7 +131,7 @@ class KernelRidge(Regression):
 
     def whitened(self, X: Tensor, ridge: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean [... q] and W [... m q] with ``covariance(x, x') = k(x, x') - W(x)'W(x')``, for X [... q d]."""
-        self._check(X)
+        self.check(X)
         if self.data is None:
             return X.new_zeros(X.shape[:-1]), X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         flat = X.reshape(-1, X.shape[-1])
@@ -149,8 +149,8 @@ class KernelRidge(Regression):
         return self._kernel_for(X).diagonal(X)
 
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        self._check(X)
-        self._check(Z)
+        self.check(X)
+        self.check(Z)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         prior = self.prior(X, Z)
         out = []
@@ -245,7 +245,8 @@ class KernelRidge(Regression):
     def _kernel_for(self, X: Tensor) -> DenseKernel:
         return freeze(self.kernel, X) if self._k is None else self._k
 
-    def _check(self, X: Tensor) -> None:
+    def check(self, X: Tensor) -> None:
+        """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
         data = self.data
         checks.points("X", X, data.X if data else None, data.X.shape[-1] if data else None)
 

@@ -71,6 +71,12 @@ class Hypothetical(View):
         return cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
 
     def _whitened(self, X: Tensor, ridge: float, L: Tensor) -> Tensor:
-        batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])
-        P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
-        return torch.linalg.solve_triangular(L, self.state.covariance(P, Z, ridge), upper=False)
+        """``L^-1 cov(P, X)`` [... p q]."""
+        if self.P.ndim == 2:  # one P for the whole batch: solve for it once
+            columns = self.state.covariance(self.P, X.reshape(-1, X.shape[-1]), ridge)
+            cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
+        else:
+            batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])
+            P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
+            cross = self.state.covariance(P, Z, ridge)
+        return torch.linalg.solve_triangular(L, cross, upper=False)

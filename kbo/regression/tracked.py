@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.linalg import GrowingTensor
 from kbo.regression.base import Ridge, View, as_ridges, floored
 from kbo.regression.exact import KernelRidge
@@ -31,14 +32,13 @@ class Tracked(View):
 
     def __init__(self, state: KernelRidge, points: Tensor) -> None:
         super().__init__(state)
+        state.check(points)
+        if points.ndim != 2:
+            raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         self.state: KernelRidge = state
         self.points = points
         self._prior = state.prior_variance(points)
         self._memory: dict[float, _Memory] = {}
-
-    def update(self, X: Tensor, y: Tensor) -> None:
-        """Update the state behind."""
-        self.state.update(X, y)
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
