@@ -17,7 +17,7 @@ except ImportError:  # pragma: no cover
 import kbo
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize import Result
-from kbo.optimize.loop import format_params
+from kbo.optimize.loop import format_params, place
 
 app = typer.Typer(
     add_completion=False,
@@ -32,9 +32,23 @@ app = typer.Typer(
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
 
+_BOX_METHODS = "dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb or random."
+_METHODS = "dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb, gp-ucb or random; give it several times to compare."
+
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+) -> None:
+    if version:
+        typer.echo(f"kbo {kbo.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -47,7 +61,7 @@ def tune(
         ),
     ] = "digits",
     trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
-    method: Annotated[str, typer.Option("--method", "-m", help="An algorithm of kbo.recipes.")] = "dmm-ucb",
+    method: Annotated[str, typer.Option("--method", "-m", help=_BOX_METHODS)] = "dmm-ucb",
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
@@ -74,7 +88,7 @@ def tune(
     if fresh and path.exists():
         path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
     elif path.exists() and not quiet:
-        typer.echo(f"continuing {path} (--fresh starts anew)", err=True)
+        typer.echo(f"continuing {path}; --fresh starts anew", err=True)
     result = (kbo.maximize if maximize else kbo.minimize)(
         objective,
         bounds,
@@ -90,7 +104,7 @@ def tune(
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
     typer.echo(result)
-    values = _evaluate_again(objective, result, again, quiet)
+    values = _evaluate_again(objective, result, again, timeout, quiet)
     picture = path.with_suffix(".png")
     _trace(result, picture, name, maximize, values)
     typer.echo(f"picture        {picture}")
@@ -101,9 +115,7 @@ def run(
     problem: Annotated[
         str, typer.Argument(help="rkhs (fresh arms every round) or rkhs-fixed (the same arms).")
     ] = "rkhs",
-    method: Annotated[
-        list[str] | None, typer.Option("--method", "-m", help="An algorithm; give it several times to compare.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", "-m", help=_METHODS)] = None,
     rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
     seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
     kernel: Annotated[str, typer.Option(help="rbf, matern52, matern32 or matern12.")] = "rbf",
@@ -138,9 +150,10 @@ def run(
         numbers = (world.kernel, world.noise_std, world.norm_bound, delta)
         return recipes.make(name, *numbers, scale=scale, horizon=rounds, n_points=points)
 
-    methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
-    for name in methods:
-        player(name, world(0))  # a mistake shows before the work begins
+    methods = list(dict.fromkeys(method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]))
+    players = {name: player(name, world(0)) for name in methods}  # a mistake shows before the work begins
+    name_of_run = f"run-{problem}-{kernel}-l{lengthscale:g}-d{dim}-T{rounds}-K{seeds}-{'+'.join(methods)}"
+    stem = _folder(out) / name_of_run
     rows: list[dict[str, Any]] = []
     with tqdm(total=len(methods) * seeds * rounds, disable=quiet, unit="round", unit_scale=True) as bar:
         for name in methods:
@@ -159,11 +172,13 @@ def run(
     last = table[table["round"] == rounds].groupby("method", sort=False)
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
     title = f"{problem}, {kernel} {lengthscale:g}, d = {dim}, T = {rounds}, {seeds} seeds"
-    stem = _folder(out) / f"run-{problem}-{kernel}-l{lengthscale:g}-d{dim}-T{rounds}"
     stored, picture = Path(f"{stem}.parquet"), Path(f"{stem}.png")
     table.to_parquet(stored)
     plots.regret(table, picture, title=title)
     typer.echo(f"cumulative regret: {title}\n{summary.to_string(float_format='{:.1f}'.format)}")
+    for name in methods:
+        confidence = players[name].confidence
+        typer.echo(f"{name}: {(confidence and confidence.guarantee) or 'no bound'}")
     typer.echo(f"rows     {stored}\npicture  {picture}")
 
 
@@ -175,19 +190,24 @@ def plot(
     """Draw a stored run again."""
     from kbo.experiments import plots
 
-    target = picture or path.with_suffix(".png")
-    if path.suffix == ".parquet":
-        import pandas as pd
+    target = picture or path.with_name(f"{path.stem}-plot.png")
+    if target.suffix != ".png":
+        raise InvalidInput(f"the picture must be a .png file, got {target}.")
+    try:
+        if path.suffix == ".parquet":
+            import pandas as pd
 
-        if not path.exists():
-            raise InvalidInput(f"there is no file {path}.")
-        plots.regret(pd.read_parquet(path), target, title=path.stem)
-    else:
-        from kbo.optimize.journal import read
-        from kbo.optimize.optimizer import trials_of
+            if not path.exists():
+                raise InvalidInput(f"there is no file {path}.")
+            plots.regret(pd.read_parquet(path), target, title=path.stem)
+        else:
+            from kbo.optimize.journal import read
+            from kbo.optimize.optimizer import trials_of
 
-        header, events = read(path)
-        plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+            header, events = read(path)
+            plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+    except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
+        raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
     typer.echo(f"picture  {target}")
 
 
@@ -197,8 +217,14 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
 ) -> None:
     """Measure speed as ratios against BoTorch, in one process, on the same work."""
+    import torch
+
     from kbo.experiments import speed
 
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InvalidInput(
+            f"device {device!r} is not available here; use cpu{' or cuda' if torch.cuda.is_available() else ''}."
+        )
     rows = speed.run(device=device, quick=quick)
     typer.echo(speed.table(rows))
 
@@ -211,36 +237,56 @@ def _problem(target: str) -> tuple[str, Any, Any]:
         problem = TUNING[target]()
         return target, problem, problem.space
     path = Path(target)
-    if path.suffix != ".py" or not path.exists():
+    if path.suffix != ".py" or not path.is_file():
         known = ", ".join(TUNING)
         raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InvalidInput(
+            f"{path} failed while it was loaded: {type(error).__name__}: {error}{place(error)}"
+        ) from error
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     return path.stem, module.objective, module.bounds
 
 
-def _evaluate_again(objective: Any, result: Result, times: int, quiet: bool) -> list[float]:
+def _evaluate_again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:
     """Noisy values of the recommended parameters: an honest estimate, which the best observed value is not."""
+    import copy
+    import math
     from statistics import mean, stdev
 
     from tqdm import trange
 
-    if result.params is None or times < 1:
-        return []
+    from kbo.optimize.loop import time_limit
+
+    values: list[float] = []
+    failed = 0
     try:
-        values = [float(objective(result.params)) for _ in trange(times, desc="again", disable=quiet, leave=False)]
-    except Exception as error:
-        typer.echo(f"the recommended setting could not be evaluated again: {type(error).__name__}: {error}", err=True)
-        return []
-    spread = f" +- {stdev(values):.4g} (standard deviation)" if len(values) > 1 else ""
-    typer.echo(f"again          {mean(values):.4g}{spread} over {len(values)} new evaluations")
+        for _ in trange(times if result.params is not None else 0, desc="again", disable=quiet, leave=False):
+            try:
+                with time_limit(timeout):
+                    value = float(objective(copy.copy(result.params)))
+            except Exception:
+                value = math.nan
+            if math.isfinite(value):
+                values.append(value)
+            else:
+                failed += 1
+    except KeyboardInterrupt:
+        pass  # what there is will do
+    if values:
+        spread = f", one of them varies by +- {stdev(values):.2g}" if len(values) > 1 else ""
+        typer.echo(f"again          {mean(values):.4g} on average over {len(values)} new evaluations{spread}")
+    if failed:
+        typer.echo(f"again          {failed} new evaluations failed")
     return values
 
 

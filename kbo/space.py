@@ -150,6 +150,8 @@ class Space:
     def __init__(self, bounds: Bounds | Space) -> None:
         if isinstance(bounds, Space):
             bounds = bounds.parameters if bounds.named else list(bounds.pairs())
+        if not isinstance(bounds, (Mapping, Sequence)) or isinstance(bounds, str):
+            raise InvalidInput(f"bounds must be a dict of parameters or a list of pairs (low, high), got {bounds!r}.")
         self.named = isinstance(bounds, Mapping)
         entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
         self.parameters: dict[str, Parameter] = {str(name): _parameter(name, spec) for name, spec in entries}
@@ -222,6 +224,11 @@ class Space:
 
 
 def _parameter(name: Any, spec: Any) -> Parameter:
+    if isinstance(spec, list) and len(spec) == 2 and all(type(value) in (int, float) for value in spec):
+        raise InvalidInput(
+            f"parameter {name!r}: {spec} could be a range or a choice: write ({spec[0]}, {spec[1]}) for real numbers "
+            f"between, kbo.Int({spec[0]}, {spec[1]}) for whole ones, or kbo.Choice({spec}) for one of the two."
+        )
     if isinstance(spec, list):
         spec = Choice(spec)
     elif isinstance(spec, tuple) and len(spec) == 2:

@@ -184,3 +184,75 @@ def test_sigterm_like_kill_of_the_command_line_resumes(tmp_path):
     process.wait()
     assert subprocess.run(command, capture_output=True, check=True).stdout.count(b"30 trials") >= 1
     assert [n for n, _ in trials(tmp_path / "b.jsonl")[1]] == list(range(30))
+
+
+@pytest.mark.parametrize("content", ["one line without an end", "a\nb\nprecious", "{"])
+def test_a_foreign_file_without_a_final_newline_is_left_alone(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    if content == "{":  # what a kill in the middle of writing our first line leaves behind
+        assert len(run(path).trials) == 6
+        return
+    with pytest.raises(kbo.JournalError, match="not a kbo journal"):
+        run(path)
+    assert path.read_text() == content
+
+
+def test_a_write_that_fails_leaves_a_journal_that_can_be_continued(tmp_path):
+    import resource
+
+    path = tmp_path / "run.jsonl"
+    optimizer = kbo.Optimizer([(0, 1)], journal=path)
+    x = optimizer.ask()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+        with pytest.raises(kbo.JournalError, match="cannot write"):
+            optimizer.tell(x, 1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)
+    optimizer.tell(x, 1.0)
+    optimizer.close()
+    assert trials(path) == ([(0, x)], [(0, 1.0)])
+    assert kbo.Optimizer([(0, 1)], journal=path).trials[0].value == 1.0
+
+
+def test_an_error_while_opening_releases_the_journal(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run(path)
+    good = path.read_text()
+    path.write_text(good + '{"event": "dance", "number": 0}\n')
+    with pytest.raises(kbo.JournalError, match="does not fit") as kept:
+        run(path, 8)
+    path.write_text(good)
+    assert len(run(path, 8).trials) == 8
+    assert kept
+
+
+def test_a_trial_told_by_somebody_else_after_the_restart_is_not_asked_again(tmp_path):
+    first = kbo.Optimizer([(0, 1)], journal=tmp_path / "j")
+    x = first.ask()
+    first.close()
+    second = kbo.Optimizer([(0, 1)], journal=tmp_path / "j")
+    second.tell(x, 1.0)
+    assert second.ask() != x
+
+
+def test_a_horizon_chosen_after_seeing_data_is_refused(tmp_path):
+    run(tmp_path / "j", 3, method="igp-ucb")
+    with pytest.raises(kbo.JournalError, match="n_trials"):
+        run(tmp_path / "j", 6, method="igp-ucb")
+
+
+def test_a_kernel_of_other_smoothness_is_another_problem(tmp_path):
+    from gpytorch.kernels import MaternKernel
+
+    for nu, refused in ((2.5, False), (1.5, True)):
+        setting = kbo.Certified(MaternKernel(nu=nu), noise_std=0.1, norm_bound=3.0)
+        if refused:
+            with pytest.raises(kbo.JournalError, match="kernel"):
+                run(tmp_path / "j", 4, setting=setting)
+        else:
+            run(tmp_path / "j", 4, setting=setting)

@@ -217,3 +217,112 @@ def test_recommended_is_the_best_pessimistic_bound_not_the_luckiest_value():
         optimizer.tell({"x": 0.2}, 1.0)
     optimizer.tell({"x": 0.95}, 1.6)  # one lucky draw
     assert optimizer.recommended().params == {"x": 0.2}
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS, [(0.0, 1.0), (0.0, 1.0)]])
+def test_an_objective_may_change_its_parameters(bounds, tmp_path):
+    def objective(params):
+        if isinstance(params, dict):
+            value = params.pop("x")
+            params["extra"] = 1
+            return value
+        params[0] += 5
+        return params[1]
+
+    result = kbo.minimize(objective, bounds, 8, journal=tmp_path / "j")
+    assert all("x" in t.params if isinstance(bounds, dict) else 0 <= t.params[0] <= 1 for t in result.trials)
+    assert kbo.minimize(objective, bounds, 8, journal=tmp_path / "j").params == result.params
+
+
+@pytest.mark.parametrize("wild", [1e200, 1e308])
+def test_huge_values_do_not_break_the_model(wild, tmp_path):
+    result = kbo.minimize(lambda x: wild if x[0] > 0.4 else x[0], [(0, 1)], 14, journal=tmp_path / "j")
+    assert result.params[0] <= 0.4
+    assert len(kbo.minimize(lambda x: x[0], [(0, 1)], 14, journal=tmp_path / "j").trials) == 14
+
+
+def test_an_integer_too_large_for_a_float_is_a_failed_trial():
+    result = kbo.minimize(lambda x: 10**400 if x[0] > 0.7 else x[0], [(0, 1)], 6)
+    assert "failed" in {t.status for t in result.trials}
+
+
+def test_numpy_values_become_plain_ones(tmp_path):
+    import numpy as np
+
+    optimizer = kbo.Optimizer(BOUNDS, journal=tmp_path / "j")
+    optimizer.tell({"x": np.float32(0.5), "n": np.int64(3), "c": np.str_("a")}, np.float64(1.0))
+    optimizer.save(tmp_path / "copy")
+    assert optimizer.trials[0].params == {"x": 0.5, "n": 3, "c": "a"}
+
+
+def test_a_kernel_that_does_not_fit_the_space_is_refused_before_the_first_trial():
+    setting = kbo.Certified(MaternKernel(ard_num_dims=2), noise_std=0.1, norm_bound=1.0)
+    with pytest.raises(kbo.InvalidInput, match=r"columns|features"):
+        kbo.minimize(lambda x: x[0], [(0, 1)], 5, setting=setting)
+
+
+def test_a_timeout_off_the_main_thread_is_refused_before_the_first_trial():
+    import threading
+
+    errors = []
+
+    def work():
+        try:
+            kbo.minimize(lambda x: x[0], [(0, 1)], 5, timeout=1.0)
+        except kbo.InvalidInput as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(errors[0])
+
+
+def test_the_value_lies_in_its_interval_and_failures_are_in_the_guarantee():
+    setting = kbo.Certified(MaternKernel(nu=2.5), noise_std=1.0, norm_bound=1.0)
+    optimizer = kbo.Optimizer([(0, 1)], setting=setting, maximize=True)
+    for x in (0.4, 0.5, 0.6):
+        optimizer.tell([x], 2.5)
+    lower, value, upper = optimizer.interval([0.5])
+    assert lower <= value <= upper
+    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
+    assert "does not depend on its noise" in result.guarantee
+
+
+def test_errors_carry_the_trials():
+    with pytest.raises(kbo.TooManyFailures) as failed:
+        kbo.minimize(lambda x: 1 / 0, [(0, 1)], 9, max_failures=3)
+    assert [t.status for t in failed.value.trials] == ["failed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"setting": "practical"}, "setting must be"),
+        ({"setting": kbo.Practical}, "setting must be"),
+        ({"max_failures": 0}, "max_failures"),
+        ({"method": "gp-ucb"}, "finite sets"),
+        ({"timeout": -1.0}, "timeout"),
+    ],
+)
+def test_bad_options_are_refused_with_what_to_do(options, says):
+    with pytest.raises(kbo.InvalidInput, match=says):
+        kbo.minimize(lambda x: x[0], [(0, 1)], 5, **options)
+
+
+def test_a_plateau_of_good_values_still_tells_bad_ones_apart():
+    result = kbo.minimize(lambda x: 0.9 if x[0] > 0.8 else 0.1, [(0, 1)], 25)
+    assert result.params[0] <= 0.8
+    assert sum(t.params[0] > 0.8 for t in result.trials[4:]) <= 6
+
+
+@pytest.mark.parametrize("setting", [None, certified(10.0)])
+def test_the_search_leaves_a_region_where_the_objective_fails(setting):
+    def objective(x):
+        if x[0] > 0.7:
+            raise MemoryError("too wide")
+        return -x[0]
+
+    result = kbo.minimize(objective, [(0, 1), (0, 1)], 40, setting=setting)
+    assert 0.5 < result.params[0] <= 0.7
+    assert sum(t.status == "failed" for t in result.trials) < 20

@@ -75,6 +75,10 @@ def test_a_list_of_pairs_gives_the_objective_a_list():
         ({"x": ["a", "a"]}, "two different"),
         ({"x": [object(), 1]}, "options must be"),
         ({"x": 3}, "kbo.Float"),
+        ({"x": [0, 10]}, "range or a choice"),
+        ({"x": [1, True, 2]}, "two different"),
+        ({"x": [1.0, math.inf, 2]}, "finite"),
+        (3, "dict of parameters"),
         ({"x": ("a", "b")}, "numbers"),
     ],
 )

@@ -20,6 +20,10 @@ class Confidence(ABC):
 
     guarantee: str | None = None
 
+    def __repr__(self) -> str:
+        numbers = (f"{name}={value!r}" for name, value in vars(self).items() if name != "guarantee")
+        return f"{type(self).__name__}({', '.join(numbers)})"
+
     @abstractmethod
     def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
         """Lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.

@@ -73,7 +73,8 @@ def trace(
     if again:
         end = max(t.number for t in trials) + 1.5
         axes.scatter([end] * len(again), again, marker="_", s=120, color=_RED, label="recommended, evaluated again")
-    axes.legend(frameon=False, fontsize=9)
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)
 
 
@@ -94,5 +95,6 @@ def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
         axes.fill_between(by_round.index, by_round["min"], by_round["max"], color=line.get_color(), alpha=0.15, lw=0)
     if min(end.values()) > 0 and max(end.values()) > 20 * min(end.values()):
         axes.set_yscale("log")
-    axes.legend(frameon=False, fontsize=9, title="mean at the end", title_fontsize=9)
+    title = "mean over seeds (its end), band: least to most"
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9, title=title, title_fontsize=9)
     figure.savefig(path, dpi=150)

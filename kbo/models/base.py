@@ -18,6 +18,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import MatmulLinearOperator
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression import Hypothetical, KernelRidge, Regression
 
@@ -99,7 +100,8 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         """
         if noise is not None:
             raise InvalidInput("kbo models have one noise level, the ridge: do not pass noise.")
-        P = self.transform_inputs(X)
+        P = checks.points("X", self.transform_inputs(X), self.train_targets)
+        checks.points("Y", Y, self.train_targets)
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         return FantasyGP(self, P, Y.squeeze(-1))

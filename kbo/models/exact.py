@@ -53,8 +53,10 @@ class KernelRidgeGP(RegressionModel):
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
         super().__init__()
+        checks.points("train_X", train_X)
         if not isinstance(train_Y, Tensor) or train_Y.ndim != 2 or train_Y.shape[-1] != 1:
-            raise InvalidInput("train_Y must have shape [n 1]: use y.unsqueeze(-1).")
+            shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
+            raise InvalidInput(f"train_Y must be one column, a tensor of shape [n 1], got {shape}.")
         checks.observations(train_X, train_Y.squeeze(-1))
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform.to(train_X)

@@ -155,7 +155,12 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Where two headers differ, in words; empty if they do not."""
     expected = {"format": FORMAT, **json.loads(json.dumps(expected))}
     keys = [key for key in sorted({*expected, *found}) if expected.get(key) != found.get(key)]
-    return "; ".join(f"{key}: journal {found.get(key)!r}, this run {expected.get(key)!r}" for key in keys)
+    return "; ".join(f"{key}: journal {_short(found.get(key))}, this run {_short(expected.get(key))}" for key in keys)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _line(event: Mapping[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import signal
@@ -54,6 +55,9 @@ class Result:
     trials: list[Trial]
     stopped: str
     journal: str | None
+
+    def __repr__(self) -> str:
+        return str(self)  # the list of all trials is no picture of a result
 
     def __str__(self) -> str:
         failed = sum(trial.status == "failed" for trial in self.trials)
@@ -187,18 +191,18 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
     params = optimizer.ask()
     start = time.perf_counter()
     try:
-        with _time_limit(timeout):
-            value = objective(params)
+        with time_limit(timeout):
+            value = objective(copy.copy(params))  # which the objective may change
     except Exception as error:
         seconds = round(time.perf_counter() - start, 4)
-        trial = optimizer.fail(params, f"{type(error).__name__}: {error}{_place(error)}", seconds)
+        trial = optimizer.fail(params, f"{type(error).__name__}: {error}{place(error)}", seconds)
         log.warning("trial %d failed with %s", trial.number, trial.failure)
         log.info("where it failed:", exc_info=error)
         return trial
     return optimizer.tell(params, value, round(time.perf_counter() - start, 4))
 
 
-def _place(error: Exception) -> str:
+def place(error: Exception) -> str:
     """Where an exception was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
@@ -260,7 +264,7 @@ def _show(bar: tqdm, optimizer: Optimizer) -> None:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
+def time_limit(seconds: float | None) -> Iterator[None]:
     """Raise TimeoutError in the main thread after that many seconds."""
     if seconds is None:
         yield

@@ -101,6 +101,10 @@ class Optimizer:
                 self._journal.close()
                 raise
 
+    def __repr__(self) -> str:
+        done = f"{len(self.completed())} complete, {len(self.failed())} failed"
+        return f"Optimizer(method={self.method!r}, setting={self.setting}, trials: {done})"
+
     def _reset(self) -> None:
         self.belief = self.setting.begin(self.method, self._n_trials, self.space)
         self.trials: list[Trial] = []
@@ -228,13 +232,25 @@ class Optimizer:
             return sobol.fast_forward(number).draw(1, dtype=torch.float64)[0]
         confidence = self.belief.confidence()
         assert confidence is not None
-        view: Regression = state
-        pending = [trial.number for trial in self.trials if trial.status == "pending"]
-        if pending:
-            view = Hypothetical(state, self._features(pending))
+        view = self._imagined(state)
         best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
         starts = torch.stack([self._units[trial.number] for trial in best])
         return argmax(lambda U: confidence.upper(view, self.space.features(U)), starts, generator)
+
+    def _imagined(self, state: Regression) -> Regression:
+        """The posterior in whose light the next point is chosen; what is reported never rests on it.
+
+        Pending points are hallucinated at the mean. Failed ones are imagined as bad as the worst value seen, or the
+        search would return to them: the data say nothing against them.
+        """
+        view = state
+        failed = [trial.number for trial in self.failed()]
+        if failed:
+            worst = min(self._sign * trial.value for trial in self.completed() if trial.value is not None)
+            F = self._features(failed)
+            view = Hypothetical(view, F, F.new_full((len(F),), (worst - self.belief.location) / self.belief.unit))
+        pending = [trial.number for trial in self.trials if trial.status == "pending"]
+        return Hypothetical(view, self._features(pending)) if pending else view
 
     def _features(self, numbers: list[int]) -> Tensor:
         return self.space.features(torch.stack([self._units[i] for i in numbers]))

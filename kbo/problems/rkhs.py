@@ -9,6 +9,7 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
@@ -18,6 +19,7 @@ def stationary_kernel(name: str, lengthscale: float) -> Kernel:
     """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64."""
     if name not in SMOOTHNESS:
         raise InvalidInput(f"unknown kernel {name!r}; known: {', '.join(SMOOTHNESS)}.")
+    checks.positive("lengthscale", lengthscale)
     kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
     kernel = kernel.double().requires_grad_(False)
     kernel.initialize(lengthscale=lengthscale)

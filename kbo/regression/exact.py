@@ -59,6 +59,8 @@ class KernelRidge(Regression):
     def __init__(self, kernel: Kernel, ridge: float) -> None:
         if not isinstance(kernel, Kernel):
             raise InvalidInput(f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}.")
+        if kernel.batch_shape:
+            raise InvalidInput(f"kernel has batch shape {tuple(kernel.batch_shape)}; kbo needs an unbatched kernel.")
         self.ridge = checks.positive("ridge", ridge)
         self.kernel = copy.deepcopy(kernel)
         self.data: Observations | None = None
@@ -67,6 +69,10 @@ class KernelRidge(Regression):
         self._kappa = 0.0
         self._factors: dict[float, _Factor] = {}
         self._cross: tuple[int, int, Tensor, Tensor] | None = None
+
+    def __repr__(self) -> str:
+        rows = self.data.rows if self.data else 0
+        return f"KernelRidge({type(self.kernel).__name__}, ridge={self.ridge:.4g}, n={self.n}, rows={rows})"
 
     @property
     def n(self) -> int:

@@ -15,8 +15,10 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo import KernelRidge
-from kbo.confidence import ImprovedGPUCB, MartingaleMixture, SelfNormalized, norm_lower_bound
+from kbo.confidence import ImprovedGPUCB, MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
 from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import Hypothetical
+from kbo.regression.base import View
 from tests import dense
 from tests.dense import Dense, close, gram
 from tests.laws.confidences import BOUNDS, GRID, LAWS, Bound, Setting
@@ -278,3 +280,52 @@ def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, n
             assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
         broken += not held
     assert broken <= SETTING.delta * runs
+
+
+class _Approximate(View):
+    """A posterior that claims an approximation error, however exact it is: bounds must only widen."""
+
+    @property
+    def residual_trace(self):
+        return torch.tensor(0.7, dtype=torch.float64)
+
+    def residual_norm(self):
+        return torch.tensor(0.3, dtype=torch.float64)
+
+
+def test_mixtures_widen_by_the_error_of_an_approximate_state_as_the_formula_says():
+    X, y = torch.rand(12, 2, dtype=torch.float64), torch.randn(12, dtype=torch.float64)
+    kernel = RBFKernel().double()
+    state = KernelRidge(kernel, 0.25)
+    state.update(X, y)
+    view, sigma, B, delta, c = _Approximate(state), 0.5, 4.0, 0.1, 2.0
+    bound = MartingaleMixture(sigma, B, delta, "dmm", scale=c)
+    expected = squared_radius(state, sigma, delta, c) + c * 0.7
+    assert float(squared_radius(view, sigma, delta, c)) == pytest.approx(float(expected))
+    widened = (expected.sqrt() + B * math.sqrt(0.3)) ** 2
+    for slack, ridge in zip(bound.slack(view), bound.ridges, strict=True):
+        assert float(slack) == pytest.approx(float(widened + ridge * B**2 - state.quad(ridge)))
+    assert bool((bound.upper(view, X) > bound.upper(state, X)).all())
+
+
+def test_norm_lower_bound_of_an_approximate_state_is_where_its_slack_vanishes():
+    X, y = torch.rand(12, 2, dtype=torch.float64), 50 * torch.randn(12, dtype=torch.float64)
+    state = KernelRidge(RBFKernel().double(), 0.25)
+    state.update(X, y)
+    view = _Approximate(state)
+    least = float(norm_lower_bound(view, 0.1, 0.1))
+    assert 0 < least < float(norm_lower_bound(state, 0.1, 0.1))
+    slack = MartingaleMixture(0.1, 1.0001 * least, 0.1, "dmm").slack(view)
+    assert 0 < float(slack.min()) < 1e-2 * float(slack.max())
+    with pytest.raises(RefutedAssumptions):
+        MartingaleMixture(0.1, 0.9999 * least, 0.1, "dmm").slack(view)
+
+
+def test_hallucinated_points_never_refute():
+    state = KernelRidge(RBFKernel().double(), 0.1)
+    state.update(torch.rand(6, 1, dtype=torch.float64), torch.full((6,), 2.5, dtype=torch.float64))
+    P = torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(-1)
+    bound = MartingaleMixture(1.0, 1.5, 0.1, "dmm")
+    lower, upper = bound.interval(Hypothetical(state, P), P)
+    assert torch.isfinite(lower).all()
+    assert torch.isfinite(upper).all()
