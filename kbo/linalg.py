@@ -100,7 +100,9 @@ class _Panel:
     def fork(self) -> _Panel:
         copy = object.__new__(_Panel)
         copy.start, copy.n = self.start, self.n
-        copy.left, copy.block, copy.inverse = self.left.clone(), self.block.clone(), self.inverse.clone()
+        copy.left = torch.empty_like(self.left)
+        copy.left[: self.n] = self.left[: self.n]  # memory that was never written is never touched
+        copy.block, copy.inverse = self.block.clone(), self.inverse.clone()
         return copy
 
 

@@ -120,9 +120,7 @@ class KernelRidgeGP(RegressionModel):
         state.update(P, targets.squeeze(-1))
         model = object.__new__(KernelRidgeGP)
         vars(model).update(vars(self))
-        # A Gram matrix is never written, and too large for a copy per observation.
-        grams = [module.gram for module in self.covar_module.modules() if isinstance(module, PrecomputedKernel)]
-        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), {id(g): g for g in grams})
+        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), self._cheap_copies())
         model._parameters = {}
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
@@ -130,6 +128,15 @@ class KernelRidgeGP(RegressionModel):
             model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
         model._state = state
         return model
+
+    def _cheap_copies(self) -> dict[int, Any]:
+        """What a deep copy need not do: a Gram matrix is never written, and modules are full of empty hook tables."""
+        known: dict[int, Any] = {}
+        for module in self.modules():
+            known.update((id(table), type(table)()) for table in vars(module).values() if table == {})
+            if isinstance(module, PrecomputedKernel):
+                known[id(module.gram)] = module.gram
+        return known
 
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)
