@@ -91,8 +91,11 @@ class _Panel:
         self.left[a:b] = left
         self.block[a:b, :a] = corner
         self.block[a:b, a:b] = block
-        identity = torch.eye(b - a, dtype=block.dtype, device=block.device)
-        inverse = 1 / block if b - a == 1 else torch.linalg.solve_triangular(block, identity, upper=False)
+        if b - a == 1:
+            inverse = 1 / block
+        else:
+            identity = torch.eye(b - a, dtype=block.dtype, device=block.device)
+            inverse = torch.linalg.solve_triangular(block, identity, upper=False)
         self.inverse[a:b, a:b] = inverse
         self.inverse[a:b, :a] = -inverse @ (corner @ self.inverse[:a, :a])
         self.n = b
@@ -147,6 +150,8 @@ class GrowingCholesky:
 
         With fewer than n rows, B is solved against the leading block of L.
         """
+        if not B.requires_grad:
+            return self._solve(B)
         return _Solve.apply(B, self, False)  # pyright: ignore[reportReturnType]
 
     def solve_transposed(self, B: Tensor) -> Tensor:

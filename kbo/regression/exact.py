@@ -292,9 +292,10 @@ class _Factor:
         regularised.diagonal().add_(noise)
         self.cholesky.append(cross, regularised)
         left, corner = self.cholesky.rows(start, stop)
-        rest = self.data.y[start:stop] - left @ self.z.value
-        self.z.append(torch.linalg.solve_triangular(corner, rest.unsqueeze(-1), upper=False).squeeze(-1))
-        self.log_det = self.log_det + 2 * corner.diagonal().log().sum() - noise.log().sum()
+        rest = (self.data.y[start:stop] - left @ self.z.value).unsqueeze(-1)
+        z = rest / corner if stop - start == 1 else torch.linalg.solve_triangular(corner, rest, upper=False)
+        self.z.append(z.squeeze(-1))
+        self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
