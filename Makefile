@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test lint docs bench clean help
 
 help:
-	@echo "make demo   tune a neural network on the digits data with kbo (about two minutes after installation)"
+	@echo "make demo   tune a neural network on the digits data with kbo (half a minute after installation)"
 	@echo "make test   run the tests"
 	@echo "make lint   formatting, style, types and the import contract"
 	@echo "make docs   build the documentation into docs/_build/html"
