@@ -154,20 +154,18 @@ def run(
     players = {name: player(name, world(0)) for name in methods}  # a mistake shows before the work begins
     name_of_run = f"run-{problem}-{kernel}-l{lengthscale:g}-d{dim}-T{rounds}-K{seeds}-{'+'.join(methods)}"
     stem = _folder(out) / name_of_run
+    games = [(name, seed) for name in methods for seed in range(seeds)]
     rows: list[dict[str, Any]] = []
-    with tqdm(total=len(methods) * seeds * rounds, disable=quiet, unit="round", unit_scale=True) as bar:
-        for name in methods:
-            for seed in range(seeds):
-                bar.set_description(f"{name} seed {seed}")
-                problem_of_seed = world(seed)
-                for row in bandit.play(player(name, problem_of_seed), problem_of_seed, rounds, seed):
-                    rows.append({"method": name, "seed": seed, **row})
-                    bar.update()
-                if verbose:
-                    end = rows[-1]
-                    tqdm.write(
-                        f"{name:12s} seed {seed}  regret {end['cumulative']:9.1f}  {end['cpu_seconds']:6.1f} CPU s"
-                    )
+    with tqdm(total=len(games) * rounds, disable=quiet, unit="round", unit_scale=True) as bar:
+        for name, seed in games:
+            bar.set_description(f"{name} seed {seed}")
+            arena = world(seed)
+            for row in bandit.play(player(name, arena), arena, rounds, seed):
+                rows.append({"method": name, "seed": seed, **row})
+                bar.update()
+            if verbose:
+                regret, seconds = rows[-1]["cumulative"], rows[-1]["cpu_seconds"]
+                tqdm.write(f"{name:12s} seed {seed}  regret {regret:9.1f}  {seconds:6.1f} CPU s")
     table = pd.DataFrame(rows)
     last = table[table["round"] == rounds].groupby("method", sort=False)
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
@@ -274,7 +272,7 @@ def _evaluate_again(objective: Any, result: Result, times: int, timeout: float |
             try:
                 with time_limit(timeout):
                     value = float(objective(copy.copy(result.params)))
-            except Exception:
+            except Exception:  # whatever an objective may raise; counted below
                 value = math.nan
             if math.isfinite(value):
                 values.append(value)

@@ -326,3 +326,38 @@ def test_the_search_leaves_a_region_where_the_objective_fails(setting):
     result = kbo.minimize(objective, [(0, 1), (0, 1)], 40, setting=setting)
     assert 0.5 < result.params[0] <= 0.7
     assert sum(t.status == "failed" for t in result.trials) < 20
+
+
+def test_looking_at_a_run_does_not_change_how_it_goes_on():
+    looked, unseen = kbo.Optimizer(BOUNDS, seed=3), kbo.Optimizer(BOUNDS, seed=3)
+    for i in range(24):
+        x = looked.ask()
+        assert x == unseen.ask()
+        value = quadratic(x) + (-1) ** i * 0.3
+        looked.tell(x, value)
+        unseen.tell(x, value)
+        looked.recommended()
+        looked.interval(x)
+
+
+def test_a_bound_doubled_for_a_report_is_not_the_one_that_searches(monkeypatch):
+    from kbo.confidence import MartingaleMixture
+    from kbo.errors import RefutedAssumptions
+
+    optimizer = kbo.Optimizer(BOUNDS, seed=3)
+    for _ in range(10):
+        x = optimizer.ask()
+        optimizer.tell(x, quadratic(x))
+    searching, interval, refused = optimizer.belief.confidence(), MartingaleMixture.interval, []
+
+    def refuse_once(self, state, X):
+        if not refused:
+            refused.append(self.norm_bound)
+            raise RefutedAssumptions("between the ridges")
+        assert self.norm_bound == 2 * refused[0]
+        return interval(self, state, X)
+
+    monkeypatch.setattr(MartingaleMixture, "interval", refuse_once)
+    assert optimizer.interval(x) is not None
+    assert optimizer.belief.assumptions()["norm_bound"] == 2 * refused[0] * optimizer.belief.unit
+    assert optimizer.belief.confidence() is searching

@@ -155,14 +155,15 @@ def squared_radius(state: Regression, noise_std: float, delta: float, scale: flo
 def norm_lower_bound(
     state: Regression, noise_std: float, delta: float, scale: float = 1.0, ridges: Sequence[float] | None = None
 ) -> Tensor:
-    """``B_low = sqrt(max over a of (quad(a) - R^2) / a, 0)``, [].
+    """``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
 
-    With probability 1 - delta, for all n at once and on the same event as the mixture bounds, every function that
-    explains the data has at least this norm: F is empty exactly when the norm bound is below it.
+    For an exact state (E = 0) that is ``sqrt(max over a of (quad(a) - R^2) / a, 0)``. With probability 1 - delta, for
+    all n at once and on the same event as the mixture bounds, the function has at least this norm: for a smaller
+    norm bound ``slack`` is negative and F is empty (Flynn & Reeb 2024, Lemma 4.2 and Cor. 4.3; R does not contain B).
 
     Args:
         state: The posterior.
-        noise_std: Sub-Gaussian constant of the noise.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bound may fail, ever.
         scale: Covariance scale of the mixture.
         ridges: Grid over which the maximum is taken (a coarser grid gives a smaller, still valid bound);

@@ -17,7 +17,7 @@ from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.search import KEPT, argmax
 from kbo.optimize.settings import Certified, Practical, Settings
-from kbo.regression import Hypothetical, Regression
+from kbo.regression import Hypothetical, KernelRidge, Regression
 from kbo.space import Bounds, Params, Space
 
 
@@ -237,18 +237,17 @@ class Optimizer:
         starts = torch.stack([self._units[trial.number] for trial in best])
         return argmax(lambda U: confidence.upper(view, self.space.features(U)), starts, generator)
 
-    def _imagined(self, state: Regression) -> Regression:
+    def _imagined(self, state: KernelRidge) -> Regression:
         """The posterior in whose light the next point is chosen; what is reported never rests on it.
 
         Pending points are hallucinated at the mean. Failed ones are imagined as bad as the worst value seen, or the
         search would return to them: the data say nothing against them.
         """
-        view = state
+        view: Regression = state
         failed = [trial.number for trial in self.failed()]
-        if failed:
-            worst = min(self._sign * trial.value for trial in self.completed() if trial.value is not None)
-            F = self._features(failed)
-            view = Hypothetical(view, F, F.new_full((len(F),), (worst - self.belief.location) / self.belief.unit))
+        if failed and state.data is not None:
+            worst = state.data.y.min()  # as the posterior holds it: in its units, and cut if it was cut there
+            view = Hypothetical(view, self._features(failed), worst.expand(len(failed)))
         pending = [trial.number for trial in self.trials if trial.status == "pending"]
         return Hypothetical(view, self._features(pending)) if pending else view
 

@@ -63,9 +63,15 @@ class Belief(ABC):
         state, confidence = self.state, self.confidence()
         if state is None or confidence is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
+        return self._interval(state, confidence, features)
+
+    def _interval(self, state: KernelRidge, confidence: Confidence, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lower, upper = confidence.interval(state, features)
         mean = state.predict(features)[0].clamp(lower, upper)
-        return tuple(self.location + self.unit * value for value in (lower, mean, upper))  # pyright: ignore[reportReturnType]
+        return self._raw(lower), self._raw(mean), self._raw(upper)
+
+    def _raw(self, value: Tensor) -> Tensor:
+        return self.location + self.unit * value
 
 
 @dataclass(frozen=True)
@@ -212,7 +218,7 @@ class _PracticalBelief(Belief):
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._state: KernelRidge | None = None
-        self._bound: tuple[int, Confidence | None] | None = None
+        self._bound: tuple[int, Confidence | None, float] | None = None
         self.noise_std = self.norm_bound = float("nan")
 
     @property
@@ -247,31 +253,33 @@ class _PracticalBelief(Belief):
     def confidence(self) -> Confidence | None:
         assert self._state is not None
         if self._bound is None or self._bound[0] != self._state.n:
-            self._bound = self._state.n, self._new_confidence(self._state)
+            s = self._setting
+            least = float(norm_lower_bound(self._state, self.noise_std, s.delta, s.scale, self._ridges))
+            norm_bound = self.norm_bound = max(s.norm_factor * least, 1.0)
+            self._bound = self._state.n, self._with_norm_bound(norm_bound), norm_bound
         return self._bound[1]
 
-    def _new_confidence(self, state: KernelRidge) -> Confidence | None:
-        s = self._setting
-        ridges = [g * self.noise_std**2 / s.scale for g in GRID]
-        least = float(norm_lower_bound(state, self.noise_std, s.delta, s.scale, ridges))
-        self.norm_bound = max(s.norm_factor * least, 1.0)
-        return self._with_norm_bound(state)
+    @property
+    def _ridges(self) -> list[float]:
+        return [g * self.noise_std**2 / self._setting.scale for g in GRID]
 
-    def _with_norm_bound(self, state: KernelRidge) -> Confidence | None:
-        s = self._setting
-        ridges = [g * self.noise_std**2 / s.scale for g in GRID]
-        numbers = (state.kernel, self.noise_std, self.norm_bound, s.delta)
-        method = recipes.make(self._name, *numbers, scale=s.scale, horizon=self._n_trials, ridges=ridges)
-        return method.confidence
+    def _with_norm_bound(self, norm_bound: float) -> Confidence | None:
+        assert self._state is not None
+        numbers = (self._state.kernel, self.noise_std, norm_bound, self._setting.delta)
+        scale, horizon = self._setting.scale, self._n_trials
+        return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges).confidence
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        while True:
+        state, confidence = self._state, None if self._state is None else self.confidence()
+        self.norm_bound = self._bound[2] if self._bound else self.norm_bound
+        while state is not None and confidence is not None:
             try:
-                return super().interval(features)
+                return self._interval(state, confidence, features)
             except RefutedAssumptions:  # between the ridges of the grid the data refute a little more
-                assert self._state is not None
+                # Only for this report, which names it: to look at a run must not change how it goes on.
                 self.norm_bound *= 2
-                self._bound = self._state.n, self._with_norm_bound(self._state)
+                confidence = self._with_norm_bound(self.norm_bound)
+        return super().interval(features)
 
     def assumptions(self) -> dict[str, Any]:
         return {
