@@ -60,7 +60,7 @@ class Method:
         """The index of the next point among ``points`` [A d]; ties go to the first."""
         if self.confidence is None:
             return int(torch.randint(len(points), (), generator=generator))
-        return int(self.confidence.upper(state, points).argmax())
+        return self.confidence.leader(state, points)[0]
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> KernelRidgeGP:
         """The posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
@@ -150,6 +150,11 @@ def _dmm_ucb(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, confidence.mixture_ridge, confidence)
 
 
+def _cmm_ucb(name: str, s: Setting) -> Method:
+    confidence = MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "cmm", s.scale)
+    return Method(name, s.kernel, confidence.mixture_ridge, confidence)
+
+
 _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "random": _random,
     "gp-ucb": _gp_ucb,
@@ -157,4 +162,5 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "ay-gp-ucb": _ay_gp_ucb,
     "amm-ucb": _amm_ucb,
     "dmm-ucb": _dmm_ucb,
+    "cmm-ucb": _cmm_ucb,
 }

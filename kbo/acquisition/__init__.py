@@ -1,5 +1,5 @@
 """BoTorch acquisition functions over the models of kbo: the rule of posterior x confidence x rule."""
 
-from kbo.acquisition.ucb import AMMUCB, DMMUCB, KernelUCB
+from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, KernelUCB
 
-__all__ = ["AMMUCB", "DMMUCB", "KernelUCB"]
+__all__ = ["AMMUCB", "CMMUCB", "DMMUCB", "KernelUCB"]

@@ -110,6 +110,15 @@ class DMMUCB(AMMUCB):
     kind = "dmm"
 
 
+class CMMUCB(AMMUCB):
+    """CMM-UCB of Flynn & Reeb (2024): the exact maximum over the confidence set; arguments as ``AMMUCB``.
+
+    The gradient is that of the minimising ridge (envelope theorem).
+    """
+
+    kind = "cmm"
+
+
 def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
     if transform is None:
         return 1.0, 0.0

@@ -2,8 +2,9 @@
 
 from kbo.confidence import widths
 from kbo.confidence.base import Confidence, WidthConfidence
-from kbo.confidence.mixture import MartingaleMixture, norm_lower_bound, squared_radius
+from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
+from kbo.confidence.radius import norm_lower_bound, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 
 __all__ = [

@@ -40,6 +40,12 @@ class Confidence(ABC):
         """Lower bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[0]
 
+    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:
+        """The row of X [A d] with the largest upper bound, the first of several, and that bound."""
+        upper = self.upper(state, X)
+        first = int(upper.argmax())
+        return first, float(upper[first])
+
 
 class WidthConfidence(Confidence):
     """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge."""

@@ -7,7 +7,7 @@ On paper                                                           | in code
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | holds f* with prob. 1 - delta  (Lemma 4.2)
 ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``slack``                     (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
-AMM: h at one a;  DMM: min of h over a grid                        | ``kind``
+AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
 
 All bounds hold for all n and all x at once. ``R^2(a) < 0`` says that F is empty. E is the error of an approximate
 kernel matrix (the state's residual), zero for exact states: every f in F fits the approximate features to within
@@ -16,7 +16,6 @@ kernel matrix (the state's residual), zero for exact states: every f in F fits t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -24,25 +23,27 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence.base import Confidence
+from kbo.confidence.dual import Dual
+from kbo.confidence.radius import DMM_GRID, norm_lower_bound, ridge_range, squared_radius
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.linalg import safe_sqrt
 from kbo.regression import Hypothetical, Regression
-
-DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7)."""
 
 
 class MartingaleMixture(Confidence):
     """AMM, DMM and CMM bounds; on an exact state tighter than ``SelfNormalized`` at equal ridge (Thm 6.3).
 
+    "cmm" is the exact maximum over F (Thm 4.4), the tightest bound that the set of functions allows, at about the
+    cost of "dmm": see ``dual.py``.
+
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function.
         delta: Probability that the bounds may fail, ever and anywhere.
-        kind: "amm" (one ridge), "dmm" (best of a grid of ridges).
+        kind: "amm" (one ridge), "dmm" (best of a grid of ridges) or "cmm" (best of all ridges).
         scale: Covariance scale c > 0 of the mixture; a0 = noise_std^2 / scale.
-        ridges: The ridges, in units of the kernel; by default a0 for "amm" and 0.1, 0.3, 1, 3, 10 times a0
-            for "dmm". Any fixed choice is valid.
+        ridges: The ridges of "amm" and "dmm", in units of the kernel; by default a0 for "amm" and 0.1, 0.3, 1, 3, 10
+            times a0 for "dmm". Any fixed choice is valid.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown kind.
@@ -61,16 +62,13 @@ class MartingaleMixture(Confidence):
         self.norm_bound = checks.positive("norm_bound", norm_bound)
         self.delta = checks.probability("delta", delta)
         self.scale = checks.positive("scale", scale)
-        if kind == "cmm":
-            raise InvalidInput(
-                'kind="cmm" (the exact minimum over all ridges) is not in this version; it arrives with the next one. '
-                'Use kind="dmm", the minimum over a grid of ridges.'
-            )
-        if kind not in ("amm", "dmm"):
-            raise InvalidInput(f'kind must be "amm" or "dmm", got {kind!r}.')
+        if kind not in ("amm", "dmm", "cmm"):
+            raise InvalidInput(f'kind must be "amm", "dmm" or "cmm", got {kind!r}.')
         self.kind = kind
-        grid = ([1.0] if kind == "amm" else DMM_GRID) if ridges is None else None
-        chosen = [self.mixture_ridge * g for g in grid] if grid else list(ridges or ())
+        if kind == "cmm" and ridges is not None:
+            raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
+        grid = [1.0] if kind == "amm" else DMM_GRID
+        chosen = [self.mixture_ridge * g for g in grid] if ridges is None else list(ridges)
         if not chosen or (kind == "amm" and len(chosen) != 1):
             raise InvalidInput(f'kind="{kind}" needs {"one ridge" if kind == "amm" else "at least one ridge"}.')
         self.ridges = [checks.positive("ridge", ridge) for ridge in chosen]
@@ -90,8 +88,7 @@ class MartingaleMixture(Confidence):
         Raises:
             RefutedAssumptions: The set of functions with norm at most ``norm_bound`` that fit the data is empty.
         """
-        lower, upper = self._candidates(state, X)
-        lower, upper = lower.amax(0), upper.amin(0)
+        lower, upper = self._bounds(state, X, (-1, 1))
         crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
         # Only for real data is crossing a contradiction: hallucinated points shrink variances without evidence.
         if bool(crossed.any()) and not isinstance(state, Hypothetical):
@@ -99,18 +96,49 @@ class MartingaleMixture(Confidence):
         return lower, upper
 
     def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self._candidates(state, X)[1].amin(0)
+        return self._bounds(state, X, (1,))[0]
 
     def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self._candidates(state, X)[0].amax(0)
+        return self._bounds(state, X, (-1,))[0]
 
-    def _candidates(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
-        """``mean -+ sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
-        mean, variance = state.predict(X, self.ridges)
-        ridges = torch.as_tensor(self.ridges, dtype=mean.dtype, device=mean.device)
+    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        if self.kind != "cmm":
+            return super().leader(state, X)
+        return self._dual(state, X, 1).leader()
+
+    def _bounds(self, state: Regression, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
+        """Upper (sign 1) or lower (sign -1) bounds [...]."""
+        if self.kind == "cmm":
+            return [sign * self._dual(state, X, sign).value().reshape(X.shape[:-1]) for sign in signs]
+        sides = zip(signs, self._candidates(state, X, signs), strict=True)
+        return [(side.amin if sign > 0 else side.amax)(0) for sign, side in sides]
+
+    def _candidates(self, state: Regression, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
+        """``mean +- sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
+        mean, variance = state.predict(X, self._asked)
+        if self.kind == "amm":
+            mean, variance = mean.unsqueeze(0), variance.unsqueeze(0)
+        ridges = mean.new_tensor(self.ridges)
         width = torch.sqrt(self.slack(state) / ridges).to(mean)
         margin = width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
-        return mean - margin, mean + margin
+        return [mean + sign * margin for sign in signs]
+
+    @property
+    def _asked(self) -> float | list[float]:
+        """AMM asks for its ridge as a number, which has a growing factor of its own."""
+        return self.ridges[0] if self.kind == "amm" else self.ridges
+
+    def _dual(self, state: Regression, X: Tensor, sign: int) -> Dual:
+        flat = X if X.ndim > 1 else X.unsqueeze(0)
+        path = state.ridge_path(flat.unsqueeze(-2))
+        low, high = ridge_range(state, self.mixture_ridge)
+        C = self.squared_radius(state)
+        high = max(high, 1e12 * float(C) / self.norm_bound**2)
+
+        def slack(quad: Tensor, ridges: Tensor) -> Tensor:
+            return self._slack(state, C, quad, ridges)
+
+        return Dual(path, sign, slack, X.new_tensor(self.ridges), low, high)
 
     def slack(self, state: Regression) -> Tensor:
         """``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of the targets.
@@ -118,17 +146,24 @@ class MartingaleMixture(Confidence):
         Raises:
             RefutedAssumptions: It is negative for some ridge, so F is empty.
         """
-        quad = state.quad(self.ridges)
-        ridges = torch.as_tensor(self.ridges, dtype=quad.dtype, device=quad.device)
-        radius = squared_radius(state, self.noise_std, self.delta, self.scale).sqrt()
-        widened = radius + self.norm_bound * state.residual_norm().to(quad).sqrt()
-        slack = widened**2 + ridges * self.norm_bound**2 - quad
+        quad = state.quad(self._asked).reshape(-1)
+        return self._slack(state, self.squared_radius(state), quad, quad.new_tensor(self.ridges))
+
+    def squared_radius(self, state: Regression) -> Tensor:
+        """``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
+        square = squared_radius(state, self.noise_std, self.delta, self.scale, many=self.kind != "amm")
+        return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
+
+    def _slack(self, state: Regression, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
+        slack = C + ridges * self.norm_bound**2 - quad
         if bool((slack < 0).any()):
-            least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, self.ridges)
-            self._refuted(
-                "a function that fits the data must have a larger norm", n=state.n, norm_at_least=float(least)
-            )
+            values = ridges.flatten().tolist()
+            least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
+            self._refuted_norm(state.n, float(least))
         return slack
+
+    def _refuted_norm(self, n: int, least: float) -> None:
+        self._refuted("a function that fits the data must have a larger norm", n=n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise RefutedAssumptions(
@@ -138,44 +173,3 @@ class MartingaleMixture(Confidence):
             noise_std=self.noise_std,
             **figures,
         )
-
-
-def squared_radius(state: Regression, noise_std: float, delta: float, scale: float = 1.0) -> Tensor:
-    """``R^2 = quad(a0) + sigma^2 log_det(a0) + c Tr E + 2 sigma^2 ln(1/delta)``, [].
-
-    Flynn & Reeb (2024), eq. 8, for an exact state, whose residual E is zero. For the residual ``E = K - K~ >= 0`` of an
-    approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``ln det(I + A + E')`` is at most
-    ``ln det(I + A) + Tr E'``.
-    """
-    a0 = noise_std**2 / scale
-    noise = noise_std**2 * (state.log_det(a0) + 2 * math.log(1 / delta))
-    return state.quad(a0) + noise + scale * state.residual_trace
-
-
-def norm_lower_bound(
-    state: Regression, noise_std: float, delta: float, scale: float = 1.0, ridges: Sequence[float] | None = None
-) -> Tensor:
-    """``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
-
-    For an exact state (E = 0) that is ``sqrt(max over a of (quad(a) - R^2) / a, 0)``. With probability 1 - delta, for
-    all n at once and on the same event as the mixture bounds, the function has at least this norm: for a smaller
-    norm bound ``slack`` is negative and F is empty (Flynn & Reeb 2024, Lemma 4.2 and Cor. 4.3; R does not contain B).
-
-    Args:
-        state: The posterior.
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        delta: Probability that the bound may fail, ever.
-        scale: Covariance scale of the mixture.
-        ridges: Grid over which the maximum is taken (a coarser grid gives a smaller, still valid bound);
-            by default the grid of DMM.
-    """
-    a0 = noise_std**2 / scale
-    values = [a0 * g for g in DMM_GRID] if ridges is None else ridges
-    quad = state.quad(values)
-    grid = torch.as_tensor(list(values), dtype=quad.dtype, device=quad.device)
-    square = squared_radius(state, noise_std, delta, scale)
-    excess = quad - square
-    error = state.residual_norm().to(quad)
-    # The B at which (R + B sqrt|E|)^2 + a B^2 = quad(a): a quadratic equation, sqrt(excess / a) if E = 0.
-    root = torch.sqrt((square * error + (grid + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
-    return torch.where(excess > 0, root / (grid + error), 0).max()

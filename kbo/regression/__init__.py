@@ -3,6 +3,7 @@
 from kbo.regression.base import Regression
 from kbo.regression.exact import KernelRidge
 from kbo.regression.hypothetical import Hypothetical
+from kbo.regression.path import Moments, RidgePath
 from kbo.regression.tracked import Tracked
 
-__all__ = ["Hypothetical", "KernelRidge", "Regression", "Tracked"]
+__all__ = ["Hypothetical", "KernelRidge", "Moments", "Regression", "RidgePath", "Tracked"]

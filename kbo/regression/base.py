@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.regression.path import AskedPath, RidgePath
 
 Ridge = float | Tensor | Sequence[float] | None
 
@@ -18,7 +19,8 @@ class Regression(ABC):
     """A kernel ridge regression of everything observed so far.
 
     ``ridge=None`` means the state's own ridge; a number overrides it; a tensor [r] (or a list) asks for r
-    ridges at once and gives every result a leading axis r. Points are the rows of X, of any batch shape.
+    ridges at once and gives every result a leading axis r, also if r is 1.
+    Points are the rows of X, of any batch shape.
     """
 
     ridge: float
@@ -67,12 +69,30 @@ class Regression(ABC):
 
     @property
     @abstractmethod
+    def trace(self) -> Tensor:
+        """``Tr K``, the sum of ``k(x, x)`` over the observations; []."""
+
+    @property
+    @abstractmethod
+    def least_ridge(self) -> float:
+        """The least ridge at which log-determinants and variances keep their digits."""
+
+    @property
+    @abstractmethod
     def residual_trace(self) -> Tensor:
         """Trace of ``K`` minus its approximation; zero for an exact state."""
 
     @abstractmethod
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
+
+    def ridge_path(self, X: Tensor) -> RidgePath:
+        """The posterior of groups of points as a function of the ridge.
+
+        Args:
+            X: Groups of g points, [... g d]; the path numbers them in order of their flattened batch shape.
+        """
+        return AskedPath(self, X.reshape(-1, *X.shape[-2:]))
 
     def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
         """Ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
@@ -116,6 +136,9 @@ class View(Regression):
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self.state.covariance(X, Z, ridge)
 
+    def ridge_path(self, X: Tensor) -> RidgePath:  # noqa: D102
+        return self.state.ridge_path(X)
+
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self.state.log_det(ridge)
 
@@ -126,6 +149,14 @@ class View(Regression):
         return self.state.effective_dimension(ridge)
 
     @property
+    def trace(self) -> Tensor:  # noqa: D102
+        return self.state.trace
+
+    @property
+    def least_ridge(self) -> float:  # noqa: D102
+        return self.state.least_ridge
+
+    @property
     def residual_trace(self) -> Tensor:  # noqa: D102
         return self.state.residual_trace
 
@@ -133,7 +164,7 @@ class View(Regression):
         return self.state.residual_norm()
 
 
-def floored(variance: Tensor, prior: Tensor, ridge: float, trace: Tensor) -> Tensor:
+def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: Tensor) -> Tensor:
     """``variance``, lifted to the least value that it can have; only rounding is ever below it.
 
     K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior

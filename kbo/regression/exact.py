@@ -1,4 +1,4 @@
-"""Exact kernel ridge regression that grows by one row in O(n^2).
+"""Exact kernel ridge regression that grows by one row in O(n^2), at one ridge or at every ridge.
 
 Notation: A = K + ridge C^-1 over the rows of ``observations.py``, A = L L', W = L^-1 k(X, x), z = L^-1 y.
 
@@ -7,6 +7,9 @@ On paper                         | in code
 ``variance = k - k(x)'A^-1 k(x)``| ``prior - (W * W).sum(0)``
 ``ln det(I + K / ridge)``        | ``2 sum ln L_ii - sum ln(ridge / c)``
 ``y'(I + K / ridge)^-1 y``       | ``within + ridge * z'z``
+
+That is the growing factor of one ridge, given as a number. Ridges given as a list or tensor are answered by one
+eigenbasis for all of them (``eigenbasis.py``).
 """
 
 from __future__ import annotations
@@ -21,23 +24,28 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.linalg import GrowingCholesky, GrowingTensor, ill_conditioned_ratio
+from kbo.linalg import ill_conditioned_ratio
 from kbo.regression.base import Regression, Ridge, as_ridges, floored
+from kbo.regression.eigenbasis import Eigenbasis
+from kbo.regression.factor import Factor
 from kbo.regression.observations import Observations
+from kbo.regression.spectral import SpectralPath
 
 _CHUNK = {"cpu": 2**20, "cuda": 2**25}
 """Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
 
-_MOST_FACTORS = 64
+_MOST_FACTORS = 8
 """Ridges whose factor is kept; the least recently used one is dropped and would be recomputed."""
 
 
 class KernelRidge(Regression):
-    """The exact posterior: a growing Cholesky factor for every ridge that is asked for.
+    """The exact posterior: a growing Cholesky factor for one ridge, an eigenbasis for many or changing ones.
 
-    One new row costs O(n^2) per ridge in use, a prediction O(n^2) per point. A ridge that was not used before
-    costs one factorisation, O(n^3). Repeated points are counted (see ``observations.py``), so n may
-    be far larger than the number of distinct points. Hyper-parameters are copied at construction.
+    A ridge given as a number has a factor of its own: one new row costs O(n^2), a prediction O(n^2) per point, a ridge
+    that was not used before one factorisation, O(n^3). Ridges given as a list or tensor, however many and however they
+    change, share one eigendecomposition, which is refreshed when the data have grown by a thirty-second: a
+    prediction costs O(n^2) per point and little per ridge. Repeated points are counted (see ``observations.py``), so n
+    may be far larger than the number of distinct points. Hyper-parameters are copied at construction.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -48,7 +56,6 @@ class KernelRidge(Regression):
 
     Attributes:
         data: The observations, grouped into rows; None before the first.
-        trace: ``Tr K``, the sum of ``k(x, x)`` over the observations.
 
     Example:
         >>> state = KernelRidge(RBFKernel(), ridge=0.1)
@@ -64,11 +71,11 @@ class KernelRidge(Regression):
         self.ridge = checks.positive("ridge", ridge)
         self.kernel = copy.deepcopy(kernel)
         self.data: Observations | None = None
-        self.trace = torch.zeros(())
+        self._trace = torch.zeros(())
         self._k: DenseKernel | None = None
         self._kappa = 0.0
-        self._factors: dict[float, _Factor] = {}
-        self._cross: tuple[int, int, Tensor, Tensor] | None = None
+        self._factors: dict[float, Factor] = {}
+        self._basis: Eigenbasis | None = None
 
     def __repr__(self) -> str:
         rows = self.data.rows if self.data else 0
@@ -100,51 +107,67 @@ class KernelRidge(Regression):
         assert self.data is not None
         epoch = self.data.epoch
         self.data.append(X, y)
-        self.trace = self.trace + prior.sum()
+        self._trace = self._trace + prior.sum()
         self._kappa = max(self._kappa, float(prior.max()))
         if self.data.epoch != epoch:
             self._factors.clear()
+            self._basis = None
 
     def _begin(self, data: Observations) -> None:
         """From here on the state has the dtype and device of its data."""
         self.data = data
         self._k = freeze(self.kernel, data.X)
-        self.trace = (self._k.diagonal(data.X) * data.counts).sum()
+        self._trace = (self._k.diagonal(data.X) * data.counts).sum()
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.check(X)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        factors = self.factors(ridges) if self.data else []
         flat = X.reshape(-1, X.shape[-1])
         size = max(1, _CHUNK.get(X.device.type, 2**20) // max(1, self.data.rows if self.data else 1))
-        parts = [self._predict(chunk, ridges, factors) for chunk in flat.split(size)]
+        ask = self._predict if single else self._predict_many
+        parts = [ask(chunk, ridges) for chunk in flat.split(size)]
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
         shape = X.shape[:-1] if single else (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), variance.reshape(shape)
 
-    def _predict(self, X: Tensor, ridges: list[float], factors: list[_Factor]) -> tuple[Tensor, Tensor]:
+    def _predict(self, X: Tensor, ridges: list[float]) -> tuple[Tensor, Tensor]:
         k = self._kernel_for(X)
         prior = k.diagonal(X)
         if self.data is None:
-            return prior.new_zeros(len(ridges), len(X)), prior.expand(len(ridges), len(X))
-        cross = k(self.data.X, X)
-        means, variances = [], []
-        for ridge, factor in zip(ridges, factors, strict=True):
-            W = factor.cholesky.solve(cross)
-            means.append(factor.z.value @ W)
-            variances.append(floored(prior - (W * W).sum(0), prior, ridge, self.trace))
-        return torch.stack(means), torch.stack(variances)
+            return torch.zeros_like(prior), prior
+        factor = self.factor(ridges[0])
+        W = factor.cholesky.solve(k(self.data.X, X))
+        return factor.z.value @ W, floored(prior - (W * W).sum(0), prior, ridges[0], self.trace)
+
+    def _predict_many(self, X: Tensor, ridges: list[float]) -> tuple[Tensor, Tensor]:
+        moments = self.ridge_path(X.unsqueeze(-2)).grid(self._tensor(ridges, X))
+        return moments.mean.squeeze(-1), moments.covariance[..., 0, 0]
+
+    def ridge_path(self, X: Tensor) -> SpectralPath:
+        """The posterior of groups X [... g d] as a function of the ridge, over the eigenbasis."""
+        self.check(X)
+        X = X.reshape(-1, *X.shape[-2:])
+        k, basis = self._kernel_for(X), self.eigenbasis(X)
+        prior = k(X, X) if X.shape[-2] > 1 else k.diagonal(X).unsqueeze(-1)
+        coordinates = basis.coordinates(k(basis.data.X, X.reshape(-1, X.shape[-1])))
+        return SpectralPath(basis, *coordinates, prior, k.diagonal(X), self.trace.to(X))
 
     def whitened(self, X: Tensor, ridge: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean [... q] and W [... m q] with ``covariance(x, x') = k(x, x') - W(x)'W(x')``, for X [... q d]."""
+        return self._whitened(X, self.ridge if ridge is None else ridge, single=True)
+
+    def _whitened(self, X: Tensor, ridge: float, single: bool) -> tuple[Tensor, Tensor]:
         self.check(X)
         if self.data is None:
             return X.new_zeros(X.shape[:-1]), X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
-        flat = X.reshape(-1, X.shape[-1])
-        factor = self.factor(self.ridge if ridge is None else ridge)
-        W = factor.cholesky.solve(self._kernel_for(X)(self.data.X, flat))
-        mean = (factor.z.value @ W).reshape(X.shape[:-1])
-        return mean, W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
+        cross = self._kernel_for(X)(self.data.X, X.reshape(-1, X.shape[-1]))
+        if single:
+            factor = self.factor(ridge)
+            W = factor.cholesky.solve(cross)
+            mean = factor.z.value @ W
+        else:
+            mean, W = self.eigenbasis().whitened(cross, self._tensor([ridge], cross)[0])
+        return mean.reshape(X.shape[:-1]), W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""
@@ -161,19 +184,28 @@ class KernelRidge(Regression):
         prior = self.prior(X, Z)
         out = []
         for r in ridges:
-            W = self.whitened(X, r)[1]
-            out.append(prior - W.mT @ (W if Z is X else self.whitened(Z, r)[1]))
+            W = self._whitened(X, r, single)[1]
+            out.append(prior - W.mT @ (W if Z is X else self._whitened(Z, r, single)[1]))
         return out[0] if single else torch.stack(out)
 
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._each(ridge, lambda factor: factor.log_det)
+        return self._number(ridge, lambda factor: factor.log_det, Eigenbasis.log_det)
 
     def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._each(ridge, lambda factor: factor.quad)
+        return self._number(ridge, lambda factor: factor.quad, Eigenbasis.quad)
 
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
-        """``Tr K (K + ridge I)^-1`` in O(n^3)."""
-        return self._each(ridge, lambda factor: factor.effective_dimension())
+        """``Tr K (K + ridge I)^-1`` in O(n^3) for a number, and in little for each of several ridges."""
+        return self._number(ridge, Factor.effective_dimension, Eigenbasis.effective_dimension)
+
+    @property
+    def trace(self) -> Tensor:  # noqa: D102
+        return self._trace
+
+    @property
+    def least_ridge(self) -> float:  # noqa: D102
+        dtype = torch.float64 if self.data is None else self.data.X.dtype
+        return ill_conditioned_ratio(dtype) * (self._kappa or 1.0)
 
     @property
     def residual_trace(self) -> Tensor:
@@ -191,6 +223,7 @@ class KernelRidge(Regression):
         if self.data is not None:
             fork.data = self.data.fork()
             fork._factors = {ridge: factor.fork(fork.data) for ridge, factor in self._factors.items()}
+            fork._basis = self._basis and self._basis.fork(fork.data)
         else:
             fork._factors = {}
         return fork
@@ -203,34 +236,19 @@ class KernelRidge(Regression):
         """Replace the data by those of ``state_dict``; kernel and ridge are those of this object."""
         self.data, self._k, self._kappa = None, None, 0.0
         self._factors.clear()
+        self._basis = None
         if state:
             self._begin(Observations.from_state_dict(state))
-            self.trace = state["trace"].clone()
+            self._trace = state["trace"].clone()
             self._kappa = float(self.prior_variance(state["X"]).max())
 
-    def factors(self, ridges: list[float]) -> list[_Factor]:
-        """The factors of ``K + ridge C^-1``, grown to all rows."""
-        try:
-            return [self._factor(ridge) for ridge in ridges]
-        finally:
-            self._cross = None  # shared by the factors, but too large to keep
-
-    def factor(self, ridge: float) -> _Factor:
-        """The factor for one ridge; see ``factors``."""
-        return self.factors([ridge])[0]
-
-    def _factor(self, ridge: float) -> _Factor:
+    def factor(self, ridge: float) -> Factor:
+        """The factor of ``K + ridge C^-1``, grown to all rows."""
         assert self.data is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
-            if ridge < ill_conditioned_ratio(self.data.X.dtype) * self._kappa:
-                warnings.warn(
-                    f"ridge = {ridge:.3g} is below the precision of {self.data.X.dtype} for a kernel of size "
-                    f"{self._kappa:.3g}: bounds may be off by rounding. Use a larger ridge.",
-                    IllConditionedWarning,
-                    stacklevel=3,
-                )
-            factor = _Factor(ridge, self.data)
+            self._warn_if_below_precision(ridge, self.data)
+            factor = Factor(ridge, self.data)
         for start, stop in self.data.blocks_after(factor.n):
             factor.extend(stop, *self._kernel_columns(start, stop))
         self._factors[ridge] = factor  # at the end of the dict: the most recently used
@@ -238,15 +256,33 @@ class KernelRidge(Regression):
             del self._factors[next(iter(self._factors))]
         return factor
 
+    def eigenbasis(self, like: Tensor | None = None) -> Eigenbasis:
+        """The basis for every ridge, grown to all rows; without data an empty one in the dtype of ``like``."""
+        if (data := self.data) is None:
+            assert like is not None
+            empty = like.reshape(-1, like.shape[-1])[:0]
+            return Eigenbasis(Observations(empty, empty[:, 0]), self._kernel_for(empty))
+        if self._basis is None:
+            self._basis = Eigenbasis(data, self._kernel_for(data.X))
+        elif self._basis.rows < data.rows:
+            self._basis.grow()
+        return self._basis
+
+    def _warn_if_below_precision(self, ridge: float, data: Observations) -> None:
+        if ridge < self.least_ridge:
+            warnings.warn(
+                f"ridge = {ridge:.3g} is below the precision of {data.X.dtype} for a kernel of size "
+                f"{self._kappa:.3g}: bounds may be off by rounding. Use a larger ridge.",
+                IllConditionedWarning,
+                stacklevel=3,
+            )
+
     @torch.no_grad()
     def _kernel_columns(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """k(old rows, new rows) and k(new rows, new rows); several factors in turn ask for the same."""
-        if self._cross is None or self._cross[:2] != (start, stop):
-            assert self.data is not None
-            X, new = self.data.X, self.data.X[start:stop]
-            k = self._kernel_for(X)
-            self._cross = start, stop, k(X[:start], new), k(new, new)
-        return self._cross[2:]
+        """k(old rows, new rows) and k(new rows, new rows)."""
+        assert self.data is not None
+        new = self.data.X[start:stop]
+        return self.prior(self.data.X[:start], new), self.prior(new, new)
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:
         return freeze(self.kernel, X) if self._k is None else self._k
@@ -256,56 +292,18 @@ class KernelRidge(Regression):
         data = self.data
         checks.points("X", X, data.X if data else None, data.X.shape[-1] if data else None)
 
-    def _each(self, ridge: Ridge, number) -> Tensor:
+    def _tensor(self, ridges: list[float], like: Tensor) -> Tensor:
+        if self.data is not None:
+            self._warn_if_below_precision(min(ridges), self.data)
+        return torch.tensor(ridges, dtype=like.dtype, device=like.device)
+
+    def _number(self, ridge: Ridge, of_factor, of_basis) -> Tensor:
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        factors = self.factors(ridges) if self.data else []
-        out = torch.stack([number(factor) for factor in factors] or [self._zero() for _ in ridges])
-        return out[0] if single else out
+        if self.data is None:
+            return self._zero() if single else torch.zeros(len(ridges), dtype=torch.float64)
+        if single:
+            return of_factor(self.factor(ridges[0]))
+        return of_basis(self.eigenbasis(), self._tensor(ridges, self.data.y))
 
     def _zero(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64) if self.data is None else self.data.within.new_zeros(())
-
-
-class _Factor:
-    """L, z = L^-1 y and the running determinant for one ridge."""
-
-    def __init__(self, ridge: float, data: Observations) -> None:
-        self.ridge, self.data = ridge, data
-        self.cholesky = GrowingCholesky(data.X)
-        self.z = GrowingTensor(data.y[:0])
-        self.log_det = data.within.new_zeros(())
-
-    @property
-    def n(self) -> int:
-        return self.cholesky.n
-
-    @property
-    def quad(self) -> Tensor:
-        return self.data.within + self.ridge * self.z.value.square().sum()
-
-    @torch.no_grad()
-    def extend(self, stop: int, cross: Tensor, block: Tensor) -> None:
-        """Take in the rows up to ``stop``, given their kernel columns."""
-        start = self.n
-        noise = self.ridge / self.data.counts[start:stop]
-        regularised = block.clone()
-        regularised.diagonal().add_(noise)
-        self.cholesky.append(cross, regularised)
-        left, corner = self.cholesky.rows(start, stop)
-        rest = (self.data.y[start:stop] - left @ self.z.value).unsqueeze(-1)
-        z = rest / corner if stop - start == 1 else torch.linalg.solve_triangular(corner, rest, upper=False)
-        self.z.append(z.squeeze(-1))
-        self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
-
-    @torch.no_grad()
-    def effective_dimension(self) -> Tensor:
-        """``sum_r 1 - (ridge / c_r) [A^-1]_rr``: the sum of leverages over observations."""
-        identity = torch.eye(self.n, dtype=self.data.X.dtype, device=self.data.X.device)
-        inverse_diagonal = self.cholesky.solve(identity).square().sum(0)
-        return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
-
-    def fork(self, data: Observations) -> _Factor:
-        copy = object.__new__(_Factor)
-        copy.ridge, copy.data, copy.log_det = self.ridge, data, self.log_det
-        copy.cholesky, copy.z = self.cholesky.fork(), self.z.fork()
-        return copy

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kbo.linalg import cholesky
 from kbo.regression.base import Regression, Ridge, View, as_ridges, floored
+from kbo.regression.path import Moments, RidgePath
 
 
 class Hypothetical(View):
@@ -54,6 +55,14 @@ class Hypothetical(View):
             mean = mean + shift
         return mean.expand(torch.broadcast_shapes(mean.shape, reduced.shape)), reduced
 
+    def ridge_path(self, X: Tensor) -> RidgePath:
+        """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
+        P = self.P.unsqueeze(-3)
+        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
+        P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
+        targets = None if self.targets is None else self.targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
+        return _ConditionedPath(self.state.ridge_path(torch.cat([P, X], -2)), P.shape[-2], targets)
+
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         out = torch.stack([self._covariance(X, Z, r) for r in ridges])
@@ -80,3 +89,44 @@ class Hypothetical(View):
             P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
             cross = self.state.covariance(P, Z, ridge)
         return torch.linalg.solve_triangular(L, cross, upper=False)
+
+
+class _ConditionedPath(RidgePath):
+    """The path of groups whose first p points were observed hypothetically.
+
+    Args:
+        joint: The path of the groups with those points.
+        p: Their number.
+        targets: Their targets [B p], or None to hallucinate the mean.
+    """
+
+    def __init__(self, joint: RidgePath, p: int, targets: Tensor | None) -> None:
+        self.joint, self.p, self.targets = joint, p, targets
+
+    def at(self, ridges: Tensor) -> Moments:
+        return self._conditioned(self.joint.at(ridges), ridges)
+
+    def grid(self, ridges: Tensor) -> Moments:
+        return self._conditioned(self.joint.grid(ridges), ridges.unsqueeze(-1))
+
+    def select(self, groups: Tensor) -> _ConditionedPath:
+        return _ConditionedPath(
+            self.joint.select(groups), self.p, None if self.targets is None else self.targets[groups]
+        )
+
+    def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
+        p, mean, covariance = self.p, joint.mean, joint.covariance
+        noise = ridges.unsqueeze(-1).unsqueeze(-1) * torch.eye(p, dtype=mean.dtype, device=mean.device)
+        known = covariance[..., :p, :p]
+        L = cholesky(known + noise)
+        A = torch.linalg.solve_triangular(L, covariance[..., :p, p:], upper=False)
+        rest = covariance[..., p:, p:]
+        reduced = rest - A.mT @ A
+        if reduced.shape[-1] == 1:
+            trace = known.diagonal(dim1=-2, dim2=-1).sum(-1).detach().unsqueeze(-1).unsqueeze(-1)
+            reduced = floored(reduced, rest, ridges.unsqueeze(-1).unsqueeze(-1), trace)
+        shifted = mean[..., p:]
+        if self.targets is not None:
+            residual = torch.linalg.solve_triangular(L, (self.targets - mean[..., :p]).unsqueeze(-1), upper=False)
+            shifted = shifted + (A.mT @ residual).squeeze(-1)
+        return Moments(shifted, reduced, joint.quad)

@@ -5,6 +5,8 @@ Finite action sets are scored again after every observation. A row of the factor
 O(n A) instead of O(n^2 A):
 
     w = (k(x_new, points) - l'W) / l_nn,   mean += z_new w,   variance -= w^2.
+
+For every ridge at once, the points' coordinates in the eigenbasis are remembered as long as the basis is.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from kbo.linalg import GrowingTensor
 from kbo.regression.base import Ridge, View, as_ridges, floored
 from kbo.regression.exact import KernelRidge
 from kbo.regression.observations import Observations
+from kbo.regression.path import RidgePath
+from kbo.regression.spectral import SpectralPath
 
 
 class Tracked(View):
     """The same posterior as ``state``, with O(n A) answers for the points it tracks.
 
     ``predict(tracked.points)`` is answered from memory and catches up with whatever the state has
-    learned since; every other question goes to the state. Memory: n A numbers per ridge.
+    learned since; every other question goes to the state. Memory: n A numbers per ridge given as a number, and n A
+    for all ridges given as lists.
 
     Args:
         state: The posterior to follow; keep updating it, or call ``update`` here.
@@ -39,16 +44,42 @@ class Tracked(View):
         self.points = points
         self._prior = state.prior_variance(points)
         self._memory: dict[float, _Memory] = {}
+        self._coordinates: _Coordinates | None = None
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
-        if X is not None and X is not self.points:
+        if X is not None and not self._tracks(X):
             return self.state.predict(X, ridge)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        memories = [self._current(r) for r in ridges]
         if single:
-            return memories[0].mean.clone(), memories[0].variance.clone()
-        return torch.stack([m.mean for m in memories]), torch.stack([m.variance for m in memories])
+            memory = self._current(ridges[0])
+            return memory.mean.clone(), memory.variance.clone()
+        moments = self.ridge_path(self.points.unsqueeze(-2)).grid(self.points.new_tensor(ridges))
+        return moments.mean.squeeze(-1), moments.covariance[..., 0, 0]
+
+    def ridge_path(self, X: Tensor) -> RidgePath:
+        """The path of the tracked points, [A 1 d], from memory; of any others from the state."""
+        if self.state.data is None or not self._tracks(X):
+            return self.state.ridge_path(X)
+        return self._path()
+
+    def _tracks(self, X: Tensor) -> bool:
+        """Whether X is the tracked tensor, or that tensor as A groups of one."""
+        same = X.data_ptr() == self.points.data_ptr() and X.numel() == self.points.numel()
+        return same and X.shape[-1] == self.points.shape[-1] and not (X.ndim > 2 and X.shape[-2] != 1)
+
+    @torch.no_grad()
+    def _path(self) -> SpectralPath:
+        basis = self.state.eigenbasis()
+        memory = self._coordinates
+        if memory is None or memory.vectors is not basis.vectors:
+            p, border = basis.coordinates(self.state.prior(basis.data.X, self.points))
+            memory = self._coordinates = _Coordinates(basis.vectors, p, GrowingTensor(border))
+        start = len(memory.p) + memory.border.n
+        new = self.state.prior(basis.data.X[start:], self.points)
+        memory.border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
+        prior = self._prior.unsqueeze(-1)
+        return SpectralPath(basis, memory.p, memory.border.value, prior.unsqueeze(-1), prior, self.state.trace)
 
     @torch.no_grad()
     def _current(self, ridge: float) -> _Memory:
@@ -80,3 +111,10 @@ class _Memory:
         self.mean = torch.zeros_like(prior)
         self.exact_variance = prior.clone()
         self.variance = prior.clone()
+
+
+class _Coordinates:
+    """The tracked points in the eigenbasis: p [n0 A], and at its border [b A]."""
+
+    def __init__(self, vectors: Tensor, p: Tensor, border: GrowingTensor) -> None:
+        self.vectors, self.p, self.border = vectors, p, border

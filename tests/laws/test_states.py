@@ -235,8 +235,9 @@ def test_several_ridges_give_a_leading_axis(case, device):
     state, Z = case.fed(*case.data(50, device)), case.points(8, 1).to(device)
     one_by_one = [answers(state, Z, ridge) for ridge in RIDGES]
     expected = {name: torch.stack([answer[name] for answer in one_by_one]) for name in one_by_one[0]}
-    identical(answers(state, Z, RIDGES), expected)
-    identical(answers(state, Z, torch.tensor(RIDGES, dtype=torch.float64, device=device)), expected)
+    same(answers(state, Z, RIDGES), expected)
+    same(answers(state, Z, torch.tensor(RIDGES, dtype=torch.float64, device=device)), expected)
+    same(answers(state, Z, RIDGES[:1]), {name: value[:1] for name, value in expected.items()})
     identical(answers(state, Z, torch.tensor(0.1, dtype=torch.float64)), one_by_one[1])
 
 
