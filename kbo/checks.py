@@ -20,6 +20,11 @@ def non_negative(name: str, value: float) -> float:
     return _number(name, value, value_ok=lambda v: v >= 0, expected="a finite number of at least 0")
 
 
+def at_least(name: str, value: float, least: float) -> float:
+    """``value`` as a float, if it is a finite number of at least ``least``."""
+    return _number(name, value, value_ok=lambda v: v >= least, expected=f"a finite number of at least {least:g}")
+
+
 def probability(name: str, value: float) -> float:
     """``value`` as a float, if it lies strictly between 0 and 1."""
     return _number(name, value, value_ok=lambda v: 0 < v < 1, expected="a number strictly between 0 and 1")

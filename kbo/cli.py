@@ -1,11 +1,13 @@
-"""The command line: kbo tune | run | plot | bench."""
+"""The command line: kbo tune | run | reproduce | plot | bench."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,12 +34,14 @@ app = typer.Typer(
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
 
-_BOX_METHODS = "dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb or random."
-_METHODS = "dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb, gp-ucb or random; give it several times to compare."
+_BOX_METHODS = "cmm-ucb, dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb or random."
+_METHODS = "cmm-ucb, dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb, gp-ucb or random; give it several times to compare."
+_WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
+Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=_WORKERS)]
 
 
 @app.callback(invoke_without_command=True)
@@ -123,81 +127,78 @@ def run(
     dim: Annotated[int, typer.Option(min=1, help="Dimension of the arms.")] = 3,
     arms: Annotated[int, typer.Option(min=1, help="Arms per round.")] = 100,
     delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
+    workers: Workers = None,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Play bandit algorithms on a problem of known norm and compare their regret.
 
+    Finished runs are kept: the same command goes on after Ctrl-C, and more methods or seeds cost only themselves.
+
     Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
     """
     _logging(quiet, verbose)
-    import pandas as pd
-    from tqdm import tqdm
-
-    from kbo import bandit, recipes
-    from kbo.experiments import plots
-    from kbo.problems import RKHSBandit
+    from kbo.experiments.compare import compare
+    from kbo.experiments.games import Game
 
     if problem not in ("rkhs", "rkhs-fixed"):
         raise InvalidInput(f"unknown problem {problem!r}; known: rkhs, rkhs-fixed.")
+    game = Game(kernel, lengthscale, dim, rounds, arms, problem == "rkhs-fixed", delta)
+    methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
+    with _experiment():
+        typer.echo(compare(game, methods, seeds, _folder(out), workers=workers, progress=not quiet))
 
-    def world(seed: int) -> RKHSBandit:
-        return RKHSBandit(kernel, lengthscale, dim, n_arms=arms, fixed=problem == "rkhs-fixed", seed=seed)
 
-    def player(name: str, world: RKHSBandit) -> recipes.Method:
-        scale, points = world.scale(rounds), arms * (1 if problem == "rkhs-fixed" else rounds)
-        numbers = (world.kernel, world.noise_std, world.norm_bound, delta)
-        return recipes.make(name, *numbers, scale=scale, horizon=rounds, n_points=points)
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="mixture: Flynn & Reeb (2024).")],
+    table: Annotated[int | None, typer.Option("--table", "-t", help="Number of a table.")] = None,
+    figure: Annotated[int | None, typer.Option("--figure", "-f", help="Number of a figure.")] = None,
+    study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, in a folder of their own.")] = False,
+    workers: Workers = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Repeat an experiment of a paper; without --table, --figure or --study, say which there are.
 
-    methods = list(dict.fromkeys(method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]))
-    players = {name: player(name, world(0)) for name in methods}  # a mistake shows before the work begins
-    name_of_run = f"run-{problem}-{kernel}-l{lengthscale:g}-d{dim}-T{rounds}-K{seeds}-{'+'.join(methods)}"
-    stem = _folder(out) / name_of_run
-    games = [(name, seed) for name in methods for seed in range(seeds)]
-    rows: list[dict[str, Any]] = []
-    with tqdm(total=len(games) * rounds, disable=quiet, unit="round", unit_scale=True) as bar:
-        for name, seed in games:
-            bar.set_description(f"{name} seed {seed}")
-            arena = world(seed)
-            for row in bandit.play(player(name, arena), arena, rounds, seed):
-                rows.append({"method": name, "seed": seed, **row})
-                bar.update()
-            if verbose:
-                regret, seconds = rows[-1]["cumulative"], rows[-1]["cpu_seconds"]
-                tqdm.write(f"{name:12s} seed {seed}  regret {regret:9.1f}  {seconds:6.1f} CPU s")
-    table = pd.DataFrame(rows)
-    last = table[table["round"] == rounds].groupby("method", sort=False)
-    summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
-    title = f"{problem}, {kernel} {lengthscale:g}, d = {dim}, T = {rounds}, {seeds} seeds"
-    stored, picture = Path(f"{stem}.parquet"), Path(f"{stem}.png")
-    table.to_parquet(stored)
-    plots.regret(table, picture, title=title)
-    typer.echo(f"cumulative regret: {title}\n{summary.to_string(float_format='{:.1f}'.format)}")
-    for name in methods:
-        confidence = players[name].confidence
-        typer.echo(f"{name}: {(confidence and confidence.guarantee) or 'no bound'}")
-    typer.echo(f"rows     {stored}\npicture  {picture}")
+    Finished runs are kept: the same command goes on after Ctrl-C, and experiments of a paper share their runs.
+
+    Example:  kbo reproduce mixture --table 1
+    """
+    _logging(quiet, verbose)
+    from kbo.experiments import papers
+
+    chosen = papers.paper(paper)
+    asked = {"table": table, "figure": figure, "study": study}
+    experiments = [chosen.experiment(what, name) for what, name in asked.items() if name is not None]
+    if not experiments:
+        typer.echo(chosen.contents())
+    for experiment in experiments:
+        with _experiment():
+            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, workers, not quiet))
 
 
 @app.command()
 def plot(
-    path: Annotated[Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows (.parquet) of `kbo run`.")],
+    path: Annotated[
+        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
+    ],
     picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
 ) -> None:
     """Draw a stored run again."""
     from kbo.experiments import plots
 
-    target = picture or path.with_name(f"{path.stem}-plot.png")
+    target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
     if target.suffix != ".png":
         raise InvalidInput(f"the picture must be a .png file, got {target}.")
     try:
-        if path.suffix == ".parquet":
-            import pandas as pd
+        if path.suffix == ".parquet" or path.is_dir():
+            from kbo.experiments.compare import redraw
 
-            if not path.exists():
-                raise InvalidInput(f"there is no file {path}.")
-            plots.regret(pd.read_parquet(path), target, title=path.stem)
+            redraw(path, target)
         else:
             from kbo.optimize.journal import read
             from kbo.optimize.optimizer import trials_of
@@ -309,6 +310,21 @@ def _folder(path: Path) -> Path:
     except OSError as error:
         raise InvalidInput(f"cannot create the folder {path}: {error.strerror}. Choose another with --out.") from error
     return path
+
+
+@contextlib.contextmanager
+def _experiment() -> Iterator[None]:
+    """What was found is shown even if some cells failed or Ctrl-C ended the work."""
+    from kbo.experiments.runner import CellsFailed
+
+    try:
+        yield
+    except CellsFailed as error:
+        typer.echo(error.text)
+        raise
+    except KeyboardInterrupt:
+        typer.echo("interrupted: finished runs are kept, and the same command continues from here.", err=True)
+        raise typer.Exit(130) from None
 
 
 def _logging(quiet: bool, verbose: bool) -> None:

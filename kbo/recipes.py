@@ -16,7 +16,15 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.acquisition import KernelUCB
-from kbo.confidence import Confidence, FiniteSet, ImprovedGPUCB, MartingaleMixture, SelfNormalized
+from kbo.confidence import (
+    PRACTICAL_MULTIPLE,
+    Confidence,
+    FiniteSet,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    UnknownNorm,
+)
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Regression
@@ -96,7 +104,8 @@ def make(
         name: One of ``names()``.
         kernel: An unbatched GPyTorch kernel.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
+        norm_bound: Bound of the RKHS norm of the function; not used by "cmm-ucb-doubling" and "cmm-ucb-practical",
+            which do without.
         delta: Probability that the bounds may fail.
         scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c``.
         horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T).
@@ -155,6 +164,16 @@ def _cmm_ucb(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, confidence.mixture_ridge, confidence)
 
 
+def _cmm_ucb_doubling(name: str, s: Setting) -> Method:
+    confidence = UnknownNorm(s.noise_std, s.delta, scale=s.scale)
+    return Method(name, s.kernel, s.noise_std**2 / s.scale, confidence)
+
+
+def _cmm_ucb_practical(name: str, s: Setting) -> Method:
+    confidence = UnknownNorm(s.noise_std, s.delta, scale=s.scale, multiple=PRACTICAL_MULTIPLE)
+    return Method(name, s.kernel, s.noise_std**2 / s.scale, confidence)
+
+
 _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "random": _random,
     "gp-ucb": _gp_ucb,
@@ -163,4 +182,6 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "amm-ucb": _amm_ucb,
     "dmm-ucb": _dmm_ucb,
     "cmm-ucb": _cmm_ucb,
+    "cmm-ucb-doubling": _cmm_ucb_doubling,
+    "cmm-ucb-practical": _cmm_ucb_practical,
 }

@@ -51,11 +51,34 @@ def test_fresh_sets_the_old_journal_aside(tmp_path):
 
 
 def test_run_compares_methods_in_a_table_and_a_picture(tmp_path):
-    done = kbo("run", "rkhs-fixed", "-m", "dmm-ucb", "-m", "random", "-T", "30", "-K", "2", "-q", cwd=tmp_path)
+    arguments = ["run", "rkhs-fixed", "-T", "30", "-j", "1", "-m", "dmm-ucb"]
+    done = kbo(*arguments, "-m", "random", "-K", "2", "-q", cwd=tmp_path)
     assert "dmm-ucb" in done.stdout
-    (parquet,) = (tmp_path / "kbo-runs").glob("*.parquet")
-    kbo("plot", str(parquet), "--to", "r.png", cwd=tmp_path)
+    assert "no bound" in done.stdout
     assert done.stderr == ""
+    (parquet,) = (tmp_path / "kbo-runs").glob("*.parquet")
+    cells = parquet.with_suffix("")
+    kbo("plot", str(parquet), "--to", "r.png", cwd=tmp_path)
+    kbo("plot", str(cells), "--to", "c.png", cwd=tmp_path)
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "c.png").exists()
+    before = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
+    more = kbo(*arguments, "-K", "3", "-v", cwd=tmp_path)  # a seed more, a method less
+    assert more.stderr.count("done ") == 1
+    assert "random" not in more.stdout
+    after = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
+    assert len(after) == 5
+    assert before.items() <= after.items()
+
+
+def test_reproduce_says_what_there_is_and_repeats_it(tmp_path):
+    assert "--table 1" in kbo("reproduce", "mixture", cwd=tmp_path).stdout
+    done = kbo("reproduce", "mixture", "--table", "1", "--quick", "-q", cwd=tmp_path)
+    assert "130 ± 46" in done.stdout
+    assert done.stderr == ""
+    assert (tmp_path / "kbo-runs/mixture-quick/table1.md").exists()
+    kbo("plot", "kbo-runs/mixture-quick/cells", cwd=tmp_path)
+    assert (tmp_path / "kbo-runs/mixture-quick/cells-plot.png").exists()
 
 
 def test_the_digits_network_is_tuned(tmp_path):
@@ -73,6 +96,9 @@ def test_the_digits_network_is_tuned(tmp_path):
         (["run", "chess"], "unknown problem"),
         (["run", "rkhs", "--kernel", "cubic"], "unknown kernel"),
         (["run", "-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
+        (["reproduce", "mixtures"], "Did you mean 'mixture'"),
+        (["reproduce", "mixture", "--table", "3"], "no table 3"),
+        (["reproduce", "mixture", "--study", "nothing"], "no study nothing"),
         (["plot", "missing.jsonl"], "cannot read"),
         (["plot", "missing.parquet"], "no file"),
     ],
@@ -92,6 +118,6 @@ def test_wrong_usage_is_exit_code_two(tmp_path):
     kbo("tune", "--nonsense", cwd=tmp_path, code=2)
 
 
-@pytest.mark.parametrize("command", [[], ["tune"], ["run"], ["plot"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["tune"], ["run"], ["reproduce"], ["plot"], ["bench"]])
 def test_help_teaches(tmp_path, command):
     assert "Usage" in kbo(*command, "--help", cwd=tmp_path).stdout

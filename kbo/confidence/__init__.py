@@ -2,21 +2,27 @@
 
 from kbo.confidence import widths
 from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.radius import norm_lower_bound, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
+from kbo.confidence.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 
 __all__ = [
+    "PRACTICAL_MULTIPLE",
     "Confidence",
     "FiniteSet",
     "FixedWidth",
+    "Gap",
     "ImprovedGPUCB",
     "MartingaleMixture",
     "SelfNormalized",
+    "UnknownNorm",
     "WangDeFreitas",
     "WidthConfidence",
     "norm_lower_bound",
+    "optimality_gap",
     "squared_radius",
     "widths",
 ]

@@ -46,6 +46,12 @@ class Confidence(ABC):
         first = int(upper.argmax())
         return first, float(upper[first])
 
+    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:
+        """The row of X [A d] with the largest lower bound, the first of several, and that bound."""
+        lower = self.lower(state, X)
+        first = int(lower.argmax())
+        return first, float(lower[first])
+
 
 class WidthConfidence(Confidence):
     """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge."""

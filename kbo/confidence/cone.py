@@ -152,7 +152,7 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
         raise RefutedAssumptions("F is empty: the data refute the assumptions", norm_bound=program.B)
     theta = 0.0
     if program.excess(c) > 0:  # by rounding, or at the end of the range of ridges: move into F
-        theta = float(brentq(lambda theta: program.excess((1 - theta) * c + theta * inside), 0.0, 1.0, xtol=1e-15))
+        theta = _between(lambda theta: program.excess((1 - theta) * c + theta * inside), 0.0, 1.0)
         theta = min(1.0, theta + 1e-12)
     c = (1 - theta) * c + theta * inside
     return Certificate(
@@ -189,7 +189,7 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
     if state.n:
         radius = (program.square - program.rest) ** 0.5
         constraints.append(cp.norm((program.B * features @ c[:-1] - program.v.numpy()) / radius) <= 1)
-    problem = cp.Problem(cp.Maximize(value), constraints)
+    problem = cp.Problem(cp.Maximize(value), constraints)  # pyright: ignore[reportArgumentType]
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
     if c.value is None:
         raise RefutedAssumptions(f"the cone program has no solution ({problem.status})", norm_bound=program.B)
@@ -206,4 +206,9 @@ def _root(f, low: float, high: float) -> float:
     """Where a function that falls through zero once does so; an end of the range if it keeps its sign."""
     if f(low) <= 0:
         return low
-    return high if f(high) >= 0 else float(brentq(f, low, high, xtol=1e-14, rtol=1e-14))
+    return high if f(high) >= 0 else _between(f, low, high)
+
+
+def _between(f, low: float, high: float) -> float:
+    """The root in between, to full precision."""
+    return float(brentq(f, low, high, xtol=1e-15))  # pyright: ignore[reportArgumentType]

@@ -25,6 +25,9 @@ from kbo.confidence.line_search import minimise
 from kbo.linalg import safe_sqrt
 from kbo.regression import Moments, RidgePath
 
+_FEW = 8
+"""Points that are refined in search of the smallest minimum."""
+
 
 class Dual:
     """h over the points of a path.
@@ -90,3 +93,17 @@ class Dual:
             bounds[first] = value[0]
             refined.add(first)
         return first, float(bounds[first])
+
+    @torch.no_grad()
+    def safest(self) -> tuple[int, float]:
+        """A point with nearly the smallest minimum, and that minimum: the best of the few that look best on the grid.
+
+        For lower bounds (sign -1). Which point has the very smallest minimum only refining all of them would tell; the
+        value is a valid bound of the point that is returned.
+        """
+        bounds = self.coarse.amin(0)
+        few = bounds.topk(min(_FEW, len(bounds)), largest=False).indices.sort().values
+        path = self.path.select(few)
+        _, values = minimise(lambda t: self.at(t, path), self.start, self.coarse[:, few], self.low, self.high)
+        best = int(values.argmin())
+        return int(few[best]), float(values[best])

@@ -106,6 +106,12 @@ class MartingaleMixture(Confidence):
             return super().leader(state, X)
         return self._dual(state, X, 1).leader()
 
+    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        if self.kind != "cmm":
+            return super().safest(state, X)
+        row, value = self._dual(state, X, -1).safest()
+        return row, -value
+
     def _bounds(self, state: Regression, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Upper (sign 1) or lower (sign -1) bounds [...]."""
         if self.kind == "cmm":

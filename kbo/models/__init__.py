@@ -2,5 +2,7 @@
 
 from kbo.models.base import FantasyGP, RegressionModel
 from kbo.models.exact import KernelRidgeGP
+from kbo.models.sketched import NystromGP
+from kbo.models.streaming import StreamingGP
 
-__all__ = ["FantasyGP", "KernelRidgeGP", "RegressionModel"]
+__all__ = ["FantasyGP", "KernelRidgeGP", "NystromGP", "RegressionModel", "StreamingGP"]

@@ -1,0 +1,42 @@
+"""The optimality gap: how much better than the recommended point any other can still be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from kbo.confidence.base import Confidence
+from kbo.regression import Regression
+
+
+class Gap(NamedTuple):
+    """A recommendation and what it may cost.
+
+    Attributes:
+        recommended: The row with the best lower bound.
+        lower: That bound.
+        upper: The largest upper bound of all rows: the maximum is at most this.
+    """
+
+    recommended: int
+    lower: float
+    upper: float
+
+    @property
+    def value(self) -> float:
+        """The recommended row is at most this far below the maximum, whenever the bounds hold."""
+        return self.upper - self.lower
+
+
+def optimality_gap(confidence: Confidence, state: Regression, X: Tensor) -> Gap:
+    """The recommendation among the rows of X [A d] and its gap, exact over these rows.
+
+    On the event on which the bounds hold, that is with the probability of ``confidence.guarantee`` for all rounds at
+    once, the simple regret of the recommended row is at most the gap; so a run may stop as soon as the gap is small.
+
+    Raises:
+        RefutedAssumptions: No function satisfies the assumptions and fits the data.
+    """
+    recommended, lower = confidence.safest(state, X)
+    return Gap(recommended, lower, confidence.leader(state, X)[1])

@@ -1,0 +1,232 @@
+"""Cells, the pieces of work of an experiment, and the folder that remembers which are done.
+
+A finished cell is one parquet file, written in one step: whatever is there is whole. It stores which function it came
+from and with which arguments, and its name contains a hash of them, so a changed definition is a new cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = list[dict[str, Any]]
+
+_IDENTITY = b"kbo.cell"
+_TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of work: a function and its arguments.
+
+    Attributes:
+        function: "module:name" of a function at the top level of a module. It takes the arguments by keyword and
+            returns rows: a non-empty list of dictionaries of plain numbers and strings.
+        arguments: Plain values that JSON can hold; tuples become lists.
+        label: A few words for people, part of the file name; the hash in ``key`` makes it unique.
+    """
+
+    function: str
+    arguments: Mapping[str, Any] = field(hash=False)
+    label: str
+
+    def __post_init__(self) -> None:
+        try:
+            plain = json.loads(json.dumps(dict(self.arguments), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the arguments of cell {self.label!r} must be plain values that JSON can hold (numbers, strings, "
+                f"lists, dictionaries): {error}."
+            ) from error
+        object.__setattr__(self, "arguments", plain)
+
+    @property
+    def identity(self) -> str:
+        """Function and arguments as one line of text, in which 10 and 10.0 are the same."""
+        return json.dumps([self.function, _canonical(self.arguments)], sort_keys=True)
+
+    @property
+    def key(self) -> str:
+        """The name of its files: the label and a hash of function and arguments."""
+        readable = re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100] or "cell"
+        return f"{readable}-{hashlib.sha256(self.identity.encode()).hexdigest()[:10]}"
+
+    def resolve(self) -> Callable[..., Rows]:
+        """The function.
+
+        Raises:
+            InvalidInput: There is no such function at the top level of such a module.
+        """
+        module, _, name = self.function.partition(":")
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InvalidInput(
+                f"cell {self.label!r} names {self.function!r}, which cannot be imported ({error}); it must be "
+                "'module:name' of a function at the top level of a module."
+            ) from error
+        return function
+
+    def run(self) -> Rows:
+        """Do the work."""
+        return self.resolve()(**self.arguments)
+
+
+class Folder:
+    """The finished cells of a sweep: KEY.parquet, or KEY.error.txt of one that failed.
+
+    Args:
+        path: Where the files lie; created if need be.
+
+    Raises:
+        InvalidInput: The folder cannot be created.
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot create the folder {self.path}: {error.strerror}. Choose another (--out)."
+            ) from error
+
+    def file(self, cell: Cell) -> Path:
+        """Where the rows of a finished cell lie."""
+        return self.path / f"{cell.key}.parquet"
+
+    def error_file(self, cell: Cell) -> Path:
+        """Where the traceback of a failed cell lies."""
+        return self.path / f"{cell.key}.error.txt"
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether exactly this cell is done; a damaged file, or one of another cell, does not count."""
+        import pyarrow.parquet as pq
+
+        try:
+            metadata = pq.read_schema(self.file(cell)).metadata or {}
+        except (OSError, ValueError):  # pyarrow's errors of damaged files are one or the other
+            return False
+        found = metadata.get(_IDENTITY)
+        return found is not None and Cell(**json.loads(found)).identity == cell.identity
+
+    def write(self, cell: Cell, rows: Rows) -> None:
+        """Store the rows of a finished cell, whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):
+            raise InvalidInput(f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}.")
+        names = dict.fromkeys(name for row in rows for name in row)
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+        stored = {"function": cell.function, "arguments": cell.arguments, "label": cell.label}
+        table = table.replace_schema_metadata({_IDENTITY: json.dumps(stored)})
+        target = self.file(cell)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
+        with open(temporary, "wb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        self.error_file(cell).unlink(missing_ok=True)
+
+    def write_error(self, cell: Cell, text: str) -> None:
+        """Store why a cell failed, if the disk lets us."""
+        with contextlib.suppress(OSError):
+            self.error_file(cell).write_text(text)
+
+    def read(self, cell: Cell) -> pd.DataFrame:
+        """The rows of a finished cell; see ``read_file``."""
+        return read_file(self.file(cell))
+
+    def clean(self) -> None:
+        """Remove what a killed sweep left half written."""
+        for leftover in self.path.glob(f".*{_TEMPORARY}"):
+            leftover.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other sweeps out.
+
+        Raises:
+            InvalidInput: Another sweep is at work in this folder, or it is not writable.
+        """
+        try:
+            import fcntl
+        except ImportError:  # no advisory locks on this platform
+            yield
+            return
+        try:
+            lock = open(self.path / ".lock", "a")  # noqa: SIM115  (closed below)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot write to {self.path}: {error.strerror}. Choose another folder (--out)."
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InvalidInput(
+                    f"another sweep is at work in {self.path}: wait for it, or choose another folder (--out)."
+                ) from error
+            yield
+
+
+def read_file(path: str | os.PathLike) -> pd.DataFrame:
+    """The rows of a finished cell, with its key and those of its arguments that are single values as columns.
+
+    Rows of other origin come back as they are.
+    """
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    stored = (table.schema.metadata or {}).get(_IDENTITY)
+    rows = table.to_pandas()
+    if stored is None:
+        return rows
+    cell = Cell(**json.loads(stored))
+    single = {k: v for k, v in cell.arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
+    for position, (name, value) in enumerate({"cell": cell.key, **single}.items()):
+        rows.insert(position, name, value)
+    return rows
+
+
+def read_folder(path: str | os.PathLike) -> pd.DataFrame:
+    """The rows of all finished cells in a folder.
+
+    Raises:
+        InvalidInput: There are none.
+    """
+    files = sorted(Path(path).glob("*.parquet"))
+    if not files:
+        raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
+    return concatenate(map(read_file, files))
+
+
+def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """One table of many; an empty one of none."""
+    import pandas as pd
+
+    parts = list(tables)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _canonical(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

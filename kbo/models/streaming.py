@@ -1,0 +1,158 @@
+"""A BoTorch model with fixed kernel and noise over a regression that streams."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.kernels import PrecomputedKernel
+from kbo.models.base import RegressionModel
+from kbo.regression import KernelRidge, NystromRidge
+
+
+class StreamingGP(RegressionModel):
+    """A Gaussian process with fixed kernel and noise variance whose posterior is a regression state.
+
+    Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are stated in
+    the units that the model sees. ``condition_on_observations`` with plain data updates a fork of the state and keeps
+    no autograd graph; with batches, or with data that require gradients, it returns a differentiable fantasy.
+
+    Args:
+        train_X: Points [n d].
+        train_Y: Targets [n 1].
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
+        input_transform: Applied to training and test points.
+        outcome_transform: Applied to targets, undone in ``posterior``.
+
+    Raises:
+        InvalidInput: Wrong shapes, values that are not finite, or a ridge that is not positive.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        ridge: float,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        super().__init__()
+        checks.points("train_X", train_X)
+        if not isinstance(train_Y, Tensor) or train_Y.ndim != 2 or train_Y.shape[-1] != 1:
+            shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
+            raise InvalidInput(f"train_Y must be one column, a tensor of shape [n 1], got {shape}.")
+        checks.observations(train_X, train_Y.squeeze(-1))
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform.to(train_X)
+            train_Y, _ = outcome_transform(train_Y, X=train_X)
+        if input_transform is not None:
+            self.input_transform = input_transform.to(train_X)
+            input_transform(train_X)  # in training mode: learn the bounds
+        self.covar_module = copy.deepcopy(kernel).to(train_X).requires_grad_(False)
+        self.ridge: Tensor
+        self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
+        self.train_inputs = (train_X,)
+        self.train_targets = train_Y.squeeze(-1)
+        self._state: Any = None
+        self._fingerprint: list[Tensor] = []
+        self.eval()
+
+    @abstractmethod
+    def _new_state(self) -> KernelRidge | NystromRidge:
+        """The state without data, for the current kernel and ridge."""
+
+    @property
+    def state(self) -> Any:
+        """The regression of the transformed data, rebuilt after hyper-parameters, data or device changed.
+
+        To add data use ``condition_on_observations``: an update of the state itself would be lost at a rebuild.
+        """
+        if self.training:
+            self.eval()
+        fingerprint = [value.detach() for value in (*self.covar_module.parameters(), self.ridge)]
+        if self._state is None or not all(map(torch.equal, fingerprint, self._fingerprint)):
+            self._state = self._new_state()
+            self._state.update(self.train_inputs[0], self.train_targets)
+            self._fingerprint = [value.clone() for value in fingerprint]
+        return self._state
+
+    @property
+    def regression(self) -> KernelRidge | NystromRidge:
+        """The posterior in transformed units; the same as ``state``."""
+        return self.state
+
+    def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
+        """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
+        if inputs is not None:
+            self.train_inputs = (inputs if isinstance(inputs, Tensor) else inputs[0],)
+        if targets is not None:
+            self.train_targets = targets
+        self._state = None
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
+        """The model after observing Y [q 1] at X [q d], sharing what does not change with this one.
+
+        Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.
+        """
+        if Y.ndim < 2 or Y.shape[-1] != 1:
+            raise InvalidInput("Y must have shape [... q 1]: use y.unsqueeze(-1).")
+        wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
+        if wants_graph or X.ndim > 2 or Y.ndim > 2 or noise is not None:
+            return super().condition_on_observations(X, Y, noise, **kwargs)
+        state = self._shared_state()
+        P = self.transform_inputs(X).detach()
+        targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
+        checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
+        state = state.fork()
+        state.update(P, targets.squeeze(-1))
+        model = object.__new__(type(self))
+        vars(model).update(vars(self))
+        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), self._cheap_copies())
+        model._parameters = {}
+        model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
+        model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
+        if self._original_train_inputs is not None:
+            model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
+        model._state = state
+        return model
+
+    def _shared_state(self) -> KernelRidge | NystromRidge:
+        """The state, with everything done that later models would otherwise do each on its own."""
+        return self.state
+
+    def _cheap_copies(self) -> dict[int, Any]:
+        """What a deep copy need not do: a Gram matrix is never written, and modules are full of empty hook tables."""
+        known: dict[int, Any] = {}
+        for module in self.modules():
+            known.update((id(table), type(table)()) for table in vars(module).values() if table == {})
+            if isinstance(module, PrecomputedKernel):
+                known[id(module.gram)] = module.gram
+        return known
+
+    def _apply(self, fn, recurse: bool = True):
+        super()._apply(fn, recurse)
+        self.train_inputs = tuple(fn(X) for X in self.train_inputs)
+        self.train_targets = fn(self.train_targets)
+        if self._original_train_inputs is not None:
+            self._original_train_inputs = fn(self._original_train_inputs)
+        self._state = None
+        return self
+
+    @classmethod
+    def construct_inputs(
+        cls, training_data: SupervisedDataset, kernel: Kernel, ridge: float, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Constructor arguments from a BoTorch data set; kernel and ridge are passed through."""
+        return {**super().construct_inputs(training_data), "kernel": kernel, "ridge": ridge}

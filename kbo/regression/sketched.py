@@ -1,0 +1,273 @@
+"""Sketched kernel ridge regression: the DTC posterior of a dictionary, in O(m^2) a step whatever n is.
+
+Notation: dictionary Z of m points, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)], M = B B' + ridge I.
+
+On paper                                       | in code
+``mean = z'M^-1 B y``                          | ``SketchedResolvent`` with A = B B'
+``variance = k - |z|^2 + ridge z'M^-1 z``      | the same
+``ln det(I + B'B / ridge)``                    | ``log_det``
+``y'y - (By)'M^-1 By``                         | ``quad``
+``E = K - B'B >= 0``                           | ``residual_trace``, ``residual_norm``
+
+This is the posterior of BKB (Calandriello et al. 2019) and EK-UCB (Zenati et al. 2022, Prop. 4.2) in a whitened form
+without explicit inverses. Its variance is that of the deterministic training conditional: not an upper bound of the
+exact one.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.kernels import DenseKernel, freeze
+from kbo.linalg import cholesky, ill_conditioned_ratio
+from kbo.regression.base import Regression, Ridge, as_ridges
+from kbo.regression.dictionaries import FixedDictionary, anchors
+from kbo.regression.residual import ResidualNorm
+from kbo.regression.spectral import Resolvent, SpectralPath, border_limit
+
+_CHUNK = {"cpu": 2**20, "cuda": 2**25}
+"""Entries of k(Z, x) that are evaluated at once."""
+
+
+class NystromRidge(Regression):
+    """The posterior seen through the features of a dictionary: memory and time per step do not grow with n.
+
+    Every ridge is answered exactly from one eigendecomposition of ``B B'`` and a border of the newest features.
+
+    Args:
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
+        dictionary: The points that span the sketch; dependent ones are left out.
+
+    Raises:
+        InvalidInput: The ridge is not positive, or kernel or dictionary cannot be used.
+
+    Attributes:
+        anchors: The points of the dictionary that are in use, [m d].
+
+    Example:
+        >>> state = NystromRidge(RBFKernel(), 0.01, FixedDictionary(torch.rand(100, 2, dtype=torch.double)))
+        >>> state.update(X, y)
+        >>> mean, variance = state.predict(candidates)
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dictionary: FixedDictionary) -> None:
+        if not isinstance(dictionary, FixedDictionary):
+            raise InvalidInput(f"dictionary must be a kbo.regression.FixedDictionary, got {type(dictionary).__name__}.")
+        self.ridge = checks.positive("ridge", ridge)
+        self.dictionary = dictionary
+        self.kernel = copy.deepcopy(kernel)
+        self._begin(dictionary.points)
+
+    def __repr__(self) -> str:
+        return f"NystromRidge({type(self.kernel).__name__}, ridge={self.ridge:.4g}, n={self.n}, m={len(self.anchors)})"
+
+    @torch.no_grad()
+    def _begin(self, Z: Tensor) -> None:
+        """No observations, in the dtype and on the device of Z."""
+        self._k: DenseKernel = freeze(self.kernel, Z)
+        gram = self._k(Z, Z)
+        # In single precision a pivot is right to 1e-7 of the prior variance, so fewer points are independent.
+        kept = anchors(gram, 1e-9 if Z.dtype == torch.float64 else 1e-5)
+        self.anchors = Z[kept]
+        m = len(kept)
+        L = cholesky(gram[kept][:, kept])
+        self._whitener = torch.linalg.solve_triangular(L, torch.eye(m).to(Z), upper=False)
+        self._n, self._kappa = 0, 0.0
+        self._trace, self._residual_trace = Z.new_zeros(()), Z.new_zeros(())
+        self._basis = SketchedResolvent(m, Z)
+        self._residual = ResidualNorm(Z)
+
+    @property
+    def n(self) -> int:
+        """Number of observations, repeats included."""
+        return self._n
+
+    @torch.no_grad()
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Add observations X [r d], y [r] in place: O(m^2) each.
+
+        Raises:
+            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
+        """
+        self._adopt(X)
+        checks.observations(X, y, self.anchors, self.anchors.shape[-1])
+        if len(X) == 0:
+            return
+        X, y = X.detach(), y.detach()
+        features, prior = self.features(X), self.prior_variance(X)
+        residual = (prior - features.square().sum(0)).clamp_min(0)
+        self._n += len(X)
+        self._trace = self._trace + prior.sum()
+        self._residual_trace = self._residual_trace + residual.sum()
+        self._kappa = max(self._kappa, float(prior.max()))
+        self._basis.update(features, y)
+        self._residual.update(self._k, X, features, residual)
+
+    def features(self, X: Tensor) -> Tensor:
+        """``z(x)``, [m N] for X [N d]."""
+        return self._whitener @ self._k(self.anchors, X)
+
+    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
+        self.check(X)
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        flat = X.reshape(-1, 1, X.shape[-1])
+        size = max(1, _CHUNK.get(X.device.type, 2**20) // max(1, len(self.anchors)))
+        asked = X.new_tensor(ridges)
+        parts = [self.ridge_path(chunk).grid(asked)[:2] for chunk in flat.split(size)]
+        mean, covariance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        shape = X.shape[:-1] if single else (len(ridges), *X.shape[:-1])
+        return mean.reshape(shape), covariance.reshape(shape)
+
+    def ridge_path(self, X: Tensor) -> SpectralPath:
+        """The posterior of groups X [... g d] as a function of the ridge."""
+        self.check(X)
+        X = X.reshape(-1, *X.shape[-2:])
+        B, g = X.shape[:2]
+        Z = self.features(X.reshape(B * g, -1))
+        grouped = Z.reshape(-1, B, g)
+        variance = self.prior_variance(X)
+        if g > 1:
+            residual = self._k(X, X) - torch.einsum("mbg,mbh->bgh", grouped, grouped)
+        else:
+            residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
+        return SpectralPath(self._basis, *self._basis.coordinates(Z), residual, variance, self.trace)
+
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        self.check(X)
+        self.check(Z)
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        prior = self._k(X, Z)
+        f, g = (self.features(P.reshape(-1, P.shape[-1])) for P in (X, Z))
+        out = []
+        for r in X.new_tensor(ridges):
+            # z'M^-1 z' = whitened product of the basis less that of the border (the sign of the sketch).
+            forms = zip(*(self._basis.whiten(*self._basis.coordinates(p), r) for p in (f, g)), strict=True)
+            products = [_pairs(a, b, X, Z) for a, b in forms]
+            out.append(prior - _pairs(f, g, X, Z) + r * (products[0] - products[1]))
+        return out[0] if single else torch.stack(out)
+
+    def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self._number(ridge, self._basis.log_det)
+
+    def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self._number(ridge, self._basis.quad)
+
+    def effective_dimension(self, ridge: Ridge = None) -> Tensor:
+        """``Tr B'B (B'B + ridge I)^-1``, the effective dimension of the sketched kernel matrix."""
+        return self._number(ridge, self._basis.effective_dimension)
+
+    @property
+    def trace(self) -> Tensor:  # noqa: D102
+        return self._trace
+
+    @property
+    def least_ridge(self) -> float:  # noqa: D102
+        return ill_conditioned_ratio(self.anchors.dtype) * (self._kappa or 1.0)
+
+    @property
+    def residual_trace(self) -> Tensor:
+        """``Tr E``, a running sum of ``k(x, x) - |z(x)|^2``."""
+        return self._residual_trace
+
+    def residual_norm(self) -> Tensor:
+        """An upper bound of the operator norm of E; see ``residual.py``."""
+        return torch.minimum(self._residual.bound(self._k), self._residual_trace)
+
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
+        """The kernel ``k(X, Z)`` [... a b] itself."""
+        return self._k(X, Z)
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """``k(x, x)`` [...] for X [... d]."""
+        return self._k.diagonal(X)
+
+    def check(self, X: Tensor) -> None:
+        """Raise InvalidInput unless X [... d] is finite and fits the dictionary in dtype, device and columns."""
+        self._adopt(X)
+        checks.points("X", X, self.anchors, self.anchors.shape[-1])
+
+    def _adopt(self, X: Tensor) -> None:
+        """Before the first observation the state moves to the dtype and device of whatever it is shown."""
+        fits = isinstance(X, Tensor) and X.dtype in (torch.float64, torch.float32)
+        if fits and not self.n and (X.dtype, X.device) != (self.anchors.dtype, self.anchors.device):
+            self._begin(self.dictionary.points.to(X))
+
+    def fork(self) -> NystromRidge:
+        """A copy to update hypothetically; tensors are shared until they change."""
+        fork = object.__new__(NystromRidge)
+        vars(fork).update(vars(self))
+        fork._basis, fork._residual = copy.copy(self._basis), self._residual.fork()
+        return fork
+
+    def _number(self, ridge: Ridge, of_basis) -> Tensor:
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        values = of_basis(self.anchors.new_tensor(ridges))
+        return values[0] if single else values
+
+
+def _pairs(a: Tensor, b: Tensor, X: Tensor, Z: Tensor) -> Tensor:
+    """``a(x)'b(x')`` [... a b] for columns a [m N], b [m N'] of the points of X [... a d], Z [... b d]."""
+    left, right = a.reshape(len(a), *X.shape[:-1]).movedim(0, -1), b.reshape(len(b), *Z.shape[:-1]).movedim(0, -2)
+    return left @ right
+
+
+class SketchedResolvent(Resolvent):
+    """``(B B' + a I)^-1`` for every a, with the newest features as a border.
+
+    Args:
+        m: Number of features.
+        like: A tensor of the right dtype and device.
+    """
+
+    sign = -1
+
+    def __init__(self, m: int, like: Tensor) -> None:
+        self.values, self.vectors = like.new_zeros(m), torch.eye(m, dtype=like.dtype, device=like.device)
+        self.C = like.new_empty(m, 0)
+        self.G, self.By, self.rest = like.new_zeros(m, m), like.new_zeros(m), like.new_zeros(())
+        self.target = self.By, like.new_zeros(0)
+
+    def update(self, features: Tensor, y: Tensor) -> None:
+        """Take in the features [m r] and targets [r] of new observations."""
+        self.G, self.By = self.G + features @ features.mT, self.By + features @ y
+        self.rest = self.rest + y @ y
+        if self.C.shape[1] + len(y) > border_limit(len(self.values)):
+            values, self.vectors = torch.linalg.eigh(self.G)
+            self.values = values.clamp_min(0)
+            self.C = features.new_empty(len(values), 0)
+        else:
+            self.C = torch.cat([self.C, self.vectors.mT @ features], 1)
+        self.target = self.vectors.mT @ self.By, y.new_zeros(self.C.shape[1])
+
+    def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        b = self.C.shape[1]
+        return -torch.eye(b, dtype=self.C.dtype, device=self.C.device).expand(len(ridges), b, b)
+
+    def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
+        return prior + ridges * form
+
+    def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
+        return (self.rest - form).clamp_min(0)
+
+    def log_det(self, ridges: Tensor) -> Tensor:
+        """``ln det(I + B'B / a)``, [r]."""
+        L = self.schur(ridges, self.weights(ridges))
+        border = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border
+
+    def effective_dimension(self, ridges: Tensor) -> Tensor:
+        """``m - a Tr M^-1``, [r]."""
+        W = self.weights(ridges)
+        WC = torch.linalg.solve_triangular(self.schur(ridges, W), self.C.mT * W.unsqueeze(-2), upper=False)
+        return len(self.values) - ridges * (W.sum(-1) - WC.square().sum((-2, -1)))
+
+    def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [m q] in the basis [m q], and nothing at the border [b q]."""
+        return self.vectors.mT @ features, features.new_zeros(self.C.shape[1], features.shape[1])

@@ -1,0 +1,191 @@
+"""Sweeps survive kills, crashes and mistakes; the experiments of papers run and stand beside what was published."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from kbo import InvalidInput
+from kbo.cli import app
+from kbo.experiments import mixture, papers
+from kbo.experiments.cells import Cell, Folder, read_folder
+from kbo.experiments.games import Game
+from kbo.experiments.runner import CellsFailed, sweep
+from tests.chores import square, squares
+
+CHORES = "tests.chores"
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_sweep_resumes_and_equals_an_undisturbed_one(tmp_path, blow):
+    folder = tmp_path / "cells"
+    script = f"from {CHORES} import slow_sweep; slow_sweep({str(folder)!r})"
+    root = Path(__file__).parent.parent
+    slow = {**os.environ, "SECONDS_OF_A_CHORE": "0.5"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=root, env=slow, stderr=subprocess.PIPE, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, blow) if blow == signal.SIGKILL else os.killpg(process.pid, blow)
+    _, stderr = process.communicate(timeout=20)
+    assert stderr.count(b"Traceback") == (blow == signal.SIGINT), stderr  # the workers say nothing
+    time.sleep(0.3)  # orphans end with their parent
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+    assert 2 <= len(done) < 10
+    (folder / ".half.parquet.1.tmp").write_bytes(b"PAR1")
+    resumed = sweep(squares(10), folder, workers=1, progress=False)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert not list(folder.glob(".*.tmp"))
+    undisturbed = sweep(squares(10), tmp_path / "other", workers=1, progress=False)
+    pd.testing.assert_frame_equal(resumed.rows[["x", "part", "square"]], undisturbed.rows[["x", "part", "square"]])
+
+
+def test_a_failure_or_a_dead_worker_costs_only_itself(tmp_path):
+    deadly = [Cell(f"{CHORES}:kill_the_worker", {"once": path}, "deadly") for path in (str(tmp_path / "once"), None)]
+    failing = Cell(f"{CHORES}:fail", {"x": 3}, "failing")
+    found = sweep([deadly[0], failing, *squares(4), deadly[1]], tmp_path / "cells", workers=2, progress=False)
+    assert sorted(found.rows["square"].tolist()) == [0, 0, 0, 1, 1, 4, 4, 9, 9]
+    assert {failure.cell.key for failure in found.failures} == {failing.key, deadly[1].key}
+    texts = {failure.cell.label: failure.path.read_text() for failure in found.failures}
+    assert "Traceback" in texts["failing"]
+    assert "cannot do 3" in texts["failing"]
+    assert "died 3 times" in texts["deadly"]
+    with pytest.raises(CellsFailed, match=r"2 of 7 cells failed(.|\n)*cannot do 3") as caught:
+        found.checked("what there is")
+    assert caught.value.text == "what there is"
+
+
+def test_a_failed_cell_is_tried_again_and_its_error_forgotten(tmp_path, monkeypatch):
+    cell = Cell(f"{CHORES}:fail", {"x": 3}, "failing")
+    assert sweep([cell], tmp_path, workers=1, progress=False).rows.empty
+    assert Folder(tmp_path).error_file(cell).exists()
+    monkeypatch.setattr(f"{CHORES}.fail", square)
+    found = sweep([cell], tmp_path, workers=1, progress=False)
+    assert found.failures == []
+    assert found.checked("fine") == "fine"
+    assert list(found.rows.columns) == ["cell", "x", "part", "square"]
+    assert [path.suffix for path in sorted(tmp_path.glob("[!.]*"))] == [".parquet"]
+
+
+def test_only_what_changed_is_done_again(tmp_path, monkeypatch):
+    first = sweep(squares(2), tmp_path, workers=1, progress=False)
+    monkeypatch.setattr(f"{CHORES}.square", lambda x, shift=0.0: [{"square": -1}])
+    assert squares(1)[0].key != squares(1, shift=0.5)[0].key
+    again = sweep([*squares(2), *squares(1), *squares(1, shift=0.5)], tmp_path, workers=1, progress=False)
+    assert again.rows["square"].tolist() == [*first.rows["square"], -1]
+    assert squares(1, shift=1)[0].key == squares(1, shift=1.0)[0].key
+    assert len(read_folder(tmp_path)) == 5
+
+
+def test_a_damaged_or_foreign_file_is_not_taken_for_a_result(tmp_path):
+    one, two = squares(2)
+    folder = Folder(tmp_path)
+    sweep([one], tmp_path, workers=1, progress=False)
+    folder.file(two).write_bytes(folder.file(one).read_bytes())
+    assert not folder.holds(two)
+    folder.file(one).write_bytes(folder.file(one).read_bytes()[:100])
+    assert not folder.holds(one)
+    assert sweep([one, two], tmp_path, workers=1, progress=False).rows["square"].tolist() == [0, 0, 1, 1]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        sweep([*squares(2), Cell(f"{CHORES}:interrupt", {}, "interrupt")], tmp_path, workers=1, progress=False)
+    assert len(read_folder(tmp_path)) == 4
+
+
+def test_mistakes_are_explained(tmp_path):
+    with pytest.raises(InvalidInput, match="JSON"):
+        Cell(f"{CHORES}:square", {"x": {1, 2}}, "a set")
+    with pytest.raises(InvalidInput, match="cannot be imported"):
+        sweep([Cell(f"{CHORES}:cube", {}, "cube")], tmp_path)
+    with pytest.raises(InvalidInput, match="at least one cell"):
+        sweep([], tmp_path)
+    with pytest.raises(InvalidInput, match="workers"):
+        sweep(squares(1), tmp_path, workers=0)
+    with pytest.raises(InvalidInput, match="no finished cells"):
+        read_folder(tmp_path)
+    with Folder(tmp_path).locked(), pytest.raises(InvalidInput, match="another sweep"):
+        sweep(squares(1), tmp_path, workers=1)
+    (failure,) = sweep([Cell("builtins:dict", {"a": 1}, "no rows")], tmp_path, workers=1, progress=False).failures
+    assert "list of dictionaries" in str(failure)
+
+
+def test_a_game_is_the_same_thinned_and_heeds_what_the_method_is_told():
+    game = Game("matern32", 0.2, dim=2, rounds=25, arms=20)
+    rows = game.cell("dmm-ucb", 1).run()
+    assert [row["round"] for row in rows] == list(range(1, 26))
+    thinned = replace(game, every=10).cell("dmm-ucb", 1).run()
+    assert [(row["round"], row["cumulative"]) for row in thinned] == [
+        (t, rows[t - 1]["cumulative"]) for t in (10, 20, 25)
+    ]
+    told = replace(game, told_norm=20.0, told_noise_std=0.2).cell("dmm-ucb", 1)
+    assert told.run()[-1]["cumulative"] != rows[-1]["cumulative"]
+    assert "B20 s0.2" in told.label
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+def reproduce(out, *arguments):
+    done = CliRunner().invoke(app, ["reproduce", "mixture", *arguments, "--quick", "-q", "-j", "1", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_table_1_has_the_published_value_beside_every_measured_one(out):
+    printed = reproduce(out, "--table", "1")
+    stored = pd.read_csv(out / "mixture-quick/table1.csv")
+    assert set(stored["problem"]) == {"RBF 0.2", "Matérn 5/2 0.5"}
+    assert set(stored["runs"]) == {2}
+    for row in stored[stored["method"] != "cmm-ucb"].itertuples():
+        assert (row.published_mean, row.published_sd) == mixture.PUBLISHED[row.problem, row.method]
+    dmm = next(line for line in printed.splitlines() if line.startswith("Matérn 5/2 0.5  dmm-ucb"))
+    assert "130 ± 46" in dmm
+    assert "(130 ± 46) |" in (out / "mixture-quick/table1.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("figure", sorted(mixture.PAPER.figures))
+def test_figures_are_drawn(out, figure):
+    printed = reproduce(out, "--figure", str(figure))
+    picture = out / f"mixture-quick/figure{figure}.png"
+    assert str(picture) in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_published_values_are_those_of_the_paper():
+    assert len(mixture.PUBLISHED) == 30
+    assert mixture.PUBLISHED["RBF 0.5", "dmm-ucb"] == (32.2, 20.9)
+    assert mixture.PUBLISHED["Matérn 3/2 0.2", "random"] == (3442, 1080)
+
+
+def test_a_study_is_one_entry(out, monkeypatch):
+    def study(folder, quick, workers, progress):
+        return f"{folder.name} {quick} {workers} {progress}"
+
+    with pytest.raises(InvalidInput, match="no study norm"):
+        papers.paper("mixture").experiment("study", "norm")
+    monkeypatch.setitem(mixture.STUDIES, "norm", study)
+    assert "--study norm" in papers.paper("mixture").contents()
+    assert reproduce(out, "--study", "norm") == "mixture-quick True 1 False\n"
+
+
+def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):
+    def broken(*_):
+        raise CellsFailed("1 of 2 cells failed", "half a table")
+
+    monkeypatch.setitem(mixture.STUDIES, "broken", broken)
+    done = CliRunner().invoke(app, ["reproduce", "mixture", "--study", "broken", "-o", str(tmp_path)])
+    assert isinstance(done.exception, CellsFailed)
+    assert "half a table" in done.stdout
