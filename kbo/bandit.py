@@ -16,7 +16,9 @@ from kbo.recipes import Method
 from kbo.regression import Regression, Tracked
 
 
-def play(method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap: bool = False) -> Iterator[dict[str, Any]]:
+def play(
+    method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap_every: int = 0
+) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
     The problem's function, arms and noise come from its own seed, so two methods on the same problem
@@ -27,20 +29,20 @@ def play(method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap: bo
         problem: Offers arms and answers with noisy rewards.
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
-        gap: Also report the recommended arm and its optimality gap; for problems with fixed arms and methods with
-            bounds.
+        gap_every: Every so many rounds also report the optimality gap of the recommended arm; 0 for never. For
+            problems with fixed arms and methods with bounds.
 
     Yields:
         ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
-        ``cpu_seconds`` so far of the method alone; with ``gap`` also ``gap`` after the round and ``simple_regret`` of
-        the recommended arm, which is at most the gap whenever the bounds hold.
+        ``cpu_seconds`` so far of the method alone; every ``gap_every`` rounds also ``gap`` after the round
+        and ``simple_regret`` of the recommended arm, which is at most the gap whenever the bounds hold.
 
     Raises:
         InvalidInput: A gap is asked for where there is none.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     checks.positive("rounds", rounds)
-    if gap and (problem.fixed_arms is None or method.confidence is None):
+    if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(seed)
     exact = method.state()
@@ -59,7 +61,7 @@ def play(method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap: bo
         seconds += time.process_time() - start
         cumulative += regret
         row = {"round": t, "regret": regret, "cumulative": cumulative, "cpu_seconds": seconds}
-        if gap and method.confidence is not None:
+        if gap_every and method.confidence is not None and t % gap_every == 0:
             found = optimality_gap(method.confidence, state, arms)
             row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
         yield row

@@ -69,6 +69,10 @@ def tune(
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
+    stop_at_gap: Annotated[
+        float | None,
+        typer.Option(help="Stop when the optimum can be at most this much better than the recommendation."),
+    ] = None,
     again: Annotated[int, typer.Option(help="How often the recommended setting is evaluated again at the end.")] = 5,
     journal: Annotated[Path | None, typer.Option(help="The journal; by default OUT/tune-TARGET.jsonl.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Set an existing journal aside and start anew.")] = False,
@@ -101,6 +105,7 @@ def tune(
         seed=seed,
         journal=path,
         timeout=timeout,
+        stop_at_gap=stop_at_gap,
         progress=not quiet,
         callback=_report_trial if verbose else None,
     )
@@ -201,7 +206,7 @@ def plot(
             redraw(path, target)
         else:
             from kbo.optimize.journal import read
-            from kbo.optimize.optimizer import trials_of
+            from kbo.optimize.trials import trials_of
 
             header, events = read(path)
             plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))

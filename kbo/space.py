@@ -9,6 +9,7 @@ that the objective cannot tell apart have equal features.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -171,6 +172,16 @@ class Space:
     def columns(self) -> int:
         """Number of feature columns D."""
         return sum(p.columns for p in self.parameters.values())
+
+    def points(self, most: int) -> Tensor | None:
+        """Every point [N P] of the unit cube that gives other parameters; None if there are more than ``most``."""
+        if any(isinstance(p, Float) for p in self.parameters.values()):
+            return None
+        values = [p.options if isinstance(p, Choice) else range(p.low, p.high + 1) for p in self.parameters.values()]  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+        if math.prod(len(v) for v in values) > most:
+            return None
+        units = ([p.unit(v) for v in options] for p, options in zip(self.parameters.values(), values, strict=True))
+        return torch.tensor(list(itertools.product(*units)), dtype=torch.float64)
 
     def pairs(self) -> list[tuple[float, float]]:
         """The bounds of a list space."""

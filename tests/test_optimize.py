@@ -10,6 +10,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from kbo.confidence import norm_lower_bound
 from kbo.optimize.settings import Practical
 from kbo.problems import RKHSBandit, branin, hartmann6
 
@@ -340,24 +341,47 @@ def test_looking_at_a_run_does_not_change_how_it_goes_on():
         looked.interval(x)
 
 
-def test_a_bound_doubled_for_a_report_is_not_the_one_that_searches(monkeypatch):
-    from kbo.confidence import MartingaleMixture
-    from kbo.errors import RefutedAssumptions
-
-    optimizer = kbo.Optimizer(BOUNDS, seed=3)
-    for _ in range(10):
+def test_the_practical_norm_bound_is_never_refuted_and_a_multiple_of_its_lower_bound():
+    optimizer = kbo.Optimizer(BOUNDS, seed=3, setting=Practical(norm_factor=1.0))
+    for _ in range(25):
         x = optimizer.ask()
         optimizer.tell(x, quadratic(x))
-    searching, interval, refused = optimizer.belief.confidence(), MartingaleMixture.interval, []
-
-    def refuse_once(self, state, X):
-        if not refused:
-            refused.append(self.norm_bound)
-            raise RefutedAssumptions("between the ridges")
-        assert self.norm_bound == 2 * refused[0]
-        return interval(self, state, X)
-
-    monkeypatch.setattr(MartingaleMixture, "interval", refuse_once)
+    belief = optimizer.belief
+    confidence = belief.confidence()
+    least = float(norm_lower_bound(belief.state, belief.noise_std, 0.1, 1.0))
+    assert confidence.norm_bound == pytest.approx(max(least, 1.0), rel=1e-5)
     assert optimizer.interval(x) is not None
-    assert optimizer.belief.assumptions()["norm_bound"] == 2 * refused[0] * optimizer.belief.unit
-    assert optimizer.belief.confidence() is searching
+
+
+def test_the_gap_covers_the_regret_and_a_run_stops_on_it():
+    setting = certified(norm_bound=5.0, noise_std=0.05)
+    noise = torch.Generator().manual_seed(0)
+
+    def objective(x):
+        return math.sin(3 * x[0]) + 0.05 * float(torch.randn((), generator=noise))
+
+    result = kbo.maximize(objective, [(0.0, 1.0)], 60, setting=setting, method="cmm-ucb", stop_at_gap=0.35)
+    assert len(result.trials) < 60
+    assert "optimality gap" in result.stopped
+    assert 1 - math.sin(3 * result.params[0]) <= result.gap <= 0.35
+    assert not result.gap_exact
+    assert "search from many starts" in str(result)
+
+
+def test_the_gap_of_a_finite_space_is_exact():
+    bounds = {"n": kbo.Int(1, 9), "c": ["a", "b"]}
+    optimizer = kbo.Optimizer(bounds, seed=1)
+    assert optimizer.gap() is None
+    for _ in range(12):
+        x = optimizer.ask()
+        optimizer.tell(x, (x["n"] - 3) ** 2 + (x["c"] == "a"))
+    gap, exact = optimizer.gap()
+    assert exact
+    everywhere = [optimizer.interval({"n": n, "c": c}) for n in range(1, 10) for c in "ab"]
+    recommended = optimizer.interval(optimizer.recommended().params)
+    assert gap == pytest.approx(recommended[2] - min(low for low, _, _ in everywhere), abs=1e-6)
+
+
+def test_a_gap_must_be_positive():
+    with pytest.raises(kbo.InvalidInput, match="stop_at_gap"):
+        kbo.minimize(quadratic, BOUNDS, 5, stop_at_gap=0.0)

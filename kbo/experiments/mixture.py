@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kbo import recipes
-from kbo.experiments import plots, tables
+from kbo.experiments import guarantees, plots, tables
 from kbo.experiments.cells import Cell, concatenate
 from kbo.experiments.games import Game
 from kbo.experiments.papers import Experiment, Paper
@@ -163,7 +163,13 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-STUDIES: dict[str, Experiment] = {}
+STUDIES: dict[str, Experiment] = {
+    "validity": guarantees.validity,
+    "gap": guarantees.gap,
+    "norm": guarantees.norm,
+    "multiple": guarantees.multiple,
+    "sketch": guarantees.sketch,
+}
 """What we asked beyond the paper, by name."""
 
 PAPER = Paper(

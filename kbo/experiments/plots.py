@@ -215,6 +215,29 @@ def time_per_step(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) ->
     figure.savefig(path, dpi=150)
 
 
+def medians(rows: pd.DataFrame, value: str, path: str | os.PathLike, *, title: str, ylabel: str) -> None:
+    """A quantity against rounds on a logarithmic scale: median and quartiles over seeds for every method.
+
+    Args:
+        rows: Tidy rows with ``method``, ``round`` and the quantity.
+        value: Its column.
+        path: Where the PNG goes.
+        title: Title of the picture.
+        ylabel: What the quantity is.
+    """
+    figure, axes = _axes(title, "round", ylabel)
+    _logarithmic(axes)
+    styles = _styles(list(rows["method"].unique()))
+    for method, group in rows.groupby("method", sort=False):
+        low, middle, high = (group.groupby("round")[value].quantile(q) for q in (0.25, 0.5, 0.75))
+        style = styles[str(method)]
+        axes.plot(middle.index, middle, lw=1.6, label=method, **style)
+        axes.fill_between(middle.index, low, high, color=style["color"], alpha=0.15, lw=0)
+    legend = "median over problems, band: quartiles"
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9, title=legend, title_fontsize=9)
+    figure.savefig(path, dpi=150)
+
+
 def bounds(
     x: Tensor,
     truth: Tensor,

@@ -18,8 +18,9 @@ from tqdm import tqdm
 
 from kbo import checks
 from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
-from kbo.optimize.optimizer import Optimizer, Trial
+from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.settings import Settings
+from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
 
 log = logging.getLogger("kbo")
@@ -35,6 +36,9 @@ class Result:
         value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
             value while there is no posterior.
         lower, upper: Confidence bounds of the objective there; None while there is no bound.
+        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold; None while
+            there is no bound.
+        gap_exact: Whether the gap is exact over the whole (finite) space, or found by a search from many starts.
         best_observed: The best value that was ever returned. It flatters itself when the objective is noisy.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
         guarantee: In words, what holds and what was given up.
@@ -48,6 +52,8 @@ class Result:
     value: float | None
     lower: float | None
     upper: float | None
+    gap: float | None
+    gap_exact: bool
     best_observed: float | None
     certified: bool
     guarantee: str
@@ -68,6 +74,9 @@ class Result:
             bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
             lines.append(f"value there    {self.value:.4g}{bounds}")
             lines.append(f"best observed  {self.best_observed:.4g}")
+        if self.gap is not None:
+            how = "over all settings" if self.gap_exact else "by a search from many starts"
+            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better; {how})")
         lines.append(f"guarantee      {self.guarantee}")
         if self.journal:
             lines.append(f"journal        {self.journal}")
@@ -85,6 +94,7 @@ def minimize(
     journal: str | os.PathLike | None = None,
     timeout: float | None = None,
     max_failures: int = 5,
+    stop_at_gap: float | None = None,
     progress: bool = False,
     callback: Callable[[Optimizer, Trial], None] | None = None,
 ) -> Result:
@@ -106,6 +116,9 @@ def minimize(
         timeout: Seconds after which a trial is stopped and recorded as failed (Unix, main thread). It works like
             Ctrl-C: a call into compiled code is only stopped when it returns.
         max_failures: Failures in a row after which the run stops.
+        stop_at_gap: Stop when the optimality gap is at most this, in units of the objective. In the certified setting
+            the recommended parameters are then within this of the optimum with probability ``1 - delta``; on boxes as
+            far as the search for the largest upper bound goes. In the practical setting it is a rule of thumb.
         progress: Show a progress bar with the best value so far.
         callback: Called after every trial.
 
@@ -118,8 +131,8 @@ def minimize(
         TooManyFailures: ``max_failures`` trials failed in a row.
         RefutedAssumptions: The data contradict the given assumptions (certified setting only).
     """
-    optimizer = _open(bounds, n_trials, setting, method, False, seed, journal, timeout, max_failures)
-    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback)
+    optimizer = _open(bounds, n_trials, setting, method, False, seed, journal, timeout, max_failures, stop_at_gap)
+    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, stop_at_gap, progress, callback)
 
 
 def maximize(
@@ -133,19 +146,22 @@ def maximize(
     journal: str | os.PathLike | None = None,
     timeout: float | None = None,
     max_failures: int = 5,
+    stop_at_gap: float | None = None,
     progress: bool = False,
     callback: Callable[[Optimizer, Trial], None] | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
-    optimizer = _open(bounds, n_trials, setting, method, True, seed, journal, timeout, max_failures)
-    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback)
+    optimizer = _open(bounds, n_trials, setting, method, True, seed, journal, timeout, max_failures, stop_at_gap)
+    return _run(optimizer, objective, n_trials, journal, timeout, max_failures, stop_at_gap, progress, callback)
 
 
-def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, max_failures) -> Optimizer:
+def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, max_failures, stop_at_gap) -> Optimizer:
     """An optimiser, after a check of everything that could otherwise fail in the middle of a run."""
     for name, value in (("n_trials", n_trials), ("max_failures", max_failures)):
         if checks.positive(name, value) != int(value):
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+    if stop_at_gap is not None:
+        checks.positive("stop_at_gap", stop_at_gap)
     if timeout is not None:
         checks.positive("timeout", timeout)
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
@@ -155,7 +171,9 @@ def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, m
     )
 
 
-def _run(optimizer: Optimizer, objective, n_trials, journal, timeout, max_failures, progress, callback) -> Result:
+def _run(
+    optimizer: Optimizer, objective, n_trials, journal, timeout, max_failures, stop_at_gap, progress, callback
+) -> Result:
     stopped, in_a_row = f"the budget of {n_trials} is used", 0
     path = None if journal is None else os.fspath(journal)
     try:
@@ -163,6 +181,9 @@ def _run(optimizer: Optimizer, objective, n_trials, journal, timeout, max_failur
             with tqdm(total=n_trials, initial=_done(optimizer), disable=not progress, desc="kbo", unit="trial") as bar:
                 _show(bar, optimizer)
                 while _done(optimizer) < n_trials:
+                    if stop_at_gap is not None and (gap := optimizer.gap()) and gap[0] <= stop_at_gap:
+                        stopped = f"the optimality gap {gap[0]:.4g} is at most {stop_at_gap:g}"
+                        break
                     trial = evaluate(optimizer, objective, timeout)
                     bar.update()
                     _show(bar, optimizer)
@@ -212,6 +233,7 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     """The result of what an optimiser knows."""
     best, complete, belief = optimizer.recommended(), optimizer.completed(), optimizer.belief
     interval = optimizer.interval(best.params) if best else None
+    gap = optimizer.gap()
     lower, value, upper = interval or (None, best.value if best else None, None)
     pick = max if optimizer.maximize else min
     return Result(
@@ -219,6 +241,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         value=value,
         lower=lower,
         upper=upper,
+        gap=gap and gap[0],
+        gap_exact=bool(gap and gap[1]),
         best_observed=pick((t.value for t in complete if t.value is not None), default=None),
         certified=belief.certified and interval is not None,
         guarantee=_guarantee(optimizer, interval is not None),

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,34 +16,12 @@ from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.search import KEPT, argmax
 from kbo.optimize.settings import Certified, Practical, Settings
+from kbo.optimize.trials import Trial
 from kbo.regression import Hypothetical, KernelRidge, Regression
 from kbo.space import Bounds, Params, Space
 
-
-@dataclass
-class Trial:
-    """One evaluation: pending until it is told or failed.
-
-    Attributes:
-        number: Its place in the order of asking, from 0.
-        params: What the objective got.
-        value: What it returned; None while pending or if it failed.
-        seconds: How long it took, if known.
-        failure: Why it failed; None if it did not.
-    """
-
-    number: int
-    params: Params
-    value: float | None = None
-    seconds: float | None = None
-    failure: str | None = None
-
-    @property
-    def status(self) -> str:
-        """One of "pending", "complete" and "failed"."""
-        if self.failure is not None:
-            return "failed"
-        return "pending" if self.value is None else "complete"
+_MOST_POINTS = 10_000
+"""Points of a finite space that are all looked at."""
 
 
 class Optimizer:
@@ -169,6 +146,27 @@ class Optimizer:
         low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
         return min(low, high), mean, max(low, high)
 
+    def gap(self) -> tuple[float, bool] | None:
+        """How much better than the recommendation the optimum can still be, and whether that is exact.
+
+        The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
+        the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
+        it is the best that a search from many starts finds. None while there is no bound.
+        """
+        best, confidence = self.recommended(), None if self.belief.state is None else self.belief.confidence()
+        if best is None or confidence is None:
+            return None
+        state, points = self.belief.state, self.space.points(_MOST_POINTS)
+        assert state is not None
+        if points is None:
+            generator = torch.Generator().manual_seed(1_000_003 * self.seed + len(self._events))
+            point = argmax(lambda U: confidence.upper(state, self.space.features(U)), self._starts(), generator)
+            farthest = confidence.upper(state, self.space.features(point.unsqueeze(0)))[0]
+        else:
+            farthest = torch.tensor(confidence.leader(state, self.space.features(points))[1])
+        lower = self.belief.interval(self._features([best.number]))[0][0]
+        return float(self.belief.raw(farthest) - lower), points is not None
+
     def completed(self) -> list[Trial]:
         """The trials that returned a value."""
         return [trial for trial in self.trials if trial.status == "complete"]
@@ -233,9 +231,12 @@ class Optimizer:
         confidence = self.belief.confidence()
         assert confidence is not None
         view = self._imagined(state)
+        return argmax(lambda U: confidence.upper(view, self.space.features(U)), self._starts(), generator)
+
+    def _starts(self) -> Tensor:
+        """The best points so far, [s P]."""
         best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
-        starts = torch.stack([self._units[trial.number] for trial in best])
-        return argmax(lambda U: confidence.upper(view, self.space.features(U)), starts, generator)
+        return torch.stack([self._units[trial.number] for trial in best])
 
     def _imagined(self, state: KernelRidge) -> Regression:
         """The posterior in whose light the next point is chosen; what is reported never rests on it.
@@ -314,16 +315,3 @@ def _check_method(method: str, n_trials: int | None) -> None:
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.recipes, kbo.bandit), not for boxes.")
     if method in _NEED_HORIZON and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
-
-
-def trials_of(events: list[dict[str, Any]]) -> list[Trial]:
-    """The trials that a journal's events tell of, without a model."""
-    trials: list[Trial] = []
-    for event in events:
-        if event["event"] == "ask":
-            trials.append(Trial(event["number"], event["params"]))
-        elif event["event"] == "tell":
-            trials[event["number"]].value = event["value"]
-        else:
-            trials[event["number"]].failure = event["reason"]
-    return trials

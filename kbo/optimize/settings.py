@@ -21,7 +21,7 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.confidence import Confidence, norm_lower_bound
-from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression import KernelRidge
 from kbo.space import Space
@@ -60,17 +60,16 @@ class Belief(ABC):
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bound, mean (moved into the bounds) and upper bound [n] in raw units at features [n D]."""
-        state, confidence = self.state, self.confidence()
+        state = self.state
+        confidence = None if state is None else self.confidence()
         if state is None or confidence is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        return self._interval(state, confidence, features)
-
-    def _interval(self, state: KernelRidge, confidence: Confidence, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lower, upper = confidence.interval(state, features)
         mean = state.predict(features)[0].clamp(lower, upper)
-        return self._raw(lower), self._raw(mean), self._raw(upper)
+        return self.raw(lower), self.raw(mean), self.raw(upper)
 
-    def _raw(self, value: Tensor) -> Tensor:
+    def raw(self, value: Tensor) -> Tensor:
+        """A value of the posterior in units of the objective."""
         return self.location + self.unit * value
 
 
@@ -218,7 +217,7 @@ class _PracticalBelief(Belief):
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._state: KernelRidge | None = None
-        self._bound: tuple[int, Confidence | None, float] | None = None
+        self._bound: tuple[int, Confidence | None] | None = None
         self.noise_std = self.norm_bound = float("nan")
 
     @property
@@ -254,9 +253,9 @@ class _PracticalBelief(Belief):
         assert self._state is not None
         if self._bound is None or self._bound[0] != self._state.n:
             s = self._setting
-            least = float(norm_lower_bound(self._state, self.noise_std, s.delta, s.scale, self._ridges))
-            norm_bound = self.norm_bound = max(s.norm_factor * least, 1.0)
-            self._bound = self._state.n, self._with_norm_bound(norm_bound), norm_bound
+            least = float(norm_lower_bound(self._state, self.noise_std, s.delta, s.scale))
+            self.norm_bound = max(s.norm_factor * least, (1 + 1e-6) * least, 1.0)
+            self._bound = self._state.n, self._with_norm_bound(self.norm_bound)
         return self._bound[1]
 
     @property
@@ -268,18 +267,6 @@ class _PracticalBelief(Belief):
         numbers = (self._state.kernel, self.noise_std, norm_bound, self._setting.delta)
         scale, horizon = self._setting.scale, self._n_trials
         return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges).confidence
-
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        state, confidence = self._state, None if self._state is None else self.confidence()
-        self.norm_bound = self._bound[2] if self._bound else self.norm_bound
-        while state is not None and confidence is not None:
-            try:
-                return self._interval(state, confidence, features)
-            except RefutedAssumptions:  # between the ridges of the grid the data refute a little more
-                # Only for this report, which names it: to look at a run must not change how it goes on.
-                self.norm_bound *= 2
-                confidence = self._with_norm_bound(self.norm_bound)
-        return super().interval(features)
 
     def assumptions(self) -> dict[str, Any]:
         return {
