@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         TooManyFailures,
     )
     from kbo.optimize import Certified, Optimizer, Practical, Result, maximize, minimize
-    from kbo.regression import KernelRidge
+    from kbo.regression import KernelRidge, NystromRidge
     from kbo.space import Choice, Float, Int
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __all__ = [
     "KboError",
     "KernelRidge",
     "NotPositiveDefinite",
+    "NystromRidge",
     "Optimizer",
     "Practical",
     "RefutedAssumptions",
@@ -61,7 +62,7 @@ _HOME = {
         "TooManyFailures",
     ),
     "kbo.optimize": ("Certified", "Optimizer", "Practical", "Result", "maximize", "minimize"),
-    "kbo.regression": ("KernelRidge",),
+    "kbo.regression": ("KernelRidge", "NystromRidge"),
     "kbo.space": ("Choice", "Float", "Int"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

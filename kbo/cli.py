@@ -223,14 +223,14 @@ def bench(
     """Measure speed as ratios against BoTorch, in one process, on the same work."""
     import torch
 
-    from kbo.experiments import speed
+    from kbo.experiments import speed, timing
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InvalidInput(
             f"device {device!r} is not available here; use cpu{' or cuda' if torch.cuda.is_available() else ''}."
         )
     rows = speed.run(device=device, quick=quick)
-    typer.echo(speed.table(rows))
+    typer.echo(timing.table(rows))
 
 
 def _problem(target: str) -> tuple[str, Any, Any]:

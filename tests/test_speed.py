@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kbo.experiments import speed
+from kbo.experiments import speed, timing
 
 
 def answer(value, work=0):
@@ -17,17 +17,17 @@ def answer(value, work=0):
 
 def test_a_race_between_different_answers_is_refused():
     with pytest.raises(AssertionError):
-        speed._race("x", 1, answer(1.0), answer(2.0), 1, torch.device("cpu"))
+        timing.race("x", 1, answer(1.0), answer(2.0), 1, torch.device("cpu"))
 
 
 def test_the_slower_side_loses_and_the_table_says_so():
     fast, slow, cpu = answer(1.0), answer(1.0, work=2000), torch.device("cpu")
-    won, lost = speed._race("a", 1, fast, slow, 2, cpu), speed._race("b", 1, slow, fast, 2, cpu)
+    won, lost = timing.race("a", 1, fast, slow, 2, cpu), timing.race("b", 1, slow, fast, 2, cpu)
     assert won.passed
     assert not lost.passed
     assert won.ratio > 2 > lost.ratio
-    assert "passed" in speed.table([won, lost])
-    assert "MISSED" in speed.table([won, lost])
+    assert "passed" in timing.table([won, lost])
+    assert "MISSED" in timing.table([won, lost])
 
 
 def test_memory_of_a_stream_is_measured():

@@ -190,7 +190,7 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
         radius = (program.square - program.rest) ** 0.5
         constraints.append(cp.norm((program.B * features @ c[:-1] - program.v.numpy()) / radius) <= 1)
     problem = cp.Problem(cp.Maximize(value), constraints)  # pyright: ignore[reportArgumentType]
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     if c.value is None:
         raise RefutedAssumptions(f"the cone program has no solution ({problem.status})", norm_bound=program.B)
     return sign * program.B * float(value.value)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,6 +28,9 @@ from kbo.regression import Moments, RidgePath
 
 _FEW = 8
 """Points that are refined in search of the smallest minimum."""
+
+_ENOUGH = 1e-3
+"""Tolerance in ln a of a leader's search: its bound is then off by about its square."""
 
 
 class Dual:
@@ -85,9 +89,8 @@ class Dual:
         while (first := int(bounds.argmax())) not in refined:
             alone = torch.tensor([first], device=bounds.device)
             path = self.path.select(alone)
-            t, value = minimise(
-                lambda t, path=path: self.at(t, path), self.start, self.coarse[:, alone], self.low, self.high
-            )
+            h = partial(self.at, path=path)
+            t, value = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
             ridge = t.exp()
             bounds = torch.minimum(bounds, self._h(self.path.grid(ridge), ridge.unsqueeze(-1))[0])
             bounds[first] = value[0]

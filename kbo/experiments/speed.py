@@ -12,11 +12,8 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,44 +27,12 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 from tqdm import tqdm
 
+from kbo.experiments import speed_bounds
+from kbo.experiments.timing import REPEATS, MeanVariance, Row, Work, agree, faster, medians, one_thread, race, seconds
 from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Tracked
 
-REPEATS = 5
-"""Timed runs of each side."""
-
 _DIMENSION, _RIDGE, _IN_A_ROW, _CANDIDATES, _FRESH, _ARMS, _UPDATES = 3, 0.01, 10, 10_000, 1000, 100, 2000
-
-MeanVariance = tuple[Tensor, Tensor]
-Work = Callable[[], MeanVariance]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table.
-
-    Attributes:
-        name: What is compared with what.
-        n: Observations.
-        kbo: The figure of kbo.
-        other: The figure that it is compared with.
-        goal: The promise, in words; empty for a figure without one.
-        passed: Whether the promise is kept.
-        unit: Of ``kbo`` and ``other``.
-    """
-
-    name: str
-    n: int
-    kbo: float
-    other: float
-    goal: str
-    passed: bool
-    unit: str = "s"
-
-    @property
-    def ratio(self) -> float:
-        """How many times smaller the figure of kbo is."""
-        return self.other / self.kbo if self.kbo else float("nan")
 
 
 def run(device: str = "cpu", quick: bool = False) -> list[Row]:
@@ -78,26 +43,11 @@ def run(device: str = "cpu", quick: bool = False) -> list[Row]:
         quick: Leave out what takes more than a few seconds per run (n = 4000).
     """
     rows: list[Row] = []
-    with _one_thread(), torch.no_grad(), warnings.catch_warnings():
+    with one_thread(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", InputDataWarning)  # targets are deliberately not standardised
-        for benchmark in tqdm(_BENCHMARKS, desc="kbo bench"):
+        for benchmark in tqdm([*_BENCHMARKS, *speed_bounds.BENCHMARKS], desc="kbo bench"):
             rows += benchmark(torch.device(device), quick)
     return rows
-
-
-def table(rows: list[Row]) -> str:
-    """The rows as plain text."""
-    cells: list[tuple[str, ...]] = [("kbo / BoTorch SingleTaskGP", "n", "kbo", "other", "ratio", "goal", "")]
-    for row in rows:
-        verdict = ("passed" if row.passed else "MISSED") if row.goal else ""
-        figures = (f"{figure:.4g} {row.unit}" for figure in (row.kbo, row.other))
-        cells.append((row.name, str(row.n or ""), *figures, f"{row.ratio:.3g}" if row.other else "", row.goal, verdict))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    aligned = (
-        [cell.ljust(w) if i in (0, 6) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))]
-        for line in cells
-    )
-    return "\n".join("  ".join(line).rstrip() for line in aligned)
 
 
 def _new_row(device: torch.device, quick: bool) -> list[Row]:
@@ -126,16 +76,16 @@ def _grow(n: int, goal: float, device: torch.device) -> list[Row]:
         rebuilt.set_train_data(X_grown, y_grown, strict=False)
         return _scores(rebuilt, point)
 
-    _agree(condition, in_place, their_condition, their_rebuild)
-    theirs, rebuild, once, once_in_place, many, many_in_place = _medians(
+    agree(condition, in_place, their_condition, their_rebuild)
+    theirs, rebuild, once, once_in_place, many, many_in_place = medians(
         device, their_condition, their_rebuild, condition, in_place, [condition] * _IN_A_ROW, [in_place] * _IN_A_ROW
     )
     return [
-        _faster("one row in place / condition_on_observations", n, many_in_place, theirs, goal),
-        _faster("one row in place, processor caches cold / the same", n, once_in_place, theirs, goal),
-        _faster("one row, new model / condition_on_observations", n, many, theirs, goal),
-        _faster("one row, new model, processor caches cold / the same", n, once, theirs, None),
-        _faster("one row, new model, processor caches cold / set_train_data", n, once, rebuild, None),
+        faster("one row in place / condition_on_observations", n, many_in_place, theirs, goal),
+        faster("one row in place, processor caches cold / the same", n, once_in_place, theirs, goal),
+        faster("one row, new model / condition_on_observations", n, many, theirs, goal),
+        faster("one row, new model, processor caches cold / the same", n, once, theirs, None),
+        faster("one row, new model, processor caches cold / set_train_data", n, once, rebuild, None),
     ]
 
 
@@ -161,8 +111,8 @@ def _rescoring(device: torch.device, quick: bool) -> list[Row]:
 
     name = f"{_CANDIDATES} fixed candidates after a row / {how}"
     return [
-        _race(name, n, tracked(), lambda: score(gp.condition_on_observations(new[:1], target)), 30, device),
-        _race(f"{name}, row not counted", n, tracked(), lambda: score(updated), 30, device),
+        race(name, n, tracked(), lambda: score(gp.condition_on_observations(new[:1], target)), 30, device),
+        race(f"{name}, row not counted", n, tracked(), lambda: score(updated), 30, device),
     ]
 
 
@@ -182,8 +132,8 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
         f"chunks [{size} d]" if joint else f"chunks [{size} 1 d]": scoring(size, joint)
         for size, joint in itertools.product(sizes, (True, False))
     }
-    seconds = {way: min(_seconds([lambda s=score: s(gp)], device) for _ in range(2)) for way, score in ways.items()}
-    best = min(seconds, key=lambda way: seconds[way])
+    times = {way: min(seconds([lambda s=score: s(gp)], device) for _ in range(2)) for way, score in ways.items()}
+    best = min(times, key=lambda way: times[way])
     return best, ways[best]
 
 
@@ -193,7 +143,7 @@ def _fresh_candidates(device: torch.device, quick: bool) -> list[Row]:
     X, y, points = _data(n, _FRESH, device=device)
     gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
     return [
-        _race(
+        race(
             f"{_FRESH} fresh candidates {shape}",
             n,
             lambda P=P: _scores(model, P),
@@ -258,54 +208,6 @@ _BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [
 ]
 
 
-def _race(name: str, n: int, ours: Work, theirs: Work, goal: float, device: torch.device) -> Row:
-    _agree(ours, theirs)
-    return _faster(name, n, *_medians(device, ours, theirs), goal)
-
-
-def _agree(*works: Work) -> None:
-    """Do all works once: a race between different answers says nothing."""
-    first, *others = (work() for work in works)
-    for other in others:
-        for mine, theirs in zip(first, other, strict=True):
-            torch.testing.assert_close(mine.flatten(), theirs.flatten(), rtol=1e-5, atol=1e-5)
-
-
-def _medians(device: torch.device, *works: Work | list[Work]) -> list[float]:
-    """Median seconds of each work, done in turns; of a list of works, the mean of one."""
-    turns = [work if isinstance(work, list) else [work] for work in works]
-    times = [[_seconds(turn, device) / len(turn) for turn in turns] for _ in range(REPEATS)]
-    return [statistics.median(column) for column in zip(*times, strict=True)]
-
-
-def _faster(name: str, n: int, ours: float, theirs: float, goal: float | None) -> Row:
-    wanted = "" if goal is None else f"at least {goal:g} times faster" if goal > 1 else "no slower"
-    return Row(name, n, ours, theirs, wanted, goal is None or theirs >= goal * ours)
-
-
-def _seconds(works: list[Work], device: torch.device) -> float:
-    cuda = device.type == "cuda"
-    clock = time.perf_counter if cuda else time.process_time
-    if cuda:
-        torch.cuda.synchronize(device)
-    start = clock()
-    for work in works:
-        work()
-    if cuda:
-        torch.cuda.synchronize(device)
-    return clock() - start
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _python(code: str) -> str:
     """What ``code`` prints in a fresh interpreter."""
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
@@ -355,7 +257,7 @@ def _single_task_gp(X: Tensor, y: Tensor) -> SingleTaskGP:
 
 def _warm_up(gp: Model, model: Model, X: Tensor) -> None:
     """Fill the caches of BoTorch and the factor of kbo."""
-    _agree(lambda: _scores(model, X), lambda: _scores(gp, X))
+    agree(lambda: _scores(model, X), lambda: _scores(gp, X))
 
 
 def _scores(model: Model, X: Tensor) -> MeanVariance:

@@ -51,6 +51,7 @@ class Eigenbasis(Resolvent):
         for start, stop in border:
             self._extend(start, stop)
         self._project()
+        self.memory = {}
 
     def _decompose(self, basis: int) -> None:
         X, scale = self.data.X[:basis], self._scale[:basis]
@@ -88,7 +89,7 @@ class Eigenbasis(Resolvent):
 
     def log_det(self, ridges: Tensor) -> Tensor:
         """``ln det(I + K / a)``, [r]."""
-        L = self.schur(ridges, self.weights(ridges))
+        _, L = self.factored(ridges)
         border = L.diagonal(dim1=-2, dim2=-1).square() / ridges.unsqueeze(-1)
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border.log().sum(-1)
 
@@ -121,5 +122,5 @@ class Eigenbasis(Resolvent):
         """A copy that follows other data; tensors are never changed in place, so they are shared."""
         copy = object.__new__(Eigenbasis)
         vars(copy).update(vars(self))
-        copy.data = data
+        copy.data, copy.memory = data, {}
         return copy

@@ -233,6 +233,7 @@ class SketchedResolvent(Resolvent):
         self.C = like.new_empty(m, 0)
         self.G, self.By, self.rest = like.new_zeros(m, m), like.new_zeros(m), like.new_zeros(())
         self.target = self.By, like.new_zeros(0)
+        self.memory = {}
 
     def update(self, features: Tensor, y: Tensor) -> None:
         """Take in the features [m r] and targets [r] of new observations."""
@@ -245,6 +246,7 @@ class SketchedResolvent(Resolvent):
         else:
             self.C = torch.cat([self.C, self.vectors.mT @ features], 1)
         self.target = self.vectors.mT @ self.By, y.new_zeros(self.C.shape[1])
+        self.memory = {}
 
     def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
         b = self.C.shape[1]
@@ -258,7 +260,7 @@ class SketchedResolvent(Resolvent):
 
     def log_det(self, ridges: Tensor) -> Tensor:
         """``ln det(I + B'B / a)``, [r]."""
-        L = self.schur(ridges, self.weights(ridges))
+        _, L = self.factored(ridges)
         border = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border
 

@@ -32,6 +32,9 @@ from kbo.regression.path import Moments, RidgePath
 _CHUNK = {"cpu": 2**22, "cuda": 2**26}
 """Numbers of the largest temporary, ridges x border x basis."""
 
+_MOST_GRIDS = 8
+"""Grids of ridges whose factors are remembered."""
+
 
 def border_limit(basis: int) -> int:
     """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
@@ -47,6 +50,7 @@ class Resolvent(ABC):
         C: The border in the basis, [n0 b].
         target: y in the basis [n0] and at the border [b].
         rest: The part of ``quad`` that does not depend on the ridge.
+        memory: What ``factored`` knows; to be emptied when anything changes.
     """
 
     sign: int
@@ -55,6 +59,7 @@ class Resolvent(ABC):
     C: Tensor
     target: tuple[Tensor, Tensor]
     rest: Tensor
+    memory: dict[tuple[float, ...], tuple[Tensor, Tensor]]
 
     @abstractmethod
     def border(self, ridges: Tensor) -> Tensor:
@@ -78,6 +83,16 @@ class Resolvent(ABC):
         products = [(self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
         return cholesky(self.sign * (self.border(ridges) - torch.cat(products)), len(self.values))
 
+    def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and factor for a grid of ridges; several questions in turn ask for the same grid."""
+        key = tuple(ridges.tolist())
+        if key not in self.memory:
+            if len(self.memory) >= _MOST_GRIDS:
+                self.memory.clear()
+            W = self.weights(ridges)
+            self.memory[key] = W, self.schur(ridges, W)
+        return self.memory[key]
+
     def fit(self, ridges: Tensor, W: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
         """``L^-1 e_y`` [r b], and ``quad`` [r]."""
         v, y = self.target
@@ -87,8 +102,7 @@ class Resolvent(ABC):
 
     def quad(self, ridges: Tensor) -> Tensor:
         """``quad`` [r] for ridges [r]."""
-        W = self.weights(ridges)
-        return self.fit(ridges, W, self.schur(ridges, W))[1]
+        return self.fit(ridges, *self.factored(ridges))[1]
 
     def whiten(self, p: Tensor, p_border: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
         """``diag(l + a)^-1/2 p`` and ``L^-1 e_p`` for p [n0 q]: the factors of ``p'H^-1 p``."""
@@ -129,8 +143,7 @@ class SpectralPath(RidgePath):
 
     def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
         H = self.resolvent
-        W = H.weights(ridges)
-        L = H.schur(ridges, W)
+        W, L = H.factored(ridges)
         s_y, quad = H.fit(ridges, W, L)
         parts = [self._moments(ridges[i : i + 1], W[i : i + 1], L[i : i + 1], s_y[i : i + 1]) for i in range(len(W))]
         mean, covariance = map(torch.stack, zip(*parts, strict=True))

@@ -1,0 +1,113 @@
+"""Fair races: the same work in one process, in turns, with the same answers; medians, and ratios that carry over."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+REPEATS = 5
+"""Timed runs of each side."""
+
+MeanVariance = tuple[Tensor, Tensor]
+Work = Callable[[], MeanVariance]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: What is compared with what.
+        n: Observations.
+        kbo: The figure of kbo.
+        other: The figure that it is compared with.
+        goal: The promise, in words; empty for a figure without one.
+        passed: Whether the promise is kept.
+        unit: Of ``kbo`` and ``other``.
+    """
+
+    name: str
+    n: int
+    kbo: float
+    other: float
+    goal: str
+    passed: bool
+    unit: str = "s"
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller the figure of kbo is."""
+        return self.other / self.kbo if self.kbo else float("nan")
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as plain text."""
+    cells: list[tuple[str, ...]] = [("kbo / BoTorch SingleTaskGP", "n", "kbo", "other", "ratio", "goal", "")]
+    for row in rows:
+        verdict = ("passed" if row.passed else "MISSED") if row.goal else ""
+        figures = (f"{figure:.4g} {row.unit}" for figure in (row.kbo, row.other))
+        cells.append((row.name, str(row.n or ""), *figures, f"{row.ratio:.3g}" if row.other else "", row.goal, verdict))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    aligned = (
+        [cell.ljust(w) if i in (0, 6) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))]
+        for line in cells
+    )
+    return "\n".join("  ".join(line).rstrip() for line in aligned)
+
+
+def race(name: str, n: int, ours: Work, theirs: Work, goal: float, device: torch.device) -> Row:
+    """Ours against theirs, after a check that they agree."""
+    agree(ours, theirs)
+    return faster(name, n, *medians(device, ours, theirs), goal)
+
+
+def agree(*works: Work) -> None:
+    """Do all works once: a race between different answers says nothing."""
+    first, *others = (work() for work in works)
+    for other in others:
+        for mine, theirs in zip(first, other, strict=True):
+            torch.testing.assert_close(mine.flatten(), theirs.flatten(), rtol=1e-5, atol=1e-5)
+
+
+def medians(device: torch.device, *works: Work | list[Work]) -> list[float]:
+    """Median seconds of each work, done in turns; of a list of works, the mean of one."""
+    turns = [work if isinstance(work, list) else [work] for work in works]
+    times = [[seconds(turn, device) / len(turn) for turn in turns] for _ in range(REPEATS)]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
+
+
+def faster(name: str, n: int, ours: float, theirs: float, goal: float | None) -> Row:
+    """A row from two times, with the promise to be so many times faster."""
+    wanted = "" if goal is None else f"at least {goal:g} times faster" if goal > 1 else "no slower"
+    return Row(name, n, ours, theirs, wanted, goal is None or theirs >= goal * ours)
+
+
+def seconds(works: list[Work], device: torch.device) -> float:
+    """Seconds of all works in a row: CPU time, or synchronised wall-clock time on a GPU."""
+    cuda = device.type == "cuda"
+    clock = time.perf_counter if cuda else time.process_time
+    if cuda:
+        torch.cuda.synchronize(device)
+    start = clock()
+    for work in works:
+        work()
+    if cuda:
+        torch.cuda.synchronize(device)
+    return clock() - start
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread inside the block."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
