@@ -11,7 +11,7 @@ help:
 	@echo "make demo   tune a neural network on the digits data with kbo (half a minute after installation)"
 	@echo "make test   run the tests"
 	@echo "make lint   formatting, style, types and the import contract"
-	@echo "make docs   build the documentation into docs/_build/html"
+	@echo "make docs   run the tutorials and build the documentation into docs/_build/html"
 	@echo "make bench  speed, as ratios against BoTorch in one process"
 
 # torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.

@@ -1,6 +1,7 @@
 """Sphinx configuration."""
 
 import importlib.metadata
+import os
 
 project = "kbo"
 author = "The kbo developers"
@@ -8,7 +9,7 @@ copyright = "2026, the kbo developers"
 release = importlib.metadata.version("kbo")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx-mathjax-offline",
@@ -18,13 +19,27 @@ extensions = [
 bibtex_bibfiles = ["references.bib"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "conf.py"]
+
+# The tutorials are scripts in the percent format (docs/tutorials leads to them). They run when the pages are built, in
+# folders of their own, and an error in one of them is an error of the build.
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+os.environ.pop("MPLBACKEND", None)  # or the pages would have no pictures
 
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # fields of named tuples are described once
 
 html_theme = "furo"
 html_title = "kbo"
+html_static_path = ["tutorials.css"]
+html_css_files = ["tutorials.css"]

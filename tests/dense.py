@@ -30,7 +30,8 @@ class Dense:
         self.K, self.I = gram(kernel, X, X), torch.eye(len(X)).to(X)
 
     def mean(self, Z: Tensor, ridge) -> Tensor:
-        return self._each(ridge, lambda r: gram(self.kernel, Z, self.X) @ self._solve(self.y, r))
+        k = gram(self.kernel, Z, self.X)
+        return self._each(ridge, lambda r: k @ self._solve(self.y, r))
 
     def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
         k1, k2, k12 = gram(self.kernel, Z1, self.X), gram(self.kernel, self.X, Z2), gram(self.kernel, Z1, Z2)
@@ -48,12 +49,73 @@ class Dense:
     def effective_dimension(self, ridge) -> Tensor:
         return self._each(ridge, lambda r: self._solve(self.K, r).trace())
 
+    @property
+    def trace(self) -> Tensor:
+        return self.K.trace()
+
+    @property
+    def residual(self) -> Tensor:
+        """What an approximation leaves of the kernel matrix."""
+        return torch.zeros_like(self.K)
+
     def _solve(self, B: Tensor, ridge: float) -> Tensor:
         return torch.linalg.solve(self.K + ridge * self.I, B)
 
     @staticmethod
     def _each(ridge, formula) -> Tensor:
         return torch.stack([formula(r) for r in ridge]) if isinstance(ridge, list) else formula(ridge)
+
+
+class Sketched(Dense):
+    """The DTC posterior of a dictionary: the data through ``z(x) = k(Z, Z)^-1/2 k(Z, x)``, the prior variance as it is.
+
+    The points of the dictionary must be distinct and well apart. ``K`` is the Nystrom matrix of the data.
+    """
+
+    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor) -> None:
+        super().__init__(kernel, X, y)
+        values, vectors = torch.linalg.eigh(gram(kernel, points, points))
+        self.points, self.root = points, vectors / values.sqrt() @ vectors.mT
+        self.exact, self.B = self.K, self.features(X)
+        self.K = self.B @ self.B.mT
+
+    def features(self, Z: Tensor) -> Tensor:
+        return gram(self.kernel, Z, self.points) @ self.root
+
+    def mean(self, Z: Tensor, ridge) -> Tensor:
+        k = self.features(Z) @ self.B.mT
+        return self._each(ridge, lambda r: k @ self._solve(self.y, r))
+
+    def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
+        k12, f1, f2 = gram(self.kernel, Z1, Z2), self.features(Z1), self.features(Z2)
+        return self._each(ridge, lambda r: k12 - f1 @ self.B.mT @ self._solve(self.B @ f2.mT, r))
+
+    @property
+    def trace(self) -> Tensor:
+        return self.exact.trace()
+
+    @property
+    def residual(self) -> Tensor:
+        return self.exact - self.K
+
+
+class Hallucinated(Dense):
+    """``dense`` with points P observed at its own mean: the variance knows of P, mean and data do not."""
+
+    def __init__(self, dense: Dense, P: Tensor) -> None:
+        super().__init__(dense.kernel, dense.X, dense.y)
+        self.dense, self.P = dense, P
+
+    def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
+        p, Z1, Z2 = len(self.P), torch.cat([self.P, Z1]), torch.cat([self.P, Z2])
+        ridges = ridge if isinstance(ridge, list) else [ridge]
+        joint = dict(zip(ridges, self.dense.covariance(Z1, Z2, ridges), strict=True))
+
+        def conditioned(r: float) -> Tensor:
+            S = joint[r][:p, :p] + r * torch.eye(p).to(self.P)
+            return joint[r][p:, p:] - joint[r][p:, :p] @ torch.linalg.solve(S, joint[r][:p, p:])
+
+        return self._each(ridge, conditioned)
 
 
 Bounds = tuple[Tensor, Tensor]
@@ -87,17 +149,48 @@ def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: floa
 
 
 def squared_radius(dense: Dense, noise_std: float, delta: float, scale: float) -> Tensor:
+    """Eq. 8; a sketch adds ``c Tr E``."""
     a0 = noise_std**2 / scale
-    return dense.quad(a0) + noise_std**2 * dense.log_det(a0) + 2 * noise_std**2 * math.log(1 / delta)
+    square = dense.quad(a0) + noise_std**2 * dense.log_det(a0) + 2 * noise_std**2 * math.log(1 / delta)
+    return square + scale * dense.residual.trace()
 
 
-def mixture(dense: Dense, Z: Tensor, ridges, noise_std: float, norm_bound: float, delta: float, scale: float) -> Bounds:
+def widened(dense: Dense, noise_std: float, norm_bound, delta: float, scale: float, error: float) -> Tensor:
+    """``(R + B sqrt|E|)^2``, with ``error`` at least ``|E|``."""
+    return (squared_radius(dense, noise_std, delta, scale).sqrt() + norm_bound * math.sqrt(error)) ** 2
+
+
+def mixture(
+    dense: Dense, Z: Tensor, ridges, noise_std: float, norm_bound: float, delta: float, scale: float, error: float = 0.0
+) -> Bounds:
     """AMM for one ridge, DMM for several."""
-    R2 = squared_radius(dense, noise_std, delta, scale)
+    R2 = widened(dense, noise_std, norm_bound, delta, scale, error)
     widths = [torch.sqrt((R2 + a * norm_bound**2 - dense.quad(a)) / a) for a in ridges]
     bounds = [symmetric(dense, Z, a, width) for a, width in zip(ridges, widths, strict=True)]
     lower, upper = map(torch.stack, zip(*bounds, strict=True))
     return lower.amax(0), upper.amin(0)
+
+
+def exact_mixture(
+    dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float, scale: float, error: float = 0.0
+) -> Bounds:
+    """CMM: point by point the best of all ridges, on a grid that is refined around its best ridge."""
+    R2, a0 = widened(dense, noise_std, norm_bound, delta, scale, error), noise_std**2 / scale
+
+    def best(z: Tensor, sign: int) -> Tensor:
+        grid = torch.linspace(math.log(1e-8 * a0 * max(dense.n, 1)), math.log(1e12 * a0), 60).to(R2)
+        for _ in range(6):
+            ridges = grid.exp()
+            (mean, variance), quad = dense.predict(z, ridges.tolist()), dense.quad(ridges.tolist())
+            width = torch.sqrt((R2 + ridges * norm_bound**2 - quad) / ridges)
+            values = (sign * mean[:, 0] + width * variance[:, 0].sqrt()).nan_to_num(math.inf)
+            i = int(values.argmin())
+            low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
+            grid = low + (high - low) * torch.linspace(0, 1, 13).to(R2)
+        return sign * values[i]
+
+    lower, upper = (torch.stack([best(z, sign) for z in Z.split(1)]) for sign in (-1, 1))
+    return lower, upper
 
 
 def norm_lower_bound(dense: Dense, ridges, noise_std: float, delta: float, scale: float) -> Tensor:

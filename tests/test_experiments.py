@@ -174,11 +174,11 @@ def test_a_study_is_one_entry(out, monkeypatch):
     def study(folder, quick, workers, progress):
         return f"{folder.name} {quick} {workers} {progress}"
 
-    with pytest.raises(InvalidInput, match="no study norm"):
-        papers.paper("mixture").experiment("study", "norm")
-    monkeypatch.setitem(mixture.STUDIES, "norm", study)
-    assert "--study norm" in papers.paper("mixture").contents()
-    assert reproduce(out, "--study", "norm") == "mixture-quick True 1 False\n"
+    with pytest.raises(InvalidInput, match="no study tides"):
+        papers.paper("mixture").experiment("study", "tides")
+    monkeypatch.setitem(mixture.STUDIES, "tides", study)
+    assert "tides" in papers.paper("mixture").contents()
+    assert reproduce(out, "--study", "tides") == "mixture-quick True 1 False\n"
 
 
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ def squared_radius(
 
 def ridge_range(state: Regression, a0: float) -> tuple[float, float]:
     """The ridges of a search: from the precision of ``K + a I`` to where nothing but the prior is left."""
-    low = min(3 * max(state.n, 1) * state.least_ridge, 0.1 * a0)
+    low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0)
     return low, 1e12 * max(float(state.trace), a0)
 
 
@@ -79,4 +79,5 @@ def norm_lower_bound(
     start = square.new_tensor([g * a0 for g in DMM_GRID])
     low, high = (math.log(ridge) for ridge in ridge_range(state, a0))
     coarse = -least_norm(start).unsqueeze(-1)
-    return -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0].clamp_max(0)
+    peak = -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0]
+    return torch.where(peak > 0, peak, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import InvalidInput
+from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.regression.path import AskedPath, RidgePath
 
 Ridge = float | Tensor | Sequence[float] | None
@@ -177,3 +178,14 @@ def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: Tenso
         trace: ``Tr K``, [].
     """
     return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())
+
+
+def warn_below_precision(ridge: float, state: Regression) -> None:
+    """Warn about a ridge at which rounding shows in the results of ``state``."""
+    if ridge < state.least_ridge:
+        warnings.warn(
+            f"ridge = {ridge:.3g} is below {state.least_ridge:.3g}, the precision of the kernel in this dtype: bounds "
+            "may be off by rounding. Use a larger ridge.",
+            IllConditionedWarning,
+            stacklevel=4,
+        )

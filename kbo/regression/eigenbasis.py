@@ -27,8 +27,6 @@ class Eigenbasis(Resolvent):
         k: Their kernel.
     """
 
-    sign = 1
-
     def __init__(self, data: Observations, k: DenseKernel) -> None:
         self.data, self.k, self.epoch = data, k, data.epoch
         self.rows = self._basis = 0

@@ -15,17 +15,16 @@ eigenbasis for all of them (``eigenbasis.py``).
 from __future__ import annotations
 
 import copy
-import warnings
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import IllConditionedWarning, InvalidInput
+from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import ill_conditioned_ratio
-from kbo.regression.base import Regression, Ridge, as_ridges, floored
+from kbo.regression.base import Regression, Ridge, as_ridges, floored, warn_below_precision
 from kbo.regression.eigenbasis import Eigenbasis
 from kbo.regression.factor import Factor
 from kbo.regression.observations import Observations
@@ -247,7 +246,7 @@ class KernelRidge(Regression):
         assert self.data is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
-            self._warn_if_below_precision(ridge, self.data)
+            warn_below_precision(ridge, self)
             factor = Factor(ridge, self.data)
         for start, stop in self.data.blocks_after(factor.n):
             factor.extend(stop, *self._kernel_columns(start, stop))
@@ -268,15 +267,6 @@ class KernelRidge(Regression):
             self._basis.grow()
         return self._basis
 
-    def _warn_if_below_precision(self, ridge: float, data: Observations) -> None:
-        if ridge < self.least_ridge:
-            warnings.warn(
-                f"ridge = {ridge:.3g} is below the precision of {data.X.dtype} for a kernel of size "
-                f"{self._kappa:.3g}: bounds may be off by rounding. Use a larger ridge.",
-                IllConditionedWarning,
-                stacklevel=3,
-            )
-
     @torch.no_grad()
     def _kernel_columns(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """k(old rows, new rows) and k(new rows, new rows)."""
@@ -294,7 +284,7 @@ class KernelRidge(Regression):
 
     def _tensor(self, ridges: list[float], like: Tensor) -> Tensor:
         if self.data is not None:
-            self._warn_if_below_precision(min(ridges), self.data)
+            warn_below_precision(min(ridges), self)
         return torch.tensor(ridges, dtype=like.dtype, device=like.device)
 
     def _number(self, ridge: Ridge, of_factor, of_basis) -> Tensor:

@@ -26,10 +26,10 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import cholesky, ill_conditioned_ratio
-from kbo.regression.base import Regression, Ridge, as_ridges
+from kbo.regression.base import Regression, Ridge, as_ridges, warn_below_precision
 from kbo.regression.dictionaries import FixedDictionary, anchors
 from kbo.regression.residual import ResidualNorm
-from kbo.regression.spectral import Resolvent, SpectralPath, border_limit
+from kbo.regression.spectral import Resolvent, SpectralPath
 
 _CHUNK = {"cpu": 2**20, "cuda": 2**25}
 """Entries of k(Z, x) that are evaluated at once."""
@@ -38,7 +38,7 @@ _CHUNK = {"cpu": 2**20, "cuda": 2**25}
 class NystromRidge(Regression):
     """The posterior seen through the features of a dictionary: memory and time per step do not grow with n.
 
-    Every ridge is answered exactly from one eigendecomposition of ``B B'`` and a border of the newest features.
+    Every ridge is answered exactly from one eigendecomposition of ``B B'``, made anew after every change.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -100,7 +100,7 @@ class NystromRidge(Regression):
         checks.observations(X, y, self.anchors, self.anchors.shape[-1])
         if len(X) == 0:
             return
-        X, y = X.detach(), y.detach()
+        X = X.detach().clone()  # which the caller may change
         features, prior = self.features(X), self.prior_variance(X)
         residual = (prior - features.square().sum(0)).clamp_min(0)
         self._n += len(X)
@@ -119,6 +119,7 @@ class NystromRidge(Regression):
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         flat = X.reshape(-1, 1, X.shape[-1])
         size = max(1, _CHUNK.get(X.device.type, 2**20) // max(1, len(self.anchors)))
+        self._warn(ridges)
         asked = X.new_tensor(ridges)
         parts = [self.ridge_path(chunk).grid(asked)[:2] for chunk in flat.split(size)]
         mean, covariance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
@@ -130,14 +131,15 @@ class NystromRidge(Regression):
         self.check(X)
         X = X.reshape(-1, *X.shape[-2:])
         B, g = X.shape[:2]
-        Z = self.features(X.reshape(B * g, -1))
+        Z = self.features(X.reshape(B * g, X.shape[-1]))
         grouped = Z.reshape(-1, B, g)
         variance = self.prior_variance(X)
         if g > 1:
             residual = self._k(X, X) - torch.einsum("mbg,mbh->bgh", grouped, grouped)
         else:
             residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
-        return SpectralPath(self._basis, *self._basis.coordinates(Z), residual, variance, self.trace)
+        basis = self._basis.current()
+        return SpectralPath(basis, *basis.coordinates(Z), residual, variance, self.trace)
 
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
         self.check(X)
@@ -145,23 +147,23 @@ class NystromRidge(Regression):
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         prior = self._k(X, Z)
         f, g = (self.features(P.reshape(-1, P.shape[-1])) for P in (X, Z))
+        self._warn(ridges)
+        residual, basis = prior - _pairs(f, g, X, Z), self._basis.current()
         out = []
         for r in X.new_tensor(ridges):
-            # z'M^-1 z' = whitened product of the basis less that of the border (the sign of the sketch).
-            forms = zip(*(self._basis.whiten(*self._basis.coordinates(p), r) for p in (f, g)), strict=True)
-            products = [_pairs(a, b, X, Z) for a, b in forms]
-            out.append(prior - _pairs(f, g, X, Z) + r * (products[0] - products[1]))
+            a, b = (basis.whiten(*basis.coordinates(p), r)[0] for p in (f, g))
+            out.append(residual + r * _pairs(a, b, X, Z))
         return out[0] if single else torch.stack(out)
 
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._number(ridge, self._basis.log_det)
+        return self._number(ridge, SketchedResolvent.log_det)
 
     def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._number(ridge, self._basis.quad)
+        return self._number(ridge, SketchedResolvent.quad)
 
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
         """``Tr B'B (B'B + ridge I)^-1``, the effective dimension of the sketched kernel matrix."""
-        return self._number(ridge, self._basis.effective_dimension)
+        return self._number(ridge, SketchedResolvent.effective_dimension)
 
     @property
     def trace(self) -> Tensor:  # noqa: D102
@@ -206,9 +208,14 @@ class NystromRidge(Regression):
         fork._basis, fork._residual = copy.copy(self._basis), self._residual.fork()
         return fork
 
+    def _warn(self, ridges: list[float]) -> None:
+        if self.n:
+            warn_below_precision(min(ridges), self)
+
     def _number(self, ridge: Ridge, of_basis) -> Tensor:
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        values = of_basis(self.anchors.new_tensor(ridges))
+        self._warn(ridges)
+        values = of_basis(self._basis.current(), self.anchors.new_tensor(ridges))
         return values[0] if single else values
 
 
@@ -219,38 +226,36 @@ def _pairs(a: Tensor, b: Tensor, X: Tensor, Z: Tensor) -> Tensor:
 
 
 class SketchedResolvent(Resolvent):
-    """``(B B' + a I)^-1`` for every a, with the newest features as a border.
+    """``(B B' + a I)^-1`` for every a: one decomposition of an m by m matrix after every change, O(m^3).
 
     Args:
         m: Number of features.
         like: A tensor of the right dtype and device.
     """
 
-    sign = -1
-
     def __init__(self, m: int, like: Tensor) -> None:
-        self.values, self.vectors = like.new_zeros(m), torch.eye(m, dtype=like.dtype, device=like.device)
-        self.C = like.new_empty(m, 0)
         self.G, self.By, self.rest = like.new_zeros(m, m), like.new_zeros(m), like.new_zeros(())
-        self.target = self.By, like.new_zeros(0)
-        self.memory = {}
+        self.C = like.new_empty(m, 0)
+        self._stale = True
 
     def update(self, features: Tensor, y: Tensor) -> None:
-        """Take in the features [m r] and targets [r] of new observations."""
+        """Take in the features [m r] and targets [r] of new observations, O(m^2) each."""
         self.G, self.By = self.G + features @ features.mT, self.By + features @ y
         self.rest = self.rest + y @ y
-        if self.C.shape[1] + len(y) > border_limit(len(self.values)):
+        self._stale = True
+
+    @torch.no_grad()
+    def current(self) -> SketchedResolvent:
+        """Itself, with the decomposition of all that it has seen."""
+        if self._stale:
             values, self.vectors = torch.linalg.eigh(self.G)
             self.values = values.clamp_min(0)
-            self.C = features.new_empty(len(values), 0)
-        else:
-            self.C = torch.cat([self.C, self.vectors.mT @ features], 1)
-        self.target = self.vectors.mT @ self.By, y.new_zeros(self.C.shape[1])
-        self.memory = {}
+            self.target = self.vectors.mT @ self.By, self.By[:0]
+            self.memory, self._stale = {}, False
+        return self
 
     def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        b = self.C.shape[1]
-        return -torch.eye(b, dtype=self.C.dtype, device=self.C.device).expand(len(ridges), b, b)
+        return ridges.new_empty(len(ridges), 0, 0)
 
     def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return prior + ridges * form
@@ -260,16 +265,12 @@ class SketchedResolvent(Resolvent):
 
     def log_det(self, ridges: Tensor) -> Tensor:
         """``ln det(I + B'B / a)``, [r]."""
-        _, L = self.factored(ridges)
-        border = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border
+        return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1)
 
     def effective_dimension(self, ridges: Tensor) -> Tensor:
-        """``m - a Tr M^-1``, [r]."""
-        W = self.weights(ridges)
-        WC = torch.linalg.solve_triangular(self.schur(ridges, W), self.C.mT * W.unsqueeze(-2), upper=False)
-        return len(self.values) - ridges * (W.sum(-1) - WC.square().sum((-2, -1)))
+        """``Tr B'B (B'B + a I)^-1``, [r]."""
+        return (self.values * self.weights(ridges)).sum(-1)
 
     def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [m q] in the basis [m q], and nothing at the border [b q]."""
-        return self.vectors.mT @ features, features.new_zeros(self.C.shape[1], features.shape[1])
+        """Features [m q] in the basis [m q], and nothing at the border [0 q]."""
+        return self.vectors.mT @ features, features[:0]

@@ -1,18 +1,15 @@
-"""Every ridge from one eigendecomposition: (A + a I)^-1 for all a, while A changes at a border.
+"""Every ridge from one eigendecomposition: (A + a I)^-1 for all a, while A grows by rows and columns.
 
-A0 = Q diag(l) Q' is decomposed once; what came later is a border of b columns C, already rotated by Q':
+A0 = Q diag(l) Q' is decomposed once; the b rows that came later are a border whose columns C are rotated by Q':
 
     H(a) = [[diag(l) + a, C], [C', T(a)]],      S = T - C' diag(1 / (l + a)) C,
 
     p'H^-1 q = sum_i p_i q_i / (l_i + a) + e_p'S^-1 e_q,      e_p = p_border - C' diag(1 / (l + a)) p.
 
-A ridge costs O(n0 b (b + points)). The basis is refreshed when the border has grown to a fixed part of it.
+A ridge costs O(n0 b (b + points)). The basis is refreshed when the border has grown to a fixed part of it. Two
+posteriors use this; the sketched one has no border.
 
-Two posteriors use this. The exact one borders with new observations: T = D + a I. The sketched one borders its m
-features with rank-one updates, ``M = A0 + a I + Z'Z``: block elimination of T = -I. S has the sign of T, so
-``sign * S`` is positive definite.
-
-| | exact, A = K | sketched, A = B B' |
+| | exact, A = K, T = D + a I | sketched, A = B B' |
 |---|---|---|
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
 | quad | ``rest + a y'H^-1 y`` | ``rest - y'H^-1 y`` |
@@ -53,7 +50,6 @@ class Resolvent(ABC):
         memory: What ``factored`` knows; to be emptied when anything changes.
     """
 
-    sign: int
     values: Tensor
     vectors: Tensor
     C: Tensor
@@ -78,10 +74,10 @@ class Resolvent(ABC):
         return 1 / (self.values + ridges.unsqueeze(-1))
 
     def schur(self, ridges: Tensor, W: Tensor) -> Tensor:
-        """The factor of ``sign * S``, [r b b]."""
+        """The factor of S, [r b b]."""
         size = max(1, _CHUNK.get(W.device.type, 2**22) // max(1, self.C.numel()))
         products = [(self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
-        return cholesky(self.sign * (self.border(ridges) - torch.cat(products)), len(self.values))
+        return cholesky(self.border(ridges) - torch.cat(products), len(self.values))
 
     def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and factor for a grid of ridges; several questions in turn ask for the same grid."""
@@ -97,7 +93,7 @@ class Resolvent(ABC):
         """``L^-1 e_y`` [r b], and ``quad`` [r]."""
         v, y = self.target
         s = torch.linalg.solve_triangular(L, (y - (W * v) @ self.C).unsqueeze(-1), upper=False).squeeze(-1)
-        form = W @ v.square() + self.sign * s.square().sum(-1)
+        form = W @ v.square() + s.square().sum(-1)
         return s, self.quad_of(form, ridges)
 
     def quad(self, ridges: Tensor) -> Tensor:
@@ -156,16 +152,16 @@ class SpectralPath(RidgePath):
         e = self.p_border.reshape(L.shape[-1], B * g) - H.C.mT @ Wp.reshape(n0, B * g)
         if len(L) == 1:
             s = torch.linalg.solve_triangular(L[0], e, upper=False).reshape(self.p_border.shape)
-            mean = H.sign * torch.tensordot(s_y[0], s, 1)
+            mean = torch.tensordot(s_y[0], s, 1)
         else:
             e = e.reshape(self.p_border.shape).movedim(0, 1)
             s = torch.linalg.solve_triangular(L, e, upper=False).movedim(0, 1)
-            mean = H.sign * torch.einsum("kb,bkg->kg", s_y, s)
+            mean = torch.einsum("kb,bkg->kg", s_y, s)
         mean = mean + torch.tensordot(H.target[0], Wp, 1)
         if g == 1:
-            form = ((Wp * self.p).sum(0) + H.sign * s.square().sum(0)).unsqueeze(-1)
+            form = ((Wp * self.p).sum(0) + s.square().sum(0)).unsqueeze(-1)
         else:
-            form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + H.sign * torch.einsum("bkg,bkh->kgh", s, s)
+            form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + torch.einsum("bkg,bkh->kgh", s, s)
         covariance = H.covariance(self.prior, form, ridges.reshape(-1, 1, 1))
         if g == 1:
             least = floored(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)

@@ -68,12 +68,13 @@ LAWS = {"targets": Setting.other_targets, "kernel": Setting.other_kernel, "prior
 
 @dataclass(frozen=True)
 class Bound:
-    """How to build one confidence, its textbook formula, and the changes of units that it follows."""
+    """How to build one confidence, its textbook formula, the changes of units that it follows, and its precision."""
 
     name: str
     make: Callable[[Setting], Confidence]
     formula: Callable[[Dense, Tensor, Setting], tuple[Tensor, Tensor]]
     units: frozenset[str] = frozenset(LAWS)
+    tol: float = 1e-12
 
 
 def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
@@ -123,4 +124,10 @@ BOUNDS = [
     Bound("amm-at-another-ridge", mixture("amm", (2.5,)), mixture_formula((2.5,))),
     Bound("dmm", mixture("dmm"), mixture_formula(GRID)),
     Bound("dmm-on-another-grid", mixture("dmm", (0.5, 2.0)), mixture_formula((0.5, 2.0))),
+    Bound(
+        "cmm",
+        mixture("cmm"),
+        lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale),
+        tol=1e-7,  # it is searched for
+    ),
 ]

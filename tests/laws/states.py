@@ -11,7 +11,8 @@ from torch import Tensor
 
 from kbo import KernelRidge
 from kbo.kernels import PrecomputedKernel
-from tests.dense import Dense
+from kbo.regression import FixedDictionary, NystromRidge, Regression
+from tests.dense import Dense, Sketched
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -28,20 +29,24 @@ def numbers(n: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class State:
-    """How to build one posterior, and distinct points that it understands."""
+    """How to build one posterior, and distinct points that it understands.
+
+    ``exact``: it conditions on every observation, so it can be tracked, saved and conditioned on hypothetical ones.
+    """
 
     name: str
     kernel: Callable[[], Kernel]
-    make: Callable[[Kernel, float], KernelRidge] = KernelRidge
+    make: Callable[[Kernel, float], Regression] = KernelRidge
     points: Callable[[int, int], Tensor] = unit_square
     reference: Callable[[Kernel, Tensor, Tensor], Dense] = Dense
     differentiable: bool = True
+    exact: bool = True
 
     def data(self, n: int, device, seed: int = 0) -> tuple[Tensor, Tensor]:
         y = torch.randn(n, generator=seeded(seed + 100), dtype=torch.float64)
         return self.points(n, seed).to(device), y.to(device)
 
-    def fed(self, X: Tensor, y: Tensor, ridge: float = 0.1) -> KernelRidge:
+    def fed(self, X: Tensor, y: Tensor, ridge: float = 0.1) -> Regression:
         state = self.make(self.kernel(), ridge)
         state.update(X, y)
         return state
@@ -76,6 +81,16 @@ def precomputed() -> Kernel:
     return PrecomputedKernel(1.3 * torch.exp(-(objects.unsqueeze(0) - objects.unsqueeze(1)).norm(dim=-1)))
 
 
+def sketched(name: str, kernel: Callable[[], Kernel], points: Tensor) -> State:
+    return State(
+        f"sketched-{name}",
+        kernel,
+        lambda k, ridge: NystromRidge(k, ridge, FixedDictionary(points)),
+        reference=lambda k, X, y: Sketched(k, X, y, points.to(X)),
+        exact=False,
+    )
+
+
 STATES = [
     State("exact-rbf", rbf),
     State("exact-matern12", lambda: matern(0.5)),
@@ -84,4 +99,7 @@ STATES = [
     State("exact-product-and-sum", composite),
     State("exact-generic", periodic),
     State("exact-precomputed", precomputed, points=numbers, differentiable=False),
+    sketched("rbf", rbf, unit_square(9, 30)),
+    sketched("matern32", lambda: matern(1.5), unit_square(40, 31)),
+    sketched("one-point", lambda: matern(2.5), unit_square(1, 32)),
 ]

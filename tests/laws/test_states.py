@@ -16,9 +16,11 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo import KernelRidge
+from kbo.confidence import MartingaleMixture
 from kbo.errors import IllConditionedWarning, InvalidInput, NotPositiveDefinite
 from kbo.linalg import PANEL
 from kbo.regression import Hypothetical, Tracked
+from kbo.regression.path import AskedPath, RidgePath
 from tests.dense import Dense, close
 from tests.laws.states import STATES, State, rbf, seeded
 
@@ -27,6 +29,11 @@ RIDGES = [1e-3, 0.1, 10.0]
 
 @pytest.fixture(scope="session", params=STATES, ids=lambda case: case.name)
 def case(request) -> State:
+    return request.param
+
+
+@pytest.fixture(scope="session", params=[case for case in STATES if case.exact], ids=lambda case: case.name)
+def exact(request) -> State:
     return request.param
 
 
@@ -134,6 +141,18 @@ def test_any_chunks_equal_batch(case, device, cuts, ask):
     same(answers(state, Z), answers(case.fed(X, y), Z))
 
 
+def test_every_ridge_is_exact_along_a_stream_however_seldom_it_is_asked(case, device):
+    """Across all refreshes of the eigenbasis, those that nobody asked for between two of them too."""
+    X, y = case.data(200, device)
+    Z, state = torch.cat([case.points(5, 1).to(device), X[:2]]), case.make(case.kernel(), 0.1)
+    asked = set((torch.rand(200, generator=seeded(9)) < 0.1).nonzero().flatten().tolist()) | {0, 7, 8, 199}
+    for i in range(200):
+        state.update(X[i : i + 1], y[i : i + 1])
+        if i in asked:
+            same(answers(state, Z), answers(case.fed(X[: i + 1], y[: i + 1]), Z))
+    same(answers(state, Z), answers(case.reference(case.kernel(), X, y), Z))
+
+
 @given(order=st.permutations(range(40)))
 def test_the_order_of_the_data_does_not_matter(case, device, order):
     X, y = case.data(40, device)
@@ -154,9 +173,9 @@ def test_repeated_points_equal_the_dense_formulas_on_all_observations(case, devi
     same(answers(state, Z), answers(case.reference(case.kernel(), X, y), Z))
 
 
-def test_ten_thousand_pulls_of_one_arm_are_exact_and_quick(case, device):
+def test_ten_thousand_pulls_of_one_arm_are_exact_and_quick(exact, device):
     n, ridge = 10_000, 1e-8
-    x, state = case.points(1, 0).to(device), case.make(case.kernel(), ridge)
+    x, state = exact.points(1, 0).to(device), exact.make(exact.kernel(), ridge)
     y = 3 + torch.randn(n, generator=seeded(0), dtype=torch.float64).to(device)
     began = time.process_time()
     for i in range(n):
@@ -165,7 +184,7 @@ def test_ten_thousand_pulls_of_one_arm_are_exact_and_quick(case, device):
             state.predict(x)
     mean, variance = state.predict(x)
     assert time.process_time() - began < 30
-    k = float(Dense(case.kernel(), x, y[:1]).K)
+    k = float(Dense(exact.kernel(), x, y[:1]).K)
     assert state.n == n
     close(mean, (n * k / (n * k + ridge) * y.mean()).reshape(1))
     torch.testing.assert_close(float(variance), ridge * k / (n * k + ridge), rtol=1e-6, atol=1e-15)
@@ -249,20 +268,81 @@ def test_float32_stays_float32_and_close_to_float64(case, device):
     same({name: value.double() for name, value in single.items()}, answers(case.fed(X, y), Z, [0.1, 10.0]), 2e-3)
 
 
+# Paths
+
+
+def same_path(path: RidgePath, expected: RidgePath, groups: int, like: Tensor) -> None:
+    """Every group at a ridge of its own, all at each of several, and a selection of groups."""
+    generator = seeded(groups)
+    own = 10 ** (torch.rand(groups, generator=generator, dtype=torch.float64) * 5 - 3).to(like)
+    some = torch.randperm(groups, generator=generator)[: groups // 2].to(like.device)
+    for one, other, ridges in ((path, expected, own), (path.select(some), expected.select(some), own[some])):
+        for actual, wanted in zip(
+            [*one.at(ridges), *one.grid(ridges[:3])], [*other.at(ridges), *other.grid(ridges[:3])], strict=True
+        ):
+            assert actual.shape == wanted.shape
+            close(actual, wanted)
+
+
+@pytest.mark.parametrize("g", [1, 3])
+@pytest.mark.parametrize("n", [0, 1, 8, 70])
+def test_a_path_answers_as_the_state_and_the_formulas_do(case, device, n, g):
+    X, y = pulls(case, n, 50, device)
+    state, groups = case.make(case.kernel(), 0.1), case.points(6 * g, 4).reshape(6, g, -1).to(device)
+    for piece in chunks(n, 12):
+        state.update(X[piece], y[piece])
+    same_path(state.ridge_path(groups), AskedPath(state, groups), 6, groups)
+    reference, ridges = case.reference(case.kernel(), X, y), [1e-3, 0.01, 0.05, 0.3, 2.0, 50.0]
+    found = state.ridge_path(groups).at(groups.new_tensor(ridges))
+    for i, (P, ridge) in enumerate(zip(groups, ridges, strict=True)):
+        close(found.mean[i], reference.mean(P, ridge))
+        close(found.covariance[i], reference.covariance(P, P, ridge))
+        close(found.quad.expand(6)[i], reference.quad(ridge))
+    same_path(state.ridge_path(groups.reshape(2, 3, g, -1)), AskedPath(state, groups), 6, groups)
+
+
+@pytest.mark.parametrize("with_targets", [True, False])
+@pytest.mark.parametrize("g", [1, 3])
+def test_a_path_of_hypothetical_data_answers_as_the_view_does(case, device, g, with_targets):
+    state, groups = case.fed(*case.data(40, device)), case.points(6 * g, 4).reshape(6, g, -1).to(device)
+    P = case.points(6, 5).reshape(2, 3, -1).to(device)
+    targets = torch.randn(2, 3, generator=seeded(6), dtype=torch.float64).to(device) if with_targets else None
+    views = [Hypothetical(state, P[i], targets[i] if with_targets else None) for i in range(2)]
+    same_path(views[0].ridge_path(groups), AskedPath(views[0], groups), 6, groups)
+    batched = groups.reshape(2, 3, g, -1)  # P [2 p d] and X [2 3 g d]
+    ridges = torch.tensor([0.01, 0.1, 1.0, 0.02, 0.2, 2.0], dtype=torch.float64, device=device)
+    found = Hypothetical(state, P, targets).ridge_path(batched).at(ridges)
+    for i, view in enumerate(views):
+        half = slice(3 * i, 3 * i + 3)
+        for actual, wanted in zip(found, AskedPath(view, batched[i]).at(ridges[half]), strict=True):
+            close(actual[half], wanted)
+
+
+def test_a_path_of_tracked_points_answers_as_the_state_does_along_a_stream(exact, device):
+    X, y = exact.data(90, device)
+    Z, state = exact.points(8, 4).to(device), exact.make(exact.kernel(), 0.1)
+    tracked = Tracked(state, Z)
+    for piece in chunks(90, 7):
+        tracked.update(X[piece].repeat(2, 1), torch.cat([y[piece], y[piece] + 0.3]))  # rows that count twice
+        same_path(tracked.ridge_path(Z.unsqueeze(-2)), AskedPath(state, Z.unsqueeze(-2)), 8, Z)
+    triples = exact.points(6, 5).reshape(2, 3, -1).to(device)
+    same_path(tracked.ridge_path(triples), AskedPath(state, triples), 2, Z)
+
+
 # Copies
 
 
 @pytest.mark.parametrize("ridge", [0.1, 1e-8])
-def test_a_saved_state_continues_bit_for_bit(case, device, ridge):
-    X, y = pulls(case, 240, 60, device)
-    Z, state = case.points(70, 3).to(device), case.make(case.kernel(), ridge)
+def test_a_saved_state_continues_bit_for_bit(exact, device, ridge):
+    X, y = pulls(exact, 240, 60, device)
+    Z, state = exact.points(70, 3).to(device), exact.make(exact.kernel(), ridge)
     for piece in chunks(120):
         state.update(X[piece], y[piece])
         state.predict(Z)
     file = io.BytesIO()
     torch.save(state.state_dict(), file)
     file.seek(0)
-    restored = case.make(case.kernel(), ridge)
+    restored = exact.make(exact.kernel(), ridge)
     restored.load_state_dict(torch.load(file, weights_only=True))
     identical(answers(restored, Z, [ridge, 10.0]), answers(state, Z, [ridge, 10.0]))
     for piece in chunks(120, seed=6):
@@ -272,23 +352,42 @@ def test_a_saved_state_continues_bit_for_bit(case, device, ridge):
         identical(answers(restored, Z, [ridge, 10.0]), answers(state, Z, [ridge, 10.0]))
 
 
-def test_one_arm_pulled_often_is_saved_bit_for_bit(case, device):
+def test_a_state_that_is_asked_for_many_ridges_is_saved_bit_for_bit(exact, device):
+    X, y = pulls(exact, 200, 150, device)
+    Z, ridges, state = exact.points(30, 4).to(device), [1e-4, 0.01, 0.3, 2.0, 50.0], exact.make(exact.kernel(), 0.1)
+    bound, restored = MartingaleMixture(0.3, 50.0, 0.1, "cmm"), None
+    for number, piece in enumerate(chunks(200)):
+        for one in filter(None, (state, restored)):
+            one.update(X[piece], y[piece])
+        if number % 3 == 0:
+            state.predict(Z, ridges)
+        if number % 5 == 4:
+            restored = exact.make(exact.kernel(), 0.1)
+            restored.load_state_dict(state.state_dict())
+        if restored is not None:
+            identical(answers(restored, Z, ridges), answers(state, Z, ridges))
+            assert bound.leader(restored, Z) == bound.leader(state, Z)
+            assert bound.leader(Tracked(restored, Z), Z) == bound.leader(Tracked(state, Z), Z)
+            assert torch.equal(bound.upper(restored, Z), bound.upper(state, Z))
+
+
+def test_one_arm_pulled_often_is_saved_bit_for_bit(exact, device):
     """Where rounding exceeds the variance, the variance is its least possible value; that too must be restored."""
-    x, state = case.points(1, 0).to(device), case.make(case.kernel(), 1e-8)
+    x, state = exact.points(1, 0).to(device), exact.make(exact.kernel(), 1e-8)
     for i in range(200):
         state.update(x, torch.tensor([i / 7], dtype=torch.float64, device=device))
         if i % 10 == 0:
-            restored = case.make(case.kernel(), 1e-8)
+            restored = exact.make(exact.kernel(), 1e-8)
             restored.load_state_dict(state.state_dict())
             identical(answers(restored, x, None), answers(state, x, None))
 
 
-def test_the_empty_state_can_be_saved(case, device):
-    restored = case.fed(*case.data(5, device))
-    restored.load_state_dict(case.make(case.kernel(), 0.1).state_dict())
-    Z = case.points(5, 1).to(device)
+def test_the_empty_state_can_be_saved(exact, device):
+    restored = exact.fed(*exact.data(5, device))
+    restored.load_state_dict(exact.make(exact.kernel(), 0.1).state_dict())
+    Z = exact.points(5, 1).to(device)
     assert restored.n == 0
-    identical(answers(restored, Z), answers(case.make(case.kernel(), 0.1), Z))
+    identical(answers(restored, Z), answers(exact.make(exact.kernel(), 0.1), Z))
 
 
 @pytest.mark.parametrize("n", [5, PANEL - 6, PANEL])
@@ -322,9 +421,9 @@ def test_changing_the_kernel_or_the_data_outside_changes_nothing(case, device):
 # Views
 
 
-def test_tracked_points_equal_predictions_along_a_stream(case, device):
-    X, y = pulls(case, 200, 20, device)
-    Z, state = case.points(30, 3).to(device), case.make(case.kernel(), 0.1)
+def test_tracked_points_equal_predictions_along_a_stream(exact, device):
+    X, y = pulls(exact, 200, 20, device)
+    Z, state = exact.points(30, 3).to(device), exact.make(exact.kernel(), 0.1)
     early, late = Tracked(state, Z), None
     for number, piece in enumerate(chunks(200)):
         early.update(X[piece], y[piece])
@@ -336,20 +435,20 @@ def test_tracked_points_equal_predictions_along_a_stream(case, device):
     identical(answers(early, Z[:5]), answers(state, Z[:5]))
 
 
-def test_tracked_points_follow_a_state_whose_data_were_replaced(case, device):
-    X, y = case.data(20, device)
-    Z, state = case.points(5, 1).to(device), case.fed(X, y)
+def test_tracked_points_follow_a_state_whose_data_were_replaced(exact, device):
+    X, y = exact.data(20, device)
+    Z, state = exact.points(5, 1).to(device), exact.fed(X, y)
     tracked = Tracked(state, Z)
     tracked.predict()
-    state.load_state_dict(case.fed(X.flip(0), -y).state_dict())
+    state.load_state_dict(exact.fed(X.flip(0), -y).state_dict())
     close(torch.stack(tracked.predict()), torch.stack(state.predict(Z)))
 
 
 @pytest.mark.parametrize("n", [0, 40])
-def test_hypothetical_data_equal_a_real_update(case, device, n):
-    X, y = case.data(n + 6, device)
-    P, targets, Z = X[n:], y[n:], torch.cat([case.points(5, 1).to(device), X[:1]])
-    state = case.fed(X[:n], y[:n])
+def test_hypothetical_data_equal_a_real_update(exact, device, n):
+    X, y = exact.data(n + 6, device)
+    P, targets, Z = X[n:], y[n:], torch.cat([exact.points(5, 1).to(device), X[:1]])
+    state = exact.fed(X[:n], y[:n])
     fork = state.fork()
     fork.update(P, targets)
     view = Hypothetical(state, P, targets)
@@ -358,9 +457,9 @@ def test_hypothetical_data_equal_a_real_update(case, device, n):
     close(torch.stack(view.predict(Z)), torch.stack(fork.predict(Z)))
 
 
-def test_hypothetical_data_without_targets_keep_the_mean_and_shrink_the_variance(case, device):
-    X, y = case.data(46, device)
-    state, Z = case.fed(X[:40], y[:40]), case.points(5, 1).to(device)
+def test_hypothetical_data_without_targets_keep_the_mean_and_shrink_the_variance(exact, device):
+    X, y = exact.data(46, device)
+    state, Z = exact.fed(X[:40], y[:40]), exact.points(5, 1).to(device)
     fork = state.fork()
     fork.update(X[40:], y[40:])
     view = Hypothetical(state, X[40:])

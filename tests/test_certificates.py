@@ -1,0 +1,224 @@
+"""The exact mixture bound is the maximum over the confidence set: proved by a function, checked by a cone program.
+
+``python -m tests.test_certificates 500`` compares on many more and larger problems and prints the worst errors.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import cvxpy as cp
+import pytest
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from kbo import KernelRidge
+from kbo.confidence import MartingaleMixture, norm_lower_bound
+from kbo.confidence.cone import Certificate, certify, cone_program
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import FixedDictionary, NystromRidge
+from tests import dense
+from tests.dense import Dense, gram
+
+KERNELS = {"rbf": None, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
+SIDES = {"upper": 1, "lower": -1}
+TIMES = (1.0, 1.05, 2.0, 10.0, 30.0, 100.0)  # norm bound over true norm
+
+
+@dataclass
+class Problem:
+    """A random function, data with it, and points of every kind; a function of the seed alone."""
+
+    seed: int
+    most: int = 60
+
+    def __post_init__(self) -> None:
+        seed, self.random = self.seed, torch.Generator().manual_seed(self.seed)
+        self.d, nu = 1 + seed % 3, list(KERNELS.values())[seed % 4]
+        self.kernel: Kernel = ScaleKernel(MaternKernel(nu=nu) if nu else RBFKernel()).double()
+        self.kernel.base_kernel.lengthscale = (0.2, 0.5, 1.0)[seed // 4 % 3]
+        self.kernel.outputscale = torch.tensor((1.0, 0.3, 4.0)[seed // 12 % 3], dtype=torch.float64)
+        self.n = int(torch.randint(0, self.most + 1, (), generator=self.random)) if seed % 5 else seed // 5 % 5
+        self.X = self.uniform(self.n, self.d)
+        if seed % 3 == 0 and self.n > 3:
+            self.X = self.X[torch.randint(self.n // 3, (self.n,), generator=self.random)]
+        self.norm, self.noise_std = (10 ** (2 * float(self.uniform(1)) - low) for low in (0.5, 1.5))
+        centres, weights = self.uniform(10, self.d), self.normal(10)
+        weights = weights * self.norm / torch.sqrt(weights @ gram(self.kernel, centres, centres) @ weights)
+        self.y = gram(self.kernel, self.X, centres) @ weights + self.noise_std * self.normal(self.n)
+        self.scale, self.norm_bound = (1.0, 0.1, 3.0)[seed % 3], self.norm * TIMES[seed % 6]
+        self.points = [self.uniform(self.d), 100 + self.uniform(self.d), *self.X[:1]]
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(*shape, generator=self.random, dtype=torch.float64)
+
+    def normal(self, n: int) -> Tensor:
+        return torch.randn(n, generator=self.random, dtype=torch.float64)
+
+    @property
+    def state(self) -> KernelRidge:
+        state = KernelRidge(self.kernel, self.noise_std**2)
+        state.update(self.X, self.y)
+        return state
+
+    @property
+    def confidence(self) -> MartingaleMixture:
+        return MartingaleMixture(self.noise_std, self.norm_bound, 0.1, "cmm", self.scale)
+
+    @cached_property
+    def radius(self) -> float:
+        return float(dense.squared_radius(Dense(self.kernel, self.X, self.y), self.noise_std, 0.1, self.scale)) ** 0.5
+
+    def optimum(self, x: Tensor, side: str) -> float:
+        """``max f(x)`` over F, or ``min f(x)``, as a cone program that shares nothing with kbo; NaN if not solved."""
+        places, number = torch.unique(torch.cat([self.X, x[None]]), dim=0, return_inverse=True)
+        values, vectors = torch.linalg.eigh(gram(self.kernel, places, places))
+        kept = values > 1e-15 * values.sum()
+        F = (self.norm_bound * vectors[:, kept] * values[kept].sqrt()).numpy()[number.numpy()]
+        w = cp.Variable(F.shape[1])  # f = F w at the data and at x, |f| = B |w|
+        fits = [cp.norm((F[:-1] @ w - self.y.numpy()) / self.radius) <= 1] if self.n else []
+        program = cp.Problem(cp.Maximize(SIDES[side] * F[-1] @ w), [cp.norm(w) <= 1, *fits])
+        try:
+            program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+        except cp.SolverError:
+            return math.nan
+        return SIDES[side] * float(program.value)
+
+
+def worst_errors(problem: Problem) -> Counter[str]:
+    """Errors at every point and side, as parts of the bound, or of a thousandth of the norm bound if that is more.
+
+    Where the certificate says that the bound is exact, it is compared with both cone programs and with the certificate;
+    everywhere the bound is valid and the certificate's function lies in F and takes the value that it claims.
+    """
+    worst, state, confidence = Counter(), problem.state, problem.confidence
+    for x in problem.points:
+        for side, sign in SIDES.items():
+            bound = float(getattr(confidence, side)(state, x))
+            proof, free = certify(confidence, state, x, side), problem.optimum(x, side)
+            size = max(abs(bound), 1e-3 * problem.norm_bound)
+            found = {
+                "outside F": outside(problem, proof),
+                "claimed value": abs(value(problem, proof, x) - proof.attained) / size,
+                "bound below attained": sign * (proof.attained - bound) / size,
+                "bound below cone program": sign * (free - bound) / size,
+                "certificate below attained": sign * (proof.attained - proof.bound) / size,
+            }
+            worst["all"] += 1
+            if proof.certified:
+                worst["certified"] += 1
+                found |= {
+                    "gap": proof.gap / max(abs(proof.bound), abs(proof.attained)),
+                    "bound": abs(bound - free) / size,
+                    "bound against kbo's program": abs(bound - cone_program(confidence, state, x, side)) / size,
+                    "bound against certificate": abs(bound - proof.bound) / size,
+                }
+            worst["not solved"] += math.isnan(free)
+            for name, error in found.items():
+                worst[name] = max(worst[name], 0.0 if math.isnan(error) else error)
+    return worst
+
+
+def value(problem: Problem, proof: Certificate, x: Tensor) -> float:
+    return float(gram(problem.kernel, x[None], proof.centres) @ proof.weights)
+
+
+def outside(problem: Problem, proof: Certificate) -> float:
+    """How far, as parts of B and R, the certificate's function lies outside F, from its weights and centres alone."""
+    norm2 = float(proof.weights @ gram(problem.kernel, proof.centres, proof.centres) @ proof.weights)
+    misfit = float((gram(problem.kernel, problem.X, proof.centres) @ proof.weights - problem.y).norm())
+    return max(max(norm2, 0.0) ** 0.5 / problem.norm_bound, misfit / problem.radius) - 1
+
+
+EXACT = 1e-6  # of the bound
+ROUNDING = 1e-5  # of B, R or the bound: a function that interpolates has weights of size 1e9 that cancel
+
+
+def check(worst: Counter[str], exact: float = EXACT) -> None:
+    for name in ("outside F", "claimed value"):
+        assert worst.pop(name) < ROUNDING
+    assert (
+        worst.pop("certified", 0) >= worst.pop("all") - 2
+    )  # at an observed point it may be that the bound is not exact
+    assert max(worst.values()) < exact, worst
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_the_bound_is_the_maximum_over_the_confidence_set(seed):
+    check(worst_errors(Problem(seed)))
+
+
+# The smaller the set, the sharper the valley: there programs and search agree to fewer digits than the certificate has.
+@pytest.mark.parametrize(("times", "exact"), [(1.01, EXACT), (1.0001, 20 * EXACT)])
+@pytest.mark.parametrize("seed", [1, 7, 8, 11])
+def test_it_is_so_where_the_set_is_nearly_empty(seed, times, exact):
+    problem = Problem(seed)
+    least = float(norm_lower_bound(problem.state, problem.noise_std, 0.1, problem.scale))
+    assert least > 0
+    problem.norm_bound = times * least
+    check(worst_errors(problem), exact)
+
+
+@pytest.mark.parametrize("seed", [1, 7, 8])
+def test_a_norm_bound_that_leaves_no_function_is_refuted_by_bound_certificate_and_program(seed):
+    problem = Problem(seed)
+    problem.norm_bound = 0.99 * float(norm_lower_bound(problem.state, problem.noise_std, 0.1, problem.scale))
+    for question in (certify, cone_program, lambda confidence, state, x: confidence.upper(state, x)):
+        with pytest.raises(RefutedAssumptions):
+            question(problem.confidence, problem.state, problem.points[0])
+
+
+@pytest.mark.parametrize("kind", ["amm", "dmm"])
+def test_every_kind_of_mixture_has_the_certificate_of_its_set(kind):
+    problem = Problem(7)
+    exact, x = problem.confidence, problem.points[0]
+    other = MartingaleMixture(exact.noise_std, exact.norm_bound, exact.delta, kind, exact.scale)
+    assert certify(other, problem.state, x).bound == pytest.approx(certify(exact, problem.state, x).bound, rel=1e-9)
+    assert float(other.upper(problem.state, x)) >= certify(exact, problem.state, x).attained
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 7, 8, 11])
+def test_far_from_all_data_the_maximum_is_what_norm_the_data_leave(seed):
+    """``sqrt(k(x, x) (B^2 - B_low^2))``: the least norm of a function that fits is ``B_low``, and x is orthogonal."""
+    problem = Problem(seed)
+    proof = certify(problem.confidence, problem.state, problem.points[1])
+    least = float(norm_lower_bound(problem.state, problem.noise_std, 0.1, problem.scale))
+    prior = float(problem.state.prior_variance(problem.points[1]))
+    assert proof.certified
+    assert proof.bound == pytest.approx(math.sqrt(prior * (problem.norm_bound**2 - least**2)), rel=1e-6)
+
+
+def test_what_cannot_be_certified_is_refused():
+    problem = Problem(7)
+    x, confidence, state = problem.points[0], problem.confidence, problem.state
+    sketch = NystromRidge(problem.kernel, 0.1, FixedDictionary(problem.X))
+    for question in (certify, cone_program):
+        for arguments in ((sketch, x), (state, x[None]), (state, x.float()), (state, x, "both")):
+            with pytest.raises(InvalidInput):
+                question(confidence, *arguments)
+
+
+def main(problems: int, most: int = 200) -> None:
+    """Print the worst errors over random problems with at most that many observations."""
+    worst, totals = Counter(), Counter()
+    for seed in range(problems):
+        try:
+            errors = worst_errors(Problem(seed, most))
+        except RefutedAssumptions:
+            totals["refuted problems"] += 1
+            continue
+        totals.update({name: errors.pop(name, 0) for name in ("all", "certified", "not solved")})
+        for name, error in errors.items():
+            worst[name] = max(worst[name], error)
+    print(f"{problems} problems of at most {most} observations:", dict(totals))
+    for name, error in worst.items():
+        print(f"{name:>30}  {error:.2g}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,299 @@
+"""The sketched posterior: what it leaves out is measured safely, so mixture bounds on it hold for any dictionary.
+
+The laws of every posterior, and its formulas, are in ``tests/laws/test_states.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from torch import Tensor
+
+from kbo import KernelRidge
+from kbo.confidence import MartingaleMixture, norm_lower_bound, squared_radius
+from kbo.errors import InvalidInput
+from kbo.regression import FixedDictionary, NystromRidge
+from kbo.regression.residual import BLOCK
+from tests import dense
+from tests.dense import Sketched, close, gram
+from tests.laws.states import matern, rbf, seeded, unit_square
+
+
+def targets(X: Tensor, seed: int = 1) -> Tensor:
+    noise = torch.randn(len(X), generator=seeded(seed), dtype=torch.float64).to(X)
+    return torch.sin(5 * X.sum(-1)) + 0.3 * noise
+
+
+def fed(kernel: Kernel, points: Tensor, X: Tensor, ridge: float = 0.05) -> NystromRidge:
+    state = NystromRidge(kernel, ridge, FixedDictionary(points))
+    state.update(X, targets(X))
+    return state
+
+
+def error(kernel: Kernel, points: Tensor, X: Tensor) -> Tensor:
+    """``K - k(X, Z) k(Z, Z)^+ k(Z, X)``, for any points."""
+    values, vectors = torch.linalg.eigh(gram(kernel, points, points))
+    kept = values > 1e-13 * values.sum()
+    B = gram(kernel, X, points) @ vectors[:, kept] / values[kept].sqrt()
+    return gram(kernel, X, X) - B @ B.mT
+
+
+# Posterior
+
+
+def test_a_dictionary_of_all_the_data_gives_the_exact_posterior(device):
+    for kernel, n in ((rbf(), 30), (matern(2.5), 80), (matern(0.5), 80)):
+        X, Z = unit_square(n, 1).to(device), unit_square(9, 2).to(device)
+        exact = KernelRidge(kernel, 0.05)
+        exact.update(X, targets(X))
+        sketch = fed(kernel, X.flip(0), X)
+        for ridge in (0.01, 1.0):
+            close(torch.stack(sketch.predict(Z, ridge)), torch.stack(exact.predict(Z, ridge)), 1e-6)
+            close(sketch.covariance(Z, Z, ridge), exact.covariance(Z, Z, ridge), 1e-6)
+            close(sketch.log_det(ridge), exact.log_det(ridge), 1e-6)
+            close(sketch.quad(ridge), exact.quad(ridge), 1e-6)
+        assert 0 <= float(sketch.residual_norm()) <= float(sketch.residual_trace) < 1e-7 * n
+
+
+def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
+    """The variance of a point that the dictionary does not see is that of the prior."""
+    X = unit_square(30, 1).to(device)
+    sketch = fed(rbf(), 100 + X[:3], X)
+    mean, variance = sketch.predict(X)
+    close(mean, torch.zeros_like(mean))
+    close(variance, torch.ones_like(variance))
+    close(sketch.residual_trace, sketch.trace)
+    close(sketch.log_det(), torch.zeros_like(sketch.log_det()))
+
+
+def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
+    points, X = unit_square(6, 1).to(device), unit_square(40, 2).to(device)
+    repeated = torch.cat([points[:2], points, points + 1e-9, points[:4]])
+    sketch, plain = fed(rbf(), repeated, X), fed(rbf(), points, X)
+    assert torch.equal(sketch.anchors, points)
+    close(torch.stack(sketch.predict(X)), torch.stack(plain.predict(X)), 1e-10)
+    close(sketch.residual_norm(), plain.residual_norm(), 1e-10)
+
+
+def test_a_dictionary_without_points_is_the_prior(device):
+    X = unit_square(10, 1).to(device)
+    sketch = fed(rbf(), X[:0], X)
+    close(torch.stack(sketch.predict(X)), torch.stack([torch.zeros(10), torch.ones(10)]).to(X))
+    close(sketch.quad(), targets(X).square().sum())
+    close(sketch.residual_trace, sketch.trace)
+
+
+def test_the_empty_sketch_has_no_residual(device):
+    sketch = NystromRidge(rbf(), 0.1, FixedDictionary(unit_square(5, 1).to(device)))
+    assert sketch.n == sketch.trace == sketch.residual_trace == sketch.residual_norm() == 0
+
+
+def test_no_points_are_answered_by_no_numbers(device):
+    X = unit_square(10, 1).to(device)
+    sketch = fed(rbf(), X[:3], X)
+    assert sketch.predict(X[:0])[0].shape == (0,)
+    assert sketch.predict(X[:0], [0.1, 1.0])[1].shape == (2, 0)
+    assert sketch.covariance(X[:0], X).shape == (0, 10)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        torch.rand(3),
+        torch.rand(3, 2, 2),
+        torch.rand(3, 0),
+        torch.full((3, 2), math.nan),
+        torch.ones(3, 2).long(),
+        [[0.1, 0.2]],
+        None,
+    ],
+    ids=["one axis", "three axes", "no columns", "NaN", "integers", "a list", "none"],
+)
+def test_dictionaries_that_are_no_points_are_refused(points):
+    with pytest.raises(InvalidInput):
+        FixedDictionary(points)
+
+
+def test_whatever_is_no_dictionary_is_refused():
+    for dictionary in (unit_square(3, 1), None, [0, 1]):
+        with pytest.raises(InvalidInput, match="FixedDictionary"):
+            NystromRidge(rbf(), 0.1, dictionary)
+
+
+# Pivoted dictionaries
+
+
+@pytest.mark.parametrize("kernel", [rbf(), matern(1.5)], ids=["rbf", "matern32"])
+def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least(device, kernel):
+    X, chosen = unit_square(60, 1).to(device), []
+    for _ in range(12):
+        rest = error(kernel, X[chosen], X).diagonal() if chosen else gram(kernel, X, X).diagonal()
+        chosen.append(int((rest > rest.max() - 1e-9).nonzero()[0]))  # the first of several
+    assert torch.equal(FixedDictionary.pivoted(kernel, X, 12).points, X[chosen])
+
+
+def test_a_pivoted_dictionary_stops_when_everything_is_explained(device):
+    X = unit_square(5, 1).to(device).repeat(4, 1)
+    assert len(FixedDictionary.pivoted(matern(0.5), X, 20).points) == 5
+    assert len(FixedDictionary.pivoted(matern(0.5), X, 3).points) == 3
+    assert len(FixedDictionary.pivoted(rbf(), unit_square(200, 1).to(device), 200, 1e-3).points) < 60
+
+
+# The residual
+
+
+def places(kind: str, n: int, seed: int) -> Tensor:
+    if kind == "repeated":
+        return unit_square(max(1, n // 20), seed)[torch.randint(max(1, n // 20), (n,), generator=seeded(seed))]
+    return unit_square(n, seed) * (0.05 if kind == "clustered" else 1.0)
+
+
+ULPS = 1e-13  # of the norm that the test computes
+SIZES = [1, 31, 32, 33, 500, BLOCK - 1, BLOCK, BLOCK + 1, 1500]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
+    for seed, (kind, m, length) in enumerate([("plain", 20, 1.0), ("repeated", 3, 0.3), ("clustered", 1, 0.2)]):
+        kernel = MaternKernel(nu=(0.5, 1.5, 2.5)[seed]).double() if n % 2 else RBFKernel().double()
+        kernel.lengthscale = length
+        X, points = places(kind, n, seed).to(device), unit_square(m, seed + 9).to(device)
+        sketch = fed(kernel, points, X)
+        E = error(kernel, points, X)
+        bound, norm = float(sketch.residual_norm()), float(torch.linalg.eigvalsh(E)[-1])
+        close(sketch.residual_trace, E.trace(), 1e-7)
+        assert norm <= bound * (1 + ULPS)
+        assert bound <= float(sketch.residual_trace)
+        if 2 * m < n in (32, 512, BLOCK):  # one complete block, whose norm is computed in full
+            assert bound <= norm * (1 + 1e-6) + 1e-8
+
+
+def test_the_residual_is_bounded_at_every_moment_of_a_stream(device):
+    X, points = places("repeated", 150, 3).to(device), unit_square(4, 5).to(device)
+    sketch = NystromRidge(matern(1.5), 0.1, FixedDictionary(points))
+    for i in range(150):
+        sketch.update(X[i : i + 1], targets(X[i : i + 1]))
+        if i % 7 == 0:
+            norm = float(torch.linalg.eigvalsh(error(matern(1.5), points, X[: i + 1]))[-1])
+            assert norm <= float(sketch.residual_norm()) * (1 + ULPS)
+            assert sketch.residual_norm() <= sketch.residual_trace
+
+
+def test_the_residual_does_not_depend_on_how_the_data_came(device):
+    X, points = unit_square(BLOCK + 70, 3).to(device), unit_square(10, 5).to(device)
+    whole, pieces = fed(rbf(), points, X), NystromRidge(rbf(), 0.05, FixedDictionary(points))
+    for piece in X.split(43):
+        pieces.update(piece, targets(piece))
+        pieces.residual_norm()
+    close(pieces.residual_norm(), whole.residual_norm(), 1e-9)
+    close(pieces.residual_trace, whole.residual_trace, 1e-9)
+
+
+def test_changing_the_data_outside_does_not_change_the_residual(device):
+    X, points = unit_square(64, 3).to(device), unit_square(3, 5).to(device)
+    sketch, expected = fed(rbf(), points, X), fed(rbf(), points, X.clone()).residual_norm()
+    X.zero_()
+    assert torch.equal(sketch.residual_norm(), expected)
+
+
+def test_a_fork_has_a_residual_of_its_own(device):
+    X, points = unit_square(BLOCK + 40, 3).to(device), unit_square(10, 5).to(device)
+    parent = fed(rbf(), points, X[: BLOCK - 20])
+    before, child = parent.residual_norm(), parent.fork()
+    child.update(X[BLOCK - 20 :], targets(X[BLOCK - 20 :]))
+    close(child.residual_norm(), fed(rbf(), points, X).residual_norm(), 1e-9)
+    assert torch.equal(parent.residual_norm(), before)
+
+
+# Mixtures
+
+
+def random_problem(seed: int):
+    """Data from a function of known norm, and a dictionary of some kind."""
+    generator = seeded(seed)
+    n, d = int(torch.randint(1, 90, (), generator=generator)), 1 + seed % 3
+    nu = (None, 2.5, 1.5, 0.5)[seed // 7 % 4]
+    kernel = MaternKernel(nu=nu).double() if nu else RBFKernel().double()
+    kernel.lengthscale = (0.15, 0.4, 1.0)[seed % 3]
+    X = torch.rand(n, d, generator=generator, dtype=torch.float64)
+    X = X[torch.randint(n, (n,), generator=generator)] if seed % 4 == 0 else X
+    centres = torch.rand(12, d, generator=generator, dtype=torch.float64)
+    weights = torch.randn(12, generator=generator, dtype=torch.float64)
+    weights = weights * 3 / torch.sqrt(weights @ gram(kernel, centres, centres) @ weights)
+    noise_std = (0.03, 0.1, 0.5)[seed // 3 % 3]
+    y = gram(kernel, X, centres) @ weights + noise_std * torch.randn(n, generator=generator, dtype=torch.float64)
+    some = torch.rand(15, d, generator=generator, dtype=torch.float64)
+    dictionary = [
+        lambda: FixedDictionary(some),
+        lambda: FixedDictionary(some[:1]),
+        lambda: FixedDictionary(some + 50),
+        lambda: FixedDictionary(some[torch.tensor([0, 1, 0, 2, 1, 0])]),
+        lambda: FixedDictionary(0.5 + 1e-3 * some),
+        lambda: FixedDictionary.pivoted(kernel, X, 8),
+        lambda: FixedDictionary(X),
+    ][seed % 7]()
+    Z = torch.cat([torch.rand(10, d, generator=generator, dtype=torch.float64), X[:3], centres[:2]])
+    exact, sketch = KernelRidge(kernel, noise_std**2), NystromRidge(kernel, noise_std**2, dictionary)
+    for state in (exact, sketch):
+        state.update(X, y)
+    return exact, sketch, Z, noise_std
+
+
+def violation(seed: int) -> float:
+    """How far bounds on the sketch are inside the exact ones: at most 0, but for rounding.
+
+    DMM and AMM on the sketch are compared with the exact CMM too, which is the maximum over the set of functions.
+    """
+    exact, sketch, Z, noise_std = random_problem(seed)
+    B, scale = 3.3 if seed % 5 else 60.0, (1.0, 0.2)[seed % 2]
+    least, guess = (norm_lower_bound(state, noise_std, 0.1, scale) for state in (exact, sketch))
+    lower, upper = MartingaleMixture(noise_std, B, 0.1, "cmm", scale).interval(exact, Z)
+    worst = [float(guess - least) / B]
+    for kind in ("cmm", "dmm", "amm"):
+        wide = MartingaleMixture(noise_std, B, 0.1, kind, scale).interval(sketch, Z)
+        worst += [float((wide[0] - lower).max()), float((upper - wide[1]).max())]
+    return max(worst)
+
+
+@pytest.mark.parametrize("seed", range(70))
+def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seed):
+    assert violation(seed) <= 1e-7
+
+
+@pytest.mark.parametrize("kind", ["cmm", "dmm", "amm"])
+def test_mixtures_on_a_sketch_equal_the_dense_formula(device, kind):
+    X, points, Z = unit_square(60, 1).to(device), unit_square(12, 2).to(device), unit_square(8, 3).to(device)
+    sketch, reference = fed(matern(1.5), points, X), Sketched(matern(1.5), X, targets(X), points)
+    noise_std, B, delta, scale, E = 0.3, 5.0, 0.1, 1.5, float(sketch.residual_norm())
+    close(squared_radius(sketch, noise_std, delta, scale), dense.squared_radius(reference, noise_std, delta, scale))
+    found = MartingaleMixture(noise_std, B, delta, kind, scale).interval(sketch, Z)
+    grid = [g * noise_std**2 / scale for g in ((1.0,) if kind == "amm" else (0.1, 0.3, 1.0, 3.0, 10.0))]
+    if kind == "cmm":
+        expected = dense.exact_mixture(reference, Z, noise_std, B, delta, scale, E)
+    else:
+        expected = dense.mixture(reference, Z, grid, noise_std, B, delta, scale, E)
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 1e-7)
+
+
+def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_empty(device):
+    X, points = unit_square(80, 1).to(device), unit_square(25, 2).to(device)
+    y = 30 * targets(X)
+    sketch, reference = NystromRidge(matern(2.5), 0.1, FixedDictionary(points)), Sketched(matern(2.5), X, y, points)
+    sketch.update(X, y)
+    ridges = torch.logspace(-6, 4, 400, dtype=torch.float64, device=device)
+    quad, E = reference.quad(ridges.tolist()), float(sketch.residual_norm())
+
+    def least_slack(B: float) -> float:
+        return float((dense.widened(reference, 0.1, B, 0.1, 1.0, E) + ridges * B**2 - quad).min())
+
+    low, high = 0.0, 1e4
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if least_slack(middle) < 0 else (low, middle)
+    assert low > 1
+    assert float(norm_lower_bound(sketch, 0.1, 0.1)) == pytest.approx(low, rel=1e-3)
+    assert float(norm_lower_bound(sketch, 0.1, 0.1, ridges=ridges.tolist())) == pytest.approx(low, rel=1e-7)
