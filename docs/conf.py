@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import os
+import shutil
+from pathlib import Path
 
 project = "kbo"
 author = "The kbo developers"
@@ -21,8 +23,11 @@ myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "conf.py"]
 
-# The tutorials are scripts in the percent format (docs/tutorials leads to them). They run when the pages are built, in
-# folders of their own, and an error in one of them is an error of the build.
+# The tutorials are scripts in the percent format. Sphinx only reads its own folder, so they are copied to it. They run
+# when the pages are built, in empty folders, and an error in one of them is an error of the build.
+HERE = Path(__file__).parent
+shutil.rmtree(HERE / "tutorials", ignore_errors=True)
+shutil.copytree(HERE.parent / "tutorials", HERE / "tutorials", ignore=shutil.ignore_patterns("*.toml", "__pycache__"))
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "force"
 nb_execution_in_temp = True

@@ -382,6 +382,14 @@ def test_the_gap_of_a_finite_space_is_exact():
     assert gap == pytest.approx(recommended[2] - min(low for low, _, _ in everywhere), abs=1e-6)
 
 
+@pytest.mark.parametrize("method", ["cmm-ucb-doubling", "cmm-ucb-practical"])
+def test_a_norm_bound_that_follows_the_data_certifies_nothing(method):
+    result = kbo.maximize(lambda x: math.sin(3 * x[0]), [(0.0, 1.0)], 8, setting=certified(), method=method)
+    assert not result.certified
+    assert result.guarantee.startswith("not certified")
+    assert "norm bound from the data" in result.assumptions["from"]
+
+
 def test_a_gap_must_be_positive():
     with pytest.raises(kbo.InvalidInput, match="stop_at_gap"):
         kbo.minimize(quadratic, BOUNDS, 5, stop_at_gap=0.0)

@@ -270,7 +270,7 @@ for m in (2, 4, 8, 16):
     count(f"with the error, dictionary of {m}", anywhere, sketched(m), RUNS)
 
 # %% [markdown]
-# Now no run fails, whatever the dictionary, as the proof says. The price is width, and it
+# Now no run fails, whatever the dictionary, as the proof says. The price is width. It
 # falls quickly with the size of the dictionary.
 
 # %%

@@ -1,7 +1,7 @@
 """Certificates of the exact mixture bound, and the cone program that it replaces.
 
 The bound is the maximum of f(x) over ``F = {f : |f(X) - y| <= R, ||f|| <= B}`` (Flynn & Reeb 2024, Thm 4.4). Its dual
-solution, a ridge a, names the function that attains it: with the posterior mean mu and covariance k_a at a,
+solution, a ridge a, names the function that attains it: with the posterior mean mu and covariance k_a at a::
 
     f = mu + s k_a(x, .),      s = sqrt(R^2(a) / (a variance(x; a))),      |f(X) - y|^2 + a ||f||^2 = R^2 + a B^2,
 

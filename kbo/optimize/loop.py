@@ -244,7 +244,7 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         gap=gap and gap[0],
         gap_exact=bool(gap and gap[1]),
         best_observed=pick((t.value for t in complete if t.value is not None), default=None),
-        certified=belief.certified and interval is not None,
+        certified=belief.certified and interval is not None and _statement(optimizer) is not None,
         guarantee=_guarantee(optimizer, interval is not None),
         assumptions=belief.assumptions() if interval else {},
         trials=list(optimizer.trials),
@@ -253,15 +253,25 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     )
 
 
+def _statement(optimizer: Optimizer) -> str | None:
+    """What is proved of the bound in force."""
+    confidence = optimizer.belief.confidence()
+    return confidence.guarantee if confidence else None
+
+
 def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
     if not bounded:
         return "none: the method has no bounds, or there are too few trials for one"
-    confidence = optimizer.belief.confidence()
-    statement = confidence.guarantee if confidence else None
+    statement = _statement(optimizer)
     if optimizer.belief.certified and statement:
         failed = len(optimizer.failed())
         proviso = f", and if whether a trial fails does not depend on its noise ({failed} failed)" if failed else ""
         return f"certified: the interval {statement}{proviso}"
+    if optimizer.belief.certified:
+        return (
+            "not certified: kernel and noise level are given, but this method's norm bound follows the data, which can "
+            "refute a norm bound and never prove one"
+        )
     numbers = optimizer.belief.assumptions()
     return (
         f"practical, not certified: the kernel and the noise level ({numbers['noise_std']:.3g}) were fitted and the "

@@ -20,7 +20,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import Confidence, norm_lower_bound
+from kbo.confidence import Confidence, UnknownNorm, norm_lower_bound
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression import KernelRidge
@@ -148,13 +148,14 @@ class _CertifiedBelief(Belief):
         return self._method.confidence
 
     def assumptions(self) -> dict[str, Any]:
-        s = self._setting
+        s, confidence = self._setting, self._method.confidence
+        follows = isinstance(confidence, UnknownNorm)
         return {
             "kernel": "given",
             "noise_std": s.noise_std,
-            "norm_bound": s.norm_bound,
+            "norm_bound": confidence.norm_bound(self._state) if follows else s.norm_bound,
             "delta": s.delta,
-            "from": "all given",
+            "from": "norm bound from the data, the others given" if follows else "all given",
         }
 
 

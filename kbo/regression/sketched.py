@@ -132,7 +132,7 @@ class NystromRidge(Regression):
         X = X.reshape(-1, *X.shape[-2:])
         B, g = X.shape[:2]
         Z = self.features(X.reshape(B * g, X.shape[-1]))
-        grouped = Z.reshape(-1, B, g)
+        grouped = Z.reshape(len(Z), B, g)
         variance = self.prior_variance(X)
         if g > 1:
             residual = self._k(X, X) - torch.einsum("mbg,mbh->bgh", grouped, grouped)
