@@ -2,6 +2,7 @@
 
 from kbo.confidence import widths
 from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.cone import Certificate, certify, cone_program
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
@@ -11,6 +12,7 @@ from kbo.confidence.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 
 __all__ = [
     "PRACTICAL_MULTIPLE",
+    "Certificate",
     "Confidence",
     "FiniteSet",
     "FixedWidth",
@@ -21,6 +23,8 @@ __all__ = [
     "UnknownNorm",
     "WangDeFreitas",
     "WidthConfidence",
+    "certify",
+    "cone_program",
     "norm_lower_bound",
     "optimality_gap",
     "squared_radius",

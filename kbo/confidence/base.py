@@ -40,6 +40,10 @@ class Confidence(ABC):
         """Lower bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[0]
 
+    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:
+        """A bound [...] that is at least ``upper`` and cheap to search with; ``upper`` itself unless that is dear."""
+        return self.upper(state, X)
+
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:
         """The row of X [A d] with the largest upper bound, the first of several, and that bound."""
         upper = self.upper(state, X)

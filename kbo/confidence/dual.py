@@ -32,6 +32,9 @@ _FEW = 8
 _ENOUGH = 1e-3
 """Tolerance in ln a of a leader's search: its bound is then off by about its square."""
 
+_TIE = 1e-7
+"""Relative difference of bounds below which a leader needs no further proof."""
+
 
 class Dual:
     """h over the points of a path.
@@ -82,20 +85,22 @@ class Dual:
         """The point with the largest minimum, and that minimum, refining as few points as possible.
 
         Every ridge bounds every point, so the coarse grid bounds all of them and the leader's own ridge lowers its
-        rivals too. Once a refined point leads, no other minimum can be larger.
+        rivals too. Once nothing is above the best refined point, no other minimum can be larger. Minima that differ by
+        less than a ten-millionth count as equal; the value is never below any of them.
         """
-        bounds = self.coarse.amin(0)
-        refined: set[int] = set()
-        while (first := int(bounds.argmax())) not in refined:
+        bounds, lead = self.coarse.amin(0), -1
+        while True:
+            first = int(bounds.argmax())
+            if lead >= 0 and bounds[first] <= bounds[lead] + _TIE * bounds[lead].abs():
+                return lead, float(bounds[first])
             alone = torch.tensor([first], device=bounds.device)
-            path = self.path.select(alone)
-            h = partial(self.at, path=path)
+            h = partial(self.at, path=self.path.select(alone))
             t, value = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
             ridge = t.exp()
             bounds = torch.minimum(bounds, self._h(self.path.grid(ridge), ridge.unsqueeze(-1))[0])
             bounds[first] = value[0]
-            refined.add(first)
-        return first, float(bounds[first])
+            if lead < 0 or value[0] > bounds[lead]:
+                lead = first
 
     @torch.no_grad()
     def safest(self) -> tuple[int, float]:

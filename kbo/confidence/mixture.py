@@ -101,6 +101,10 @@ class MartingaleMixture(Confidence):
     def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
         return self._bounds(state, X, (-1,))[0]
 
+    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:
+        """For "cmm" the bound of "dmm"."""
+        return self._candidates(state, X, (1,))[0].amin(0)
+
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().leader(state, X)

@@ -75,6 +75,9 @@ class UnknownNorm(Confidence):
     def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
         return self.in_force(state).lower(state, X)
 
+    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).quick_upper(state, X)
+
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
         return self.in_force(state).leader(state, X)
 

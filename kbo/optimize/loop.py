@@ -181,8 +181,8 @@ def _run(
             with tqdm(total=n_trials, initial=_done(optimizer), disable=not progress, desc="kbo", unit="trial") as bar:
                 _show(bar, optimizer)
                 while _done(optimizer) < n_trials:
-                    if stop_at_gap is not None and (gap := optimizer.gap()) and gap[0] <= stop_at_gap:
-                        stopped = f"the optimality gap {gap[0]:.4g} is at most {stop_at_gap:g}"
+                    if stop_at_gap is not None and (gap := optimizer.gap()) and gap.value <= stop_at_gap:
+                        stopped = f"the optimality gap {gap.value:.4g} is at most {stop_at_gap:g}"
                         break
                     trial = evaluate(optimizer, objective, timeout)
                     bar.update()
@@ -241,8 +241,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         value=value,
         lower=lower,
         upper=upper,
-        gap=gap and gap[0],
-        gap_exact=bool(gap and gap[1]),
+        gap=gap and gap.value,
+        gap_exact=bool(gap and gap.exact),
         best_observed=pick((t.value for t in complete if t.value is not None), default=None),
         certified=belief.certified and interval is not None and _statement(optimizer) is not None,
         guarantee=_guarantee(optimizer, interval is not None),

@@ -6,12 +6,13 @@ import copy
 import math
 import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.search import KEPT, argmax
@@ -22,6 +23,18 @@ from kbo.space import Bounds, Params, Space
 
 _MOST_POINTS = 10_000
 """Points of a finite space that are all looked at."""
+
+
+class SpaceGap(NamedTuple):
+    """The optimality gap over a space.
+
+    Attributes:
+        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        exact: Whether every point of the space was looked at, or many starts were searched from.
+    """
+
+    value: float
+    exact: bool
 
 
 class Optimizer:
@@ -146,7 +159,7 @@ class Optimizer:
         low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
         return min(low, high), mean, max(low, high)
 
-    def gap(self) -> tuple[float, bool] | None:
+    def gap(self) -> SpaceGap | None:
         """How much better than the recommendation the optimum can still be, and whether that is exact.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -160,12 +173,12 @@ class Optimizer:
         assert state is not None
         if points is None:
             generator = torch.Generator().manual_seed(1_000_003 * self.seed + len(self._events))
-            point = argmax(lambda U: confidence.upper(state, self.space.features(U)), self._starts(), generator)
+            point = self._most_promising(confidence, state, generator)
             farthest = confidence.upper(state, self.space.features(point.unsqueeze(0)))[0]
         else:
             farthest = torch.tensor(confidence.leader(state, self.space.features(points))[1])
         lower = self.belief.interval(self._features([best.number]))[0][0]
-        return float(self.belief.raw(farthest) - lower), points is not None
+        return SpaceGap(float(self.belief.raw(farthest) - lower), points is not None)
 
     def completed(self) -> list[Trial]:
         """The trials that returned a value."""
@@ -231,7 +244,18 @@ class Optimizer:
         confidence = self.belief.confidence()
         assert confidence is not None
         view = self._imagined(state)
-        return argmax(lambda U: confidence.upper(view, self.space.features(U)), self._starts(), generator)
+        return self._most_promising(confidence, view, generator)
+
+    def _most_promising(self, confidence: Confidence, view: Regression, generator: torch.Generator) -> Tensor:
+        """A point [P] of the unit cube whose upper bound is nearly the largest."""
+
+        def score(U: Tensor) -> Tensor:
+            return confidence.quick_upper(view, self.space.features(U))
+
+        def leader(U: Tensor) -> int:
+            return confidence.leader(view, self.space.features(U))[0]
+
+        return argmax(score, self._starts(), generator, leader)
 
     def _starts(self) -> Tensor:
         """The best points so far, [s P]."""

@@ -14,7 +14,12 @@ STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 
 @torch.no_grad()
-def argmax(score: Callable[[Tensor], Tensor], starts: Tensor, generator: torch.Generator) -> Tensor:
+def argmax(
+    score: Callable[[Tensor], Tensor],
+    starts: Tensor,
+    generator: torch.Generator,
+    leader: Callable[[Tensor], int] | None = None,
+) -> Tensor:
     """A point [P] of the unit cube that nearly maximises ``score`` [n P] -> [n]: random, then local search.
 
     Every point that is scored is one that the objective can be given, so integers and choices need no
@@ -24,6 +29,7 @@ def argmax(score: Callable[[Tensor], Tensor], starts: Tensor, generator: torch.G
         score: The acquisition.
         starts: Promising points [s P], for example the best ones evaluated.
         generator: Source of randomness.
+        leader: Picks among the last points [n P], by something dearer than the score.
     """
     P = starts.shape[-1]
     points = torch.cat([torch.rand(RANDOM_POINTS, P, generator=generator, dtype=torch.float64), starts])
@@ -41,4 +47,4 @@ def argmax(score: Callable[[Tensor], Tensor], starts: Tensor, generator: torch.G
         children = torch.where(jumps, torch.rand(children.shape, generator=generator, dtype=torch.float64), children)
         points = torch.cat([points, children])
         values = torch.cat([values, score(children)])
-    return points[values.argmax()]
+    return points[leader(points) if leader else int(values.argmax())]

@@ -1,0 +1,63 @@
+"""The studies measure what they say: a bound that fails is seen to fail, and honest ones hold; reduced in size."""
+
+import pytest
+import torch
+
+from kbo import bandit
+from kbo.confidence import FixedWidth, SelfNormalized
+from kbo.errors import RefutedAssumptions
+from kbo.experiments import guarantees
+from kbo.experiments.games import Game
+from kbo.experiments.mixture import KERNELS
+from kbo.problems import RKHSBandit
+from kbo.regression import KernelRidge
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_bound_fails_in_a_short_run(seed):
+    (row,) = guarantees.watch(seed, 1, 30)
+    failed = {name: value for name, value in row.items() if name.startswith("failed")}
+    assert len(failed) == 8
+    assert not any(failed.values())
+
+
+def test_a_bound_that_fails_is_seen_to_fail(monkeypatch):
+    monkeypatch.setattr(guarantees, "squared_radius", lambda *_: torch.zeros(()))
+    monkeypatch.setattr(guarantees, "norm_lower_bound", lambda *_: torch.tensor(6.0))
+    (row,) = guarantees.watch(0, 1, 10)
+    assert row["failed: f in the mixture's set"]
+    assert row["failed: norm lower bound"]
+
+
+def test_a_band_that_is_too_narrow_is_outside():
+    problem = RKHSBandit(fixed=True, seed=1)
+    X = problem.fixed_arms
+    state = KernelRidge(problem.kernel, 0.01)
+    state.update(X[:20], problem.observe(X[:20]))
+    assert guarantees._outside(FixedWidth(0.01), state, X, problem.mean(X))
+    assert not guarantees._outside(SelfNormalized(0.1, 10.0, 0.1), state, X, problem.mean(X))
+
+
+@pytest.mark.parametrize("method", ["cmm-ucb", "ay-gp-ucb"])
+def test_the_simple_regret_is_within_the_gap(method):
+    rows = guarantees.play_with_gap(method, seed=0, rounds=25)
+    assert [row["round"] for row in rows] == [5, 10, 15, 20, 25]
+    assert all(0 <= row["simple_regret"] <= row["gap"] for row in rows)
+    assert rows[-1]["gap"] < rows[0]["gap"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_tenth_of_the_norm_is_refuted(kernel):
+    game = Game(*kernel, told_norm=1.0)
+    with pytest.raises(RefutedAssumptions, match="larger norm"):
+        list(bandit.play(game.method("cmm-ucb"), game.problem(0), 60))
+
+
+def test_the_lower_bound_of_the_norm_grows_towards_it():
+    at_20, at_100, at_300 = guarantees._norm_bounds("rbf", seed=3)
+    assert 7 < at_20 < at_100 < at_300 < 10
+
+
+def test_the_sketch_study_orders_the_bounds(tmp_path):
+    text = guarantees.sketch(tmp_path, True, 1, False)
+    assert text.count("exact cmm") == 3
