@@ -17,6 +17,7 @@ except ImportError:  # pragma: no cover
     sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
 
 import kbo
+from kbo import recipes
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize import Result
 from kbo.optimize.loop import format_params, place
@@ -34,8 +35,8 @@ app = typer.Typer(
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
 
-_BOX_METHODS = "cmm-ucb, dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb or random."
-_METHODS = "cmm-ucb, dmm-ucb, amm-ucb, ay-gp-ucb, igp-ucb, gp-ucb or random; give it several times to compare."
+_BOX_METHODS = f"{', '.join(name for name in recipes.names() if name != 'gp-ucb')}."
+_METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
 _WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
@@ -71,7 +72,10 @@ def tune(
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
     stop_at_gap: Annotated[
         float | None,
-        typer.Option(help="Stop when the optimum can be at most this much better than the recommendation."),
+        typer.Option(
+            help="Stop when the bounds allow the optimum to be at most this much better than the recommendation, as "
+            "far as a search finds."
+        ),
     ] = None,
     again: Annotated[int, typer.Option(help="How often the recommended setting is evaluated again at the end.")] = 5,
     journal: Annotated[Path | None, typer.Option(help="The journal; by default OUT/tune-TARGET.jsonl.")] = None,

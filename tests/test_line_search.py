@@ -114,7 +114,7 @@ def test_a_kink_is_found_to_the_tolerance(device):
 
     grid = GRID.to(device)
     t, value = minimise(f, grid, f(grid.unsqueeze(-1)), LOW, HIGH)
-    assert (value <= 2e-4 * slopes.amax(1)).all()
+    assert (value <= 2e-3 * slopes.amax(1)).all()  # the bounds have no kinks; one must not send the search astray
     assert torch.equal(value, f(t))
 
 

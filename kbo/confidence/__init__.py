@@ -6,7 +6,7 @@ from kbo.confidence.cone import Certificate, certify, cone_program
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
-from kbo.confidence.radius import norm_lower_bound, squared_radius
+from kbo.confidence.radius import norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 from kbo.confidence.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 
@@ -27,6 +27,7 @@ __all__ = [
     "cone_program",
     "norm_lower_bound",
     "optimality_gap",
+    "refuse_if_refuted",
     "squared_radius",
     "widths",
 ]

@@ -15,10 +15,14 @@ class Confidence(ABC):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
     Attributes:
-        guarantee: What holds with probability ``1 - delta``, in words; None if nothing is proved.
+        guarantee: What holds with probability ``1 - delta`` on exact posteriors, in words; None if nothing is proved.
     """
 
     guarantee: str | None = None
+
+    def guarantee_on(self, state: Regression) -> str | None:
+        """What holds on this posterior: nothing on a sketch, unless the bound accounts for the error of the sketch."""
+        return self.guarantee if float(state.residual_trace) == 0 else None
 
     def __repr__(self) -> str:
         numbers = (f"{name}={value!r}" for name, value in vars(self).items() if name != "guarantee")

@@ -57,7 +57,7 @@ class Certificate:
 
     @property
     def certified(self) -> bool:
-        """Whether the bound is the exact maximum to one part in a million of the confidence set's size.
+        """Whether the bound is the exact maximum to one part in a million of its value.
 
         It is not where the ridge that solves the dual is below the precision of the kernel matrix: at observed points
         and with a norm bound many times too large. The bound is valid there, only not the tightest.
@@ -76,7 +76,14 @@ class _Program:
     def __init__(self, confidence: MartingaleMixture, state: KernelRidge, x: Tensor, sign: int) -> None:
         if not isinstance(state, KernelRidge):
             raise InvalidInput(f"certificates need the exact state, kbo.KernelRidge, got {type(state).__name__}.")
+        if not isinstance(confidence, MartingaleMixture):
+            raise InvalidInput(
+                f"certificates are for MartingaleMixture, got {type(confidence).__name__}; of UnknownNorm pass "
+                "in_force(state)."
+            )
         state.check(x)
+        if x.dtype != torch.float64:
+            raise InvalidInput("certificates need float64: x and the data in torch.float64.")
         if x.ndim != 1:
             raise InvalidInput(f"x must be one point, a tensor [d], got shape {tuple(x.shape)}.")
         data = state.data or Observations(x[None][:0], x[:0])

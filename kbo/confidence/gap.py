@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from kbo.confidence.base import Confidence
+from kbo.errors import InvalidInput
 from kbo.regression import Regression
 
 
@@ -36,7 +37,10 @@ def optimality_gap(confidence: Confidence, state: Regression, X: Tensor) -> Gap:
     once, the simple regret of the recommended row is at most the gap; so a run may stop as soon as the gap is small.
 
     Raises:
+        InvalidInput: X has no rows.
         RefutedAssumptions: No function satisfies the assumptions and fits the data.
     """
+    if X.ndim != 2 or len(X) == 0:
+        raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
     recommended, lower = confidence.safest(state, X)
     return Gap(recommended, lower, confidence.leader(state, X)[1])

@@ -36,25 +36,27 @@ def minimise(
     """
     b, fb, (a, fa), (c, fc) = _bracket(f, t, values, low, high)
     before = last = c - a
+    active = torch.ones_like(b, dtype=torch.bool)  # a function that is done stays, whatever the others still do
     for _ in range(_MOST_STEPS):
         vertex = _parabola(a, b, c, fa, fb, fc)
         trusted = (b + vertex > a) & (b + vertex < c) & (2 * vertex.abs() < before)
         wide = torch.where(c - b > b - a, c - b, a - b)
         # A vertex at b is chance while one side of the bracket is far away; then that side is looked at.
         settled = trusted & (vertex.abs() <= tolerance)
-        if bool(((settled & (wide.abs() <= _NEAR)) | (c - a <= tolerance)).all()):
+        active = active & ~((settled & (wide.abs() <= _NEAR)) | (c - a <= tolerance))
+        if not bool(active.any()):
             break
         probe = wide.sign() * torch.minimum(wide.abs() / 2, wide.new_tensor(_NEAR))
         step = torch.where(settled, probe, torch.where(trusted, vertex, _GOLDEN * wide))
         before, last = last, step.abs()
-        u = b + step
+        u = torch.where(active, b + step, b)
         fu = f(u)
-        better, right = fu < fb, step > 0
+        better, right = active & (fu < fb), step > 0
         # The point that is not the lowest becomes the end of the bracket on its side.
         end, f_end = torch.where(better, b, u), torch.where(better, fb, fu)
-        outer = right != better
+        outer, inner = active & (right != better), active & (right == better)
         c, fc = torch.where(outer, end, c), torch.where(outer, f_end, fc)
-        a, fa = torch.where(outer, a, end), torch.where(outer, fa, f_end)
+        a, fa = torch.where(inner, end, a), torch.where(inner, f_end, fa)
         b, fb = torch.where(better, u, b), torch.where(better, fu, fb)
     return b, fb
 

@@ -24,8 +24,8 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence.base import Confidence
 from kbo.confidence.dual import Dual
-from kbo.confidence.radius import DMM_GRID, norm_lower_bound, ridge_range, squared_radius
-from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.confidence.radius import DMM_GRID, TOO_LARGE, norm_lower_bound, refuted, ridge_range, squared_radius
+from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Hypothetical, Regression
 
@@ -76,6 +76,10 @@ class MartingaleMixture(Confidence):
             f"holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has "
             f"norm at most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
         )
+
+    def guarantee_on(self, state: Regression) -> str | None:
+        """The guarantee, on every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        return self.guarantee
 
     @property
     def mixture_ridge(self) -> float:
@@ -173,13 +177,7 @@ class MartingaleMixture(Confidence):
         return slack
 
     def _refuted_norm(self, n: int, least: float) -> None:
-        self._refuted("a function that fits the data must have a larger norm", n=n, norm_at_least=least)
+        self._refuted(TOO_LARGE, n=n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:
-        raise RefutedAssumptions(
-            f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the kernel; if they "
-            f"are right, this happens with probability at most delta = {self.delta:g}",
-            norm_bound=self.norm_bound,
-            noise_std=self.noise_std,
-            **figures,
-        )
+        raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

@@ -13,10 +13,14 @@ import torch
 from torch import Tensor
 
 from kbo.confidence.line_search import minimise
+from kbo.errors import RefutedAssumptions
 from kbo.regression import Regression
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7), and at which exact searches begin."""
+
+
+TOO_LARGE = "a function that fits the data must have a larger norm"
 
 
 def squared_radius(
@@ -38,6 +42,24 @@ def squared_radius(
     a0 = noise_std**2 / scale
     log_det, quad = (state.log_det([a0])[0], state.quad([a0])[0]) if many else (state.log_det(a0), state.quad(a0))
     return quad + noise_std**2 * (log_det + 2 * math.log(1 / delta)) + scale * state.residual_trace
+
+
+def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
+    """The exception that says so, with its figures."""
+    return RefutedAssumptions(
+        f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the kernel; if they "
+        f"are right, this happens with probability at most delta = {delta:g}",
+        norm_bound=norm_bound,
+        noise_std=noise_std,
+        **figures,
+    )
+
+
+def refuse_if_refuted(state: Regression, noise_std: float, norm_bound: float, delta: float, scale: float = 1.0) -> None:
+    """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
+    least = float(norm_lower_bound(state, noise_std, delta, scale))
+    if least > norm_bound:
+        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
 
 
 def ridge_range(state: Regression, a0: float) -> tuple[float, float]:

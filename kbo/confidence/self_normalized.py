@@ -1,4 +1,8 @@
-"""Confidence sequences from self-normalised concentration: ``||f*|| <= norm_bound``, sub-Gaussian noise."""
+"""Confidence sequences from self-normalised concentration: ``||f*|| <= norm_bound``, sub-Gaussian noise.
+
+They are theorems about exact posteriors. On a sketch they can be computed, but nothing is proved and much can fail:
+``guarantee_on`` says so.
+"""
 
 from __future__ import annotations
 

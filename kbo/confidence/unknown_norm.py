@@ -20,10 +20,11 @@ class UnknownNorm(Confidence):
     """A mixture whose norm bound follows ``B_low``, the anytime lower confidence bound of the norm.
 
     Data can refute a norm bound but never prove one. So nothing is guaranteed, except that a bound in force is never
-    one that the data refute, and that, with probability 1 - delta, the interval holds at all times at which
-    ``norm_bound(state)`` is at least the norm.
+    one that the data of that moment refute, and that, with probability 1 - delta, the interval holds at all times at
+    which ``norm_bound(state)`` is at least the norm. The bound in force is a function of the data alone; it may fall
+    again, since ``B_low`` is not monotone.
 
-    * ``multiple=None`` doubles ``guess`` until the data no longer refute it. Every value that is ever in force is
+    * ``multiple=None`` doubles ``guess`` until the data do not refute it. Every value that is ever in force is
       ``guess`` times a power of two, all on one event: no union over the guesses is needed.
     * ``multiple=m`` takes m times ``B_low``, at least ``guess``: tighter, and in practice often right.
 
@@ -48,6 +49,7 @@ class UnknownNorm(Confidence):
         guess: float | None = None,
         multiple: float | None = None,
     ) -> None:
+        checks.positive("noise_std", noise_std)
         self.guess = checks.positive("guess", noise_std if guess is None else guess)
         self._mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
         self.noise_std, self.delta, self.kind, self.scale = float(noise_std), float(delta), kind, float(scale)

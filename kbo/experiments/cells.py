@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kbo
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ class Cell:
 
     @property
     def identity(self) -> str:
-        """Function and arguments as one line of text, in which 10 and 10.0 are the same."""
-        return json.dumps([self.function, _canonical(self.arguments)], sort_keys=True)
+        """Version of kbo, function and arguments as one line of text, in which 10 and 10.0 are the same."""
+        return json.dumps([kbo.__version__, self.function, _canonical(self.arguments)], sort_keys=True)
 
     @property
     def key(self) -> str:
-        """The name of its files: the label and a hash of function and arguments."""
+        """The name of its files: the label and a hash of version, function and arguments."""
         readable = re.sub(r"[^\w.+=-]+", "-", self.label, flags=re.ASCII).strip("-.")[:100] or "cell"
         return f"{readable}-{hashlib.sha256(self.identity.encode()).hexdigest()[:10]}"
 
@@ -120,8 +121,10 @@ class Folder:
             metadata = pq.read_schema(self.file(cell)).metadata or {}
         except (OSError, ValueError):  # pyarrow's errors of damaged files are one or the other
             return False
-        found = metadata.get(_IDENTITY)
-        return found is not None and Cell(**json.loads(found)).identity == cell.identity
+        try:
+            return json.loads(metadata[_IDENTITY])["identity"] == cell.identity
+        except (KeyError, TypeError, ValueError):
+            return False
 
     def write(self, cell: Cell, rows: Rows) -> None:
         """Store the rows of a finished cell, whole or not at all."""
@@ -132,7 +135,7 @@ class Folder:
             raise InvalidInput(f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}.")
         names = dict.fromkeys(name for row in rows for name in row)
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
-        stored = {"function": cell.function, "arguments": cell.arguments, "label": cell.label}
+        stored = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments}
         table = table.replace_schema_metadata({_IDENTITY: json.dumps(stored)})
         target = self.file(cell)
         temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
@@ -197,9 +200,9 @@ def read_file(path: str | os.PathLike) -> pd.DataFrame:
     rows = table.to_pandas()
     if stored is None:
         return rows
-    cell = Cell(**json.loads(stored))
-    single = {k: v for k, v in cell.arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
-    for position, (name, value) in enumerate({"cell": cell.key, **single}.items()):
+    cell = json.loads(stored)
+    single = {k: v for k, v in cell["arguments"].items() if not isinstance(v, (list, dict)) and k not in rows}
+    for position, (name, value) in enumerate({"cell": cell["key"], **single}.items()):
         rows.insert(position, name, value)
     return rows
 

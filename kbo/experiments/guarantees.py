@@ -98,7 +98,7 @@ def gap(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
     if found.rows.empty:
         return found.checked("")
     rows, picture = found.rows, folder / "gap.png"
-    title = f"optimality gap over the range of f: {problems} problems, 1000 arms, Matérn 5/2 0.5, d = 2, δ = {DELTA:g}"
+    title = f"optimality gap: {problems} problems of 1000 arms, Matérn 5/2 0.5, d = 2, δ = {DELTA:g}"
     plots.medians(
         rows.assign(relative=rows["gap"] / rows["range"]), "relative", picture, title=title, ylabel="gap / range"
     )

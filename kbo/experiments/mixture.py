@@ -77,7 +77,7 @@ def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> s
     table = tables.summary(_named(found.rows), PUBLISHED)
     csv, markdown = folder / "table1.csv", folder / "table1.md"
     table.to_csv(csv, index=False)
-    markdown.write_text(tables.markdown(table) + "\n", encoding="utf-8")
+    markdown.write_text(f"{tables.markdown(table)}\n{_QUICK * quick}", encoding="utf-8")
     heading = "cumulative regret, mean ± standard deviation over the runs; published: Flynn & Reeb (2024), Table 1"
     return found.checked(f"{heading}\n\n{tables.text(table)}\n{_QUICK * quick}\ntable    {csv}\n         {markdown}")
 

@@ -164,7 +164,13 @@ def regret_grid(panels: Mapping[str, pd.DataFrame], path: str | os.PathLike, *, 
     found = (pair for axes in grid.flat for pair in zip(*axes.get_legend_handles_labels(), strict=True))
     names, lines = zip(*{name: line for line, name in found}.items(), strict=True)
     note = "mean over seeds, band: its standard error"
-    legend = {"ncols": len(names), "frameon": False, "fontsize": 9, "title": note, "title_fontsize": 9}
+    legend = {
+        "ncols": min(len(names), 2 * grid.shape[1]),
+        "frameon": False,
+        "fontsize": 9,
+        "title": note,
+        "title_fontsize": 9,
+    }
     figure.legend(lines, names, loc="outside lower center", **legend)
     figure.savefig(path, dpi=150)
 

@@ -10,6 +10,7 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.models.streaming import StreamingGP
 from kbo.regression import FixedDictionary, NystromRidge
 
@@ -17,8 +18,10 @@ from kbo.regression import FixedDictionary, NystromRidge
 class NystromGP(StreamingGP):
     """A Gaussian process seen through the features of a dictionary: a step costs O(m^2), whatever n is.
 
-    Martingale-mixture bounds on it stay valid whatever the dictionary (``kbo.confidence.MartingaleMixture``).
-    Everything else is as in ``KernelRidgeGP``; models conditioned on new data keep the dictionary.
+    Martingale-mixture bounds on it stay valid whatever the dictionary (``kbo.confidence.MartingaleMixture``), but are
+    only as tight as the dictionary is good: ``model.state.residual_trace`` says how much of the kernel it misses, and
+    with a useless one the bound is the norm bound itself. Everything else is as in ``KernelRidgeGP``; models
+    conditioned on new data keep the dictionary.
 
     Args:
         train_X: Points [n d].
@@ -49,8 +52,13 @@ class NystromGP(StreamingGP):
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
         super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform)
-        NystromRidge(kernel, ridge, dictionary)  # a dictionary that cannot be used is an error now, not later
+        if not isinstance(dictionary, FixedDictionary):
+            raise InvalidInput(f"dictionary must be a kbo.regression.FixedDictionary, got {type(dictionary).__name__}.")
+        columns, wanted = dictionary.points.shape[-1], train_X.shape[-1]
+        if columns != wanted:
+            raise InvalidInput(f"the dictionary's points have {columns} columns but train_X has {wanted}.")
         self.dictionary = dictionary
+        self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     def _new_state(self) -> NystromRidge:
         points = self.transform_inputs(self.dictionary.to(self.train_targets).points)

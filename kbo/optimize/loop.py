@@ -36,8 +36,9 @@ class Result:
         value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
             value while there is no posterior.
         lower, upper: Confidence bounds of the objective there; None while there is no bound.
-        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold; None while
-            there is no bound.
+        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
+            ``gap_exact`` is False, as far as a search from many starts finds the largest one; None while there is no
+            bound.
         gap_exact: Whether the gap is exact over the whole (finite) space, or found by a search from many starts.
         best_observed: The best value that was ever returned. It flatters itself when the objective is noisy.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
@@ -69,6 +70,8 @@ class Result:
         failed = sum(trial.status == "failed" for trial in self.trials)
         done = sum(trial.status != "pending" for trial in self.trials)
         lines = [f"{done} trials{f', {failed} failed' if failed else ''}; {self.stopped}"]
+        if failed:
+            lines.append(f"last failure   {next(t.failure for t in reversed(self.trials) if t.failure)}")
         if self.params is not None:
             lines.append(f"recommended    {format_params(self.params)}")
             bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
@@ -162,6 +165,8 @@ def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, m
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
     if stop_at_gap is not None:
         checks.positive("stop_at_gap", stop_at_gap)
+        if method == "random":
+            raise InvalidInput("method 'random' has no bounds, so no optimality gap at which it could stop.")
     if timeout is not None:
         checks.positive("timeout", timeout)
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
@@ -220,7 +225,10 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
         log.warning("trial %d failed with %s", trial.number, trial.failure)
         log.info("where it failed:", exc_info=error)
         return trial
-    return optimizer.tell(params, value, round(time.perf_counter() - start, 4))
+    trial = optimizer.tell(params, value, round(time.perf_counter() - start, 4))
+    if trial.failure is not None:
+        log.warning("trial %d failed: %s", trial.number, trial.failure)
+    return trial
 
 
 def place(error: Exception) -> str:
@@ -255,8 +263,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
 
 def _statement(optimizer: Optimizer) -> str | None:
     """What is proved of the bound in force."""
-    confidence = optimizer.belief.confidence()
-    return confidence.guarantee if confidence else None
+    state, confidence = optimizer.belief.state, optimizer.belief.confidence()
+    return confidence.guarantee_on(state) if state is not None and confidence is not None else None
 
 
 def _guarantee(optimizer: Optimizer, bounded: bool) -> str:

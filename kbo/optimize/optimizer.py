@@ -166,7 +166,7 @@ class Optimizer:
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
         it is the best that a search from many starts finds. None while there is no bound.
         """
-        best, confidence = self.recommended(), None if self.belief.state is None else self.belief.confidence()
+        best, confidence = self.recommended(), None if self.belief.state is None else self.belief.reported()
         if best is None or confidence is None:
             return None
         state, points = self.belief.state, self.space.points(_MOST_POINTS)
@@ -176,7 +176,7 @@ class Optimizer:
             point = self._most_promising(confidence, state, generator)
             farthest = confidence.upper(state, self.space.features(point.unsqueeze(0)))[0]
         else:
-            farthest = torch.tensor(confidence.leader(state, self.space.features(points))[1])
+            farthest = torch.tensor(confidence.leader(state, self.space.features(points))[1], dtype=torch.float64)
         lower = self.belief.interval(self._features([best.number]))[0][0]
         return SpaceGap(float(self.belief.raw(farthest) - lower), points is not None)
 

@@ -20,7 +20,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import Confidence, UnknownNorm, norm_lower_bound
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.regression import KernelRidge
@@ -54,6 +54,10 @@ class Belief(ABC):
     def confidence(self) -> Confidence | None:
         """The bound in force; None chooses at random."""
 
+    def reported(self) -> Confidence | None:
+        """The bound that intervals and gaps are stated with; the one in force unless a setting is more cautious."""
+        return self.confidence()
+
     @abstractmethod
     def assumptions(self) -> dict[str, Any]:
         """The numbers on which the bounds rest, in raw units, and where they come from."""
@@ -61,7 +65,7 @@ class Belief(ABC):
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bound, mean (moved into the bounds) and upper bound [n] in raw units at features [n D]."""
         state = self.state
-        confidence = None if state is None else self.confidence()
+        confidence = None if state is None else self.reported()
         if state is None or confidence is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
         lower, upper = confidence.interval(state, features)
@@ -92,6 +96,14 @@ class Certified:
     norm_bound: float
     delta: float = 0.1
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise InvalidInput(f"kernel must be a gpytorch.kernels.Kernel, got {type(self.kernel).__name__}.")
+        checks.positive("noise_std", self.noise_std)
+        checks.positive("norm_bound", self.norm_bound)
+        checks.probability("delta", self.delta)
+        checks.positive("scale", self.scale)
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
         """The belief before the first evaluation.
@@ -136,6 +148,7 @@ class _CertifiedBelief(Belief):
             method, s.kernel, s.noise_std, s.norm_bound, s.delta, scale=s.scale, horizon=n_trials
         )
         self._state = self._method.state()
+        self._checked = 0
 
     @property
     def state(self) -> KernelRidge | None:
@@ -145,7 +158,17 @@ class _CertifiedBelief(Belief):
         self._state.update(features, torch.tensor([y], dtype=features.dtype))
 
     def confidence(self) -> Confidence | None:
-        return self._method.confidence
+        confidence = self._method.confidence
+        if confidence is not None and not isinstance(confidence, UnknownNorm):
+            self._refuse_if_refuted()
+        return confidence
+
+    def _refuse_if_refuted(self) -> None:
+        """The same check for every method: some bounds look at one ridge only, or at none, and would not notice."""
+        s, n = self._setting, self._state.n
+        if n != self._checked:
+            refuse_if_refuted(self._state, s.noise_std, s.norm_bound, s.delta, s.scale)
+            self._checked = n
 
     def assumptions(self) -> dict[str, Any]:
         s, confidence = self._setting, self._method.confidence
@@ -189,7 +212,7 @@ class Practical:
 
     delta: float = 0.1
     scale: float = 1.0
-    norm_factor: float = 1.25
+    norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
 
     def __post_init__(self) -> None:
@@ -213,7 +236,12 @@ class _PracticalBelief(Belief):
     certified = False
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
-        recipes.make(method, _unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        made = recipes.make(method, _unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        if isinstance(made.confidence, UnknownNorm):
+            raise InvalidInput(
+                f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
+                "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
+            )
         self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
         self._features: list[Tensor] = []
         self._y: list[float] = []
@@ -254,10 +282,17 @@ class _PracticalBelief(Belief):
         assert self._state is not None
         if self._bound is None or self._bound[0] != self._state.n:
             s = self._setting
-            least = float(norm_lower_bound(self._state, self.noise_std, s.delta, s.scale))
-            self.norm_bound = max(s.norm_factor * least, (1 + 1e-6) * least, 1.0)
+            guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+            self.norm_bound = guess.norm_bound(self._state)
             self._bound = self._state.n, self._with_norm_bound(self.norm_bound)
         return self._bound[1]
+
+    def reported(self) -> Confidence | None:
+        """AMM in place of tighter mixtures: they rest on a guessed norm, and with that guess would exclude too much."""
+        confidence = self.confidence()
+        if not isinstance(confidence, MartingaleMixture):
+            return confidence
+        return MartingaleMixture(self.noise_std, self.norm_bound, self._setting.delta, "amm", self._setting.scale)
 
     @property
     def _ridges(self) -> list[float]:

@@ -40,7 +40,9 @@ class FixedDictionary:
             m: Largest number of points.
             tolerance: Fraction of the largest prior variance at which everything counts as explained.
         """
-        k = freeze(kernel, checks.points("X", X))
+        if checks.points("X", X).ndim != 2 or len(X) == 0 or m < 1:
+            raise InvalidInput(f"pivoted needs X [n d] with at least one row and m >= 1, got {tuple(X.shape)} and {m}.")
+        k = freeze(kernel, X)
         rest = k.diagonal(X).clone()
         least = tolerance * float(rest.max())
         rows, chosen = X.new_zeros(m, len(X)), []

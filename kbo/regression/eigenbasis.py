@@ -28,7 +28,7 @@ class Eigenbasis(Resolvent):
     """
 
     def __init__(self, data: Observations, k: DenseKernel) -> None:
-        self.data, self.k, self.epoch = data, k, data.epoch
+        self.data, self.k = data, k
         self.rows = self._basis = 0
         empty = data.X.new_empty(0, 0)
         self.values, self.vectors, self.C, self.D = data.y[:0], empty, empty, empty

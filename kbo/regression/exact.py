@@ -264,6 +264,7 @@ class KernelRidge(Regression):
         if self._basis is None:
             self._basis = Eigenbasis(data, self._kernel_for(data.X))
         elif self._basis.rows < data.rows:
+            self._basis = self._basis.fork(data)  # paths over the old one stay what they are
             self._basis.grow()
         return self._basis
 

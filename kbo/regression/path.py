@@ -67,3 +67,24 @@ class AskedPath(RidgePath):
 
     def select(self, groups: Tensor) -> AskedPath:  # noqa: D102
         return AskedPath(self.state, self.X[groups])
+
+
+class CastPath(RidgePath):
+    """A path that computes in another dtype than it is asked and answers in.
+
+    Args:
+        path: The path behind.
+        dtype: Of ridges and moments.
+    """
+
+    def __init__(self, path: RidgePath, dtype: torch.dtype) -> None:
+        self.path, self.dtype = path, dtype
+
+    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+        return Moments(*(moment.to(self.dtype) for moment in self.path.at(ridges.double())))
+
+    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+        return Moments(*(moment.to(self.dtype) for moment in self.path.grid(ridges.double())))
+
+    def select(self, groups: Tensor) -> CastPath:  # noqa: D102
+        return CastPath(self.path.select(groups), self.dtype)

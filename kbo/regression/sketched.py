@@ -28,6 +28,7 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import cholesky, ill_conditioned_ratio
 from kbo.regression.base import Regression, Ridge, as_ridges, warn_below_precision
 from kbo.regression.dictionaries import FixedDictionary, anchors
+from kbo.regression.path import CastPath, RidgePath
 from kbo.regression.residual import ResidualNorm
 from kbo.regression.spectral import Resolvent, SpectralPath
 
@@ -38,7 +39,9 @@ _CHUNK = {"cpu": 2**20, "cuda": 2**25}
 class NystromRidge(Regression):
     """The posterior seen through the features of a dictionary: memory and time per step do not grow with n.
 
-    Every ridge is answered exactly from one eigendecomposition of ``B B'``, made anew after every change.
+    Every ridge is answered exactly from one eigendecomposition of ``B B'``, made anew after every change. Features of
+    nearly dependent points need all digits there are, so the state computes in float64 and answers in the dtype of
+    its data.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
@@ -70,11 +73,12 @@ class NystromRidge(Regression):
 
     @torch.no_grad()
     def _begin(self, Z: Tensor) -> None:
-        """No observations, in the dtype and on the device of Z."""
+        """No observations, on the device of Z, to be answered in its dtype."""
+        self._like = Z[:0]
+        Z = Z.double()
         self._k: DenseKernel = freeze(self.kernel, Z)
         gram = self._k(Z, Z)
-        # In single precision a pivot is right to 1e-7 of the prior variance, so fewer points are independent.
-        kept = anchors(gram, 1e-9 if Z.dtype == torch.float64 else 1e-5)
+        kept = anchors(gram)
         self.anchors = Z[kept]
         m = len(kept)
         L = cholesky(gram[kept][:, kept])
@@ -97,12 +101,14 @@ class NystromRidge(Regression):
             InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
         """
         self._adopt(X)
-        checks.observations(X, y, self.anchors, self.anchors.shape[-1])
+        checks.observations(X, y, self._like, self.anchors.shape[-1])
         if len(X) == 0:
             return
-        X = X.detach().clone()  # which the caller may change
+        X, y = X.detach().to(torch.float64, copy=True), y.detach().double()  # the caller may change theirs
         features, prior = self.features(X), self.prior_variance(X)
-        residual = (prior - features.square().sum(0)).clamp_min(0)
+        # Lifted by its rounding error, so that rounding never makes the sketch look better than it is.
+        rounding = 4 * torch.finfo(torch.float64).eps * len(self.anchors) * prior
+        residual = (prior - features.square().sum(0)).clamp_min(0) + rounding
         self._n += len(X)
         self._trace = self._trace + prior.sum()
         self._residual_trace = self._residual_trace + residual.sum()
@@ -126,10 +132,14 @@ class NystromRidge(Regression):
         shape = X.shape[:-1] if single else (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), covariance.reshape(shape)
 
-    def ridge_path(self, X: Tensor) -> SpectralPath:
+    def _answer(self, value: Tensor) -> Tensor:
+        """In the dtype of the data."""
+        return value.to(self._like.dtype)
+
+    def ridge_path(self, X: Tensor) -> RidgePath:
         """The posterior of groups X [... g d] as a function of the ridge."""
         self.check(X)
-        X = X.reshape(-1, *X.shape[-2:])
+        dtype, X = X.dtype, X.reshape(-1, *X.shape[-2:]).double()
         B, g = X.shape[:2]
         Z = self.features(X.reshape(B * g, X.shape[-1]))
         grouped = Z.reshape(len(Z), B, g)
@@ -139,12 +149,14 @@ class NystromRidge(Regression):
         else:
             residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
         basis = self._basis.current()
-        return SpectralPath(basis, *basis.coordinates(Z), residual, variance, self.trace)
+        path = SpectralPath(basis, *basis.coordinates(Z), residual, variance, self._trace)
+        return path if dtype == torch.float64 else CastPath(path, dtype)
 
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
         self.check(X)
         self.check(Z)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        X, Z = X.double(), Z.double()
         prior = self._k(X, Z)
         f, g = (self.features(P.reshape(-1, P.shape[-1])) for P in (X, Z))
         self._warn(ridges)
@@ -153,7 +165,7 @@ class NystromRidge(Regression):
         for r in X.new_tensor(ridges):
             a, b = (basis.whiten(*basis.coordinates(p), r)[0] for p in (f, g))
             out.append(residual + r * _pairs(a, b, X, Z))
-        return out[0] if single else torch.stack(out)
+        return self._answer(out[0] if single else torch.stack(out))
 
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self._number(ridge, SketchedResolvent.log_det)
@@ -167,38 +179,38 @@ class NystromRidge(Regression):
 
     @property
     def trace(self) -> Tensor:  # noqa: D102
-        return self._trace
+        return self._answer(self._trace)
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
-        return ill_conditioned_ratio(self.anchors.dtype) * (self._kappa or 1.0)
+        return ill_conditioned_ratio(self._like.dtype) * (self._kappa or 1.0)
 
     @property
     def residual_trace(self) -> Tensor:
         """``Tr E``, a running sum of ``k(x, x) - |z(x)|^2``."""
-        return self._residual_trace
+        return self._answer(self._residual_trace)
 
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of E; see ``residual.py``."""
-        return torch.minimum(self._residual.bound(self._k), self._residual_trace)
+        return self._answer(torch.minimum(self._residual.bound(self._k), self._residual_trace))
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""
-        return self._k(X, Z)
+        return self._k(X.double(), Z.double()).to(X.dtype)
 
     def prior_variance(self, X: Tensor) -> Tensor:
         """``k(x, x)`` [...] for X [... d]."""
-        return self._k.diagonal(X)
+        return self._k.diagonal(X.double()).to(X.dtype)
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the dictionary in dtype, device and columns."""
         self._adopt(X)
-        checks.points("X", X, self.anchors, self.anchors.shape[-1])
+        checks.points("X", X, self._like, self.anchors.shape[-1])
 
     def _adopt(self, X: Tensor) -> None:
         """Before the first observation the state moves to the dtype and device of whatever it is shown."""
         fits = isinstance(X, Tensor) and X.dtype in (torch.float64, torch.float32)
-        if fits and not self.n and (X.dtype, X.device) != (self.anchors.dtype, self.anchors.device):
+        if fits and not self.n and (X.dtype, X.device) != (self._like.dtype, self._like.device):
             self._begin(self.dictionary.points.to(X))
 
     def fork(self) -> NystromRidge:
@@ -216,7 +228,7 @@ class NystromRidge(Regression):
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         self._warn(ridges)
         values = of_basis(self._basis.current(), self.anchors.new_tensor(ridges))
-        return values[0] if single else values
+        return self._answer(values[0] if single else values)
 
 
 def _pairs(a: Tensor, b: Tensor, X: Tensor, Z: Tensor) -> Tensor:
@@ -236,23 +248,25 @@ class SketchedResolvent(Resolvent):
     def __init__(self, m: int, like: Tensor) -> None:
         self.G, self.By, self.rest = like.new_zeros(m, m), like.new_zeros(m), like.new_zeros(())
         self.C = like.new_empty(m, 0)
-        self._stale = True
+        self._snapshot: SketchedResolvent | None = None
 
     def update(self, features: Tensor, y: Tensor) -> None:
         """Take in the features [m r] and targets [r] of new observations, O(m^2) each."""
         self.G, self.By = self.G + features @ features.mT, self.By + features @ y
         self.rest = self.rest + y @ y
-        self._stale = True
+        self._snapshot = None
 
     @torch.no_grad()
     def current(self) -> SketchedResolvent:
-        """Itself, with the decomposition of all that it has seen."""
-        if self._stale:
-            values, self.vectors = torch.linalg.eigh(self.G)
-            self.values = values.clamp_min(0)
-            self.target = self.vectors.mT @ self.By, self.By[:0]
-            self.memory, self._stale = {}, False
-        return self
+        """The decomposition of all that it has seen: a copy that later updates leave alone."""
+        if self._snapshot is None:
+            snapshot = copy.copy(self)
+            values, snapshot.vectors = torch.linalg.eigh(self.G)
+            snapshot.values = values.clamp_min(0)
+            snapshot.target = snapshot.vectors.mT @ self.By, self.By[:0]
+            snapshot.memory = {}
+            self._snapshot = snapshot
+        return self._snapshot
 
     def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
         return ridges.new_empty(len(ridges), 0, 0)

@@ -36,6 +36,8 @@ class Tracked(View):
     """
 
     def __init__(self, state: KernelRidge, points: Tensor) -> None:
+        if not isinstance(state, KernelRidge):
+            raise InvalidInput(f"points can be tracked under kbo.KernelRidge, got {type(state).__name__}.")
         super().__init__(state)
         state.check(points)
         if points.ndim != 2:
@@ -48,7 +50,7 @@ class Tracked(View):
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
-        if X is not None and not self._tracks(X):
+        if X is not None and (X.shape != self.points.shape or not self._tracks(X)):
             return self.state.predict(X, ridge)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         if single:
@@ -65,8 +67,10 @@ class Tracked(View):
 
     def _tracks(self, X: Tensor) -> bool:
         """Whether X is the tracked tensor, or that tensor as A groups of one."""
-        same = X.data_ptr() == self.points.data_ptr() and X.numel() == self.points.numel()
-        return same and X.shape[-1] == self.points.shape[-1] and not (X.ndim > 2 and X.shape[-2] != 1)
+        if X.shape not in (self.points.shape, self.points.unsqueeze(-2).shape):
+            return False
+        flat = X.reshape(self.points.shape)
+        return flat.data_ptr() == self.points.data_ptr() and flat.stride() == self.points.stride()
 
     @torch.no_grad()
     def _path(self) -> SpectralPath:
