@@ -202,7 +202,7 @@ def read_file(path: str | os.PathLike) -> pd.DataFrame:
         return rows
     cell = json.loads(stored)
     single = {k: v for k, v in cell["arguments"].items() if not isinstance(v, (list, dict)) and k not in rows}
-    for position, (name, value) in enumerate({"cell": cell["key"], **single}.items()):
+    for position, (name, value) in enumerate({"cell": cell.get("key", Path(path).stem), **single}.items()):
         rows.insert(position, name, value)
     return rows
 

@@ -148,7 +148,7 @@ def norm(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
     found = sweep(cells, folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
-    table = _final_regret(found.rows, ["kernel", "lengthscale"])
+    table = _final_regret(found.rows, "cmm-ucb")
     lines += ["", "cumulative regret at the end, means over the same problems", table]
     return found.checked("\n".join(lines))
 
@@ -188,9 +188,7 @@ def multiple(folder: Path, quick: bool, workers: int | None, progress: bool) -> 
     found = sweep(cells, folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
-    return found.checked(
-        "cumulative regret, means over the same problems\n" + _final_regret(found.rows, ["kernel", "lengthscale"])
-    )
+    return found.checked("cumulative regret, means over the same problems\n" + _final_regret(found.rows, "known"))
 
 
 def play_unknown(method: str, seed: int, rounds: int, **world: Any) -> list[dict[str, Any]]:
@@ -205,14 +203,13 @@ def play_unknown(method: str, seed: int, rounds: int, **world: Any) -> list[dict
     return list(bandit.play(made, problem, rounds, seed))[-1:]
 
 
-def _final_regret(rows: pd.DataFrame, problem: list[str]) -> str:
-    """Mean regret of every method on every problem, and its ratio to the first method over all problems."""
+def _final_regret(rows: pd.DataFrame, baseline: str) -> str:
+    """Mean regret of every method on every problem, and the sums over problems against the baseline's."""
     last = rows[rows["round"] == rows["round"].max()]
-    table = last.pivot_table(index=problem, columns="method", values="cumulative", sort=False)
-    ratio = table.sum() / table.sum().iloc[0]
-    return f"{table.to_string(float_format='{:.1f}'.format)}\nsum against {table.columns[0]}: " + ", ".join(
-        f"{method} {value:.2f}" for method, value in ratio.items()
-    )
+    table = last.pivot_table(index=["kernel", "lengthscale"], columns="method", values="cumulative", sort=False)
+    against = table.sum() / table[baseline].sum()
+    ratios = ", ".join(f"{method} {value:.2f}" for method, value in against.items())
+    return f"{table.to_string(float_format='{:.1f}'.format)}\nsum against {baseline}: {ratios}"
 
 
 def sketch(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
