@@ -117,7 +117,7 @@ def tune(
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
     typer.echo(result)
-    values = _evaluate_again(objective, result, again, timeout, quiet)
+    values = _again(objective, result, again, timeout, quiet)
     picture = path.with_suffix(".png")
     _trace(result, picture, name, maximize, values)
     typer.echo(f"picture        {picture}")
@@ -265,31 +265,13 @@ def _problem(target: str) -> tuple[str, Any, Any]:
     return path.stem, module.objective, module.bounds
 
 
-def _evaluate_again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:
+def _again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:
     """Noisy values of the recommended parameters: an honest estimate, which the best observed value is not."""
-    import copy
-    import math
     from statistics import mean, stdev
 
-    from tqdm import trange
+    from kbo.optimize.loop import evaluate_again
 
-    from kbo.optimize.loop import time_limit
-
-    values: list[float] = []
-    failed = 0
-    try:
-        for _ in trange(times if result.params is not None else 0, desc="again", disable=quiet, leave=False):
-            try:
-                with time_limit(timeout):
-                    value = float(objective(copy.copy(result.params)))
-            except Exception:  # whatever an objective may raise; counted below
-                value = math.nan
-            if math.isfinite(value):
-                values.append(value)
-            else:
-                failed += 1
-    except KeyboardInterrupt:
-        pass  # what there is will do
+    values, failed = evaluate_again(objective, result, times, timeout, progress=not quiet)
     if values:
         spread = f", one of them varies by +- {stdev(values):.2g}" if len(values) > 1 else ""
         typer.echo(f"again          {mean(values):.4g} on average over {len(values)} new evaluations{spread}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import math
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm import tqdm
+from tqdm import tqdm, trange
 
 from kbo import checks
 from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
@@ -231,6 +232,26 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
     return trial
 
 
+def evaluate_again(
+    objective: Callable[[Any], float], result: Result, times: int, timeout: float | None = None, progress: bool = False
+) -> tuple[list[float], int]:
+    """Values of the recommended parameters when evaluated again, and how many evaluations failed; Ctrl-C ends it."""
+    values: list[float] = []
+    failed = 0
+    with contextlib.suppress(KeyboardInterrupt):  # what there is will do
+        for _ in trange(times if result.params is not None else 0, desc="again", disable=not progress, leave=False):
+            try:
+                with time_limit(timeout):
+                    value = float(objective(copy.copy(result.params)))
+            except Exception:  # whatever an objective may raise
+                value = math.nan
+            if math.isfinite(value):
+                values.append(value)
+            else:
+                failed += 1
+    return values, failed
+
+
 def place(error: Exception) -> str:
     """Where an exception was raised."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -283,7 +304,8 @@ def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
     numbers = optimizer.belief.assumptions()
     return (
         f"practical, not certified: the kernel and the noise level ({numbers['noise_std']:.3g}) were fitted and the "
-        f"norm bound ({numbers['norm_bound']:.3g}) was guessed from the same data, so the interval may be too narrow"
+        f"norm bound ({numbers['norm_bound']:.3g}, of the objective less its fitted constant) was guessed from the "
+        "same data, so the interval may be too narrow"
     )
 
 
