@@ -97,10 +97,7 @@ def tune(
     _logging(quiet, verbose)
     name, objective, bounds = _problem(target)
     path = journal or out / f"tune-{name}.jsonl"
-    if fresh and path.exists():
-        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
-    elif path.exists() and not quiet:
-        typer.echo(f"continuing {path}; --fresh starts anew", err=True)
+    _continue_or_set_aside(path, fresh, quiet)
     result = (kbo.maximize if maximize else kbo.minimize)(
         objective,
         bounds,
@@ -278,6 +275,14 @@ def _again(objective: Any, result: Result, times: int, timeout: float | None, qu
     if failed:
         typer.echo(f"again          {failed} new evaluations failed")
     return values
+
+
+def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
+    """Say that a journal is continued, or keep it under another name."""
+    if fresh and path.exists():
+        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path}; --fresh starts anew", err=True)
 
 
 def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:

@@ -95,11 +95,10 @@ class Dual:
                 return lead, float(bounds[first])
             alone = torch.tensor([first], device=bounds.device)
             h = partial(self.at, path=self.path.select(alone))
-            t, value = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
+            t, _ = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
             ridge = t.exp()
             bounds = torch.minimum(bounds, self._h(self.path.grid(ridge), ridge.unsqueeze(-1))[0])
-            bounds[first] = value[0]
-            if lead < 0 or value[0] > bounds[lead]:
+            if lead < 0 or bounds[first] > bounds[lead]:
                 lead = first
 
     @torch.no_grad()

@@ -112,18 +112,18 @@ class MartingaleMixture(Confidence):
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().leader(state, X)
-        return self._dual(state, X, 1).leader()
+        return self._duals(state, X, (1,))[0].leader()
 
     def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().safest(state, X)
-        row, value = self._dual(state, X, -1).safest()
+        row, value = self._duals(state, X, (-1,))[0].safest()
         return row, -value
 
     def _bounds(self, state: Regression, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """Upper (sign 1) or lower (sign -1) bounds [...]."""
         if self.kind == "cmm":
-            return [sign * self._dual(state, X, sign).value().reshape(X.shape[:-1]) for sign in signs]
+            return [dual.sign * dual.value().reshape(X.shape[:-1]) for dual in self._duals(state, X, signs)]
         sides = zip(signs, self._candidates(state, X, signs), strict=True)
         return [(side.amin if sign > 0 else side.amax)(0) for sign, side in sides]
 
@@ -142,7 +142,8 @@ class MartingaleMixture(Confidence):
         """AMM asks for its ridge as a number, which has a growing factor of its own."""
         return self.ridges[0] if self.kind == "amm" else self.ridges
 
-    def _dual(self, state: Regression, X: Tensor, sign: int) -> Dual:
+    def _duals(self, state: Regression, X: Tensor, signs: Sequence[int]) -> list[Dual]:
+        """For every sign the dual over the points of X [... d], which share one path."""
         flat = X if X.ndim > 1 else X.unsqueeze(0)
         path = state.ridge_path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
@@ -152,7 +153,7 @@ class MartingaleMixture(Confidence):
         def slack(quad: Tensor, ridges: Tensor) -> Tensor:
             return self._slack(state, C, quad, ridges)
 
-        return Dual(path, sign, slack, X.new_tensor(self.ridges), low, high)
+        return [Dual(path, sign, slack, X.new_tensor(self.ridges), low, high) for sign in signs]
 
     def slack(self, state: Regression) -> Tensor:
         """``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of the targets.

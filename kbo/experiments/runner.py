@@ -5,23 +5,22 @@ A sweep may be killed at any moment and started again: finished cells are files,
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.cells import Cell, Folder, concatenate
 from kbo.experiments.pool import ALONE, work_off
+from kbo.experiments.timing import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +148,7 @@ def _work(todo: list[Cell], store: Folder, workers: int, asked: int, progress: b
         if workers > 1:
             work_off(todo, functools.partial(_attempt, store), workers, finished, died)
         else:
-            with _one_thread():
+            with one_thread():
                 for cell in todo:
                     finished(cell, _attempt(store, cell))
     return failures
@@ -162,16 +161,6 @@ def _attempt(store: Folder, cell: Cell) -> str | None:
     except (Exception, SystemExit):
         return traceback.format_exc()
     return None
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _cpus() -> int:

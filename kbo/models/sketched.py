@@ -16,7 +16,7 @@ from kbo.regression import FixedDictionary, NystromRidge
 
 
 class NystromGP(StreamingGP):
-    """A Gaussian process seen through the features of a dictionary: a step costs O(m^2), whatever n is.
+    """A Gaussian process seen through the features of a dictionary: a step does not cost more as n grows.
 
     Martingale-mixture bounds on it stay valid whatever the dictionary (``kbo.confidence.MartingaleMixture``), but are
     only as tight as the dictionary is good: ``model.state.residual_trace`` says how much of the kernel it misses, and

@@ -27,16 +27,7 @@ class StreamingGP(RegressionModel):
     the units that the model sees. ``condition_on_observations`` with plain data updates a fork of the state and keeps
     no autograd graph; with batches, or with data that require gradients, it returns a differentiable fantasy.
 
-    Args:
-        train_X: Points [n d].
-        train_Y: Targets [n 1].
-        kernel: An unbatched GPyTorch kernel.
-        ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
-        input_transform: Applied to training and test points.
-        outcome_transform: Applied to targets, undone in ``posterior``.
-
-    Raises:
-        InvalidInput: Wrong shapes, values that are not finite, or a ridge that is not positive.
+    Subclasses say which state (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
 
     def __init__(

@@ -32,7 +32,9 @@ class FixedDictionary:
 
     @classmethod
     def pivoted(cls, kernel: Kernel, X: Tensor, m: int, tolerance: float = 1e-9) -> FixedDictionary:
-        """At most m rows of X [n d], each the one that those before it explain least: pivoted Cholesky, O(n m^2).
+        """At most m rows of X [n d], each the one that those before it explain least, O(n m^2).
+
+        Pivoted Cholesky (Harbrecht, Peters & Schneider 2012, Alg. 1).
 
         Args:
             kernel: The kernel of the posterior.

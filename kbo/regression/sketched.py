@@ -1,4 +1,4 @@
-"""Sketched kernel ridge regression: the DTC posterior of a dictionary, in O(m^2) a step whatever n is.
+"""Sketched kernel ridge regression: the DTC posterior of a dictionary, at a cost that does not grow with n.
 
 Notation: dictionary Z of m points, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)], M = B B' + ridge I.
 
@@ -95,7 +95,7 @@ class NystromRidge(Regression):
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations X [r d], y [r] in place: O(m^2) each.
+        """Add observations X [r d], y [r] in place: O(m^2) each, and O(m^3) once for the next question.
 
         Raises:
             InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
