@@ -115,11 +115,12 @@ class _Stationary(DenseKernel):
         self.inverse_lengthscale = 1 / lengthscale.detach()
         self.active: Tensor | None = kernel.active_dims  # pyright: ignore[reportAttributeAccessIssue]
         self.shape = shape
-        self.scale = torch.ones_like(self.inverse_lengthscale[0, 0])
+        self.scale: Tensor | None = None
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._scaled(X), self._scaled(Z)
-        if X.device.type != "cpu" or X.ndim > 2 or Z.ndim > 2 or X.requires_grad or Z.requires_grad:
+        small = X.ndim == Z.ndim == 2 and X.shape[0] * Z.shape[0] <= _CACHED
+        if small or X.device.type != "cpu" or X.ndim > 2 or Z.ndim > 2 or X.requires_grad or Z.requires_grad:
             return self._block(X, Z)
         # In blocks that stay in the cache: several times faster than passes over large temporaries.
         out = X.new_empty(len(X), len(Z))
@@ -128,19 +129,24 @@ class _Stationary(DenseKernel):
         return out
 
     def _block(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")) * self.scale
+        value = self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
+        return value if self.scale is None else value * self.scale
 
     def diagonal(self, X: Tensor) -> Tensor:
-        self._scaled(X.reshape(-1, X.shape[-1])[:0])  # the columns must fit
-        return self.scale.expand(X.shape[:-1])
+        self._check(X.shape[-1] if self.active is None else len(self.active))
+        one = self.inverse_lengthscale.new_ones(()) if self.scale is None else self.scale
+        return one.expand(X.shape[:-1])
 
     def _scaled(self, X: Tensor) -> Tensor:
         active = X if self.active is None else X[..., self.active]
-        if self.inverse_lengthscale.shape[-1] not in (1, active.shape[-1]):
-            raise InvalidInput(
-                f"The kernel has {self.inverse_lengthscale.shape[-1]} lengthscales for {active.shape[-1]} columns."
-            )
+        self._check(active.shape[-1])
         return active * self.inverse_lengthscale
+
+    def _check(self, columns: int) -> None:
+        if self.inverse_lengthscale.shape[-1] not in (1, columns):
+            raise InvalidInput(
+                f"The kernel has {self.inverse_lengthscale.shape[-1]} lengthscales for {columns} columns."
+            )
 
 
 def _gaussian(r: Tensor) -> Tensor:
@@ -197,7 +203,7 @@ def _(kernel: ScaleKernel) -> DenseKernel:
     if isinstance(columns, Tensor) and kernel.base_kernel.active_dims is None:
         base = _Selected(columns, base)
     if isinstance(base, _Stationary):
-        base.scale = base.scale * scale
+        base.scale = scale if base.scale is None else base.scale * scale
         return base
     return _Scaled(scale, base)
 

@@ -4,6 +4,7 @@ On paper                                  | in code
 ``A = L L'``, A grows by rows and columns | ``GrowingCholesky``
 ``L^{-1} B``, ``L^{-T} B``                | ``factor.solve(B)``, ``factor.solve_transposed(B)``
 a tensor that grows along its first axis  | ``GrowingTensor``
+a matrix that grows along both            | ``GrowingMatrix``
 
 The factor is kept in row panels of ``PANEL`` rows: the rectangle to the left of the diagonal block, the
 diagonal block and its inverse. Growing writes into the last panel or opens a new one, so no growth ever
@@ -74,6 +75,33 @@ class GrowingTensor:
     def fork(self) -> GrowingTensor:
         """An independent copy."""
         return GrowingTensor(self.value)
+
+
+class GrowingMatrix:
+    """A matrix that grows along both axes in amortised constant time per entry.
+
+    Attributes:
+        value: The matrix so far, [a b], to read and to write: a view of a larger buffer.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._buffer = like.clone()
+        self.value = self._buffer
+
+    def grow(self, rows: int, columns: int) -> None:
+        """Enlarge by that many rows and columns of zeros."""
+        a, b = self.value.shape
+        wanted = (a + rows, b + columns)
+        if any(w > had for w, had in zip(wanted, self._buffer.shape, strict=True)):
+            room = (2 * w if w > had else had for w, had in zip(wanted, self._buffer.shape, strict=True))
+            larger = self._buffer.new_zeros(*room)
+            larger[:a, :b] = self.value
+            self._buffer = larger
+        self.value = self._buffer[: wanted[0], : wanted[1]]
+
+    def fork(self) -> GrowingMatrix:
+        """An independent copy."""
+        return GrowingMatrix(self.value)
 
 
 class _Panel:

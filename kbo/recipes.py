@@ -10,29 +10,36 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
 
 from kbo import checks
-from kbo.acquisition import KernelUCB
 from kbo.confidence import (
+    BKB,
+    EKUCB,
     PRACTICAL_MULTIPLE,
-    Confidence,
     FiniteSet,
+    FixedWidth,
     ImprovedGPUCB,
     MartingaleMixture,
     SelfNormalized,
     UnknownNorm,
+    widths,
 )
+from kbo.elimination import StagedElimination
 from kbo.errors import InvalidInput
-from kbo.models import KernelRidgeGP
-from kbo.regression import KernelRidge, Regression
+from kbo.method import Method
+from kbo.regression import (
+    BatchedResampling,
+    Dictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    OnlineRowSampling,
+)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The numbers that a recipe may need; ``ridge = noise_std^2 / scale`` unless the recipe fixes it."""
+    """The numbers that a recipe may need; ``ridge = noise_std^2 / scale`` unless it is given or the recipe fixes it."""
 
     kernel: Kernel
     noise_std: float
@@ -42,43 +49,13 @@ class Setting:
     horizon: int | None = None
     n_points: int | None = None
     ridges: list[float] | None = None
+    given_ridge: float | None = None
+    dictionary: Dictionary | None = None
 
-
-@dataclass(frozen=True)
-class Method:
-    """A posterior, a confidence and a rule.
-
-    Attributes:
-        name: Its name in the registry.
-        kernel: The kernel of the posterior.
-        ridge: The ridge of the posterior.
-        confidence: The bound whose upper end is maximised; None chooses uniformly at random.
-    """
-
-    name: str
-    kernel: Kernel
-    ridge: float
-    confidence: Confidence | None
-
-    def state(self) -> KernelRidge:
-        """An empty posterior."""
-        return KernelRidge(self.kernel, self.ridge)
-
-    def choose(self, state: Regression, points: Tensor, generator: torch.Generator | None = None) -> int:
-        """The index of the next point among ``points`` [A d]; ties go to the first."""
-        if self.confidence is None:
-            return int(torch.randint(len(points), (), generator=generator))
-        return self.confidence.leader(state, points)[0]
-
-    def model(self, train_X: Tensor, train_Y: Tensor) -> KernelRidgeGP:
-        """The posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
-        return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
-
-    def acquisition(self, model: KernelRidgeGP) -> KernelUCB:
-        """The rule as a BoTorch acquisition function."""
-        if self.confidence is None:
-            raise InvalidInput(f"{self.name!r} chooses at random: it has no acquisition function.")
-        return KernelUCB(model, self.confidence)
+    @property
+    def ridge(self) -> float:
+        """The ridge of recipes that do not fix it."""
+        return self.noise_std**2 / self.scale if self.given_ridge is None else self.given_ridge
 
 
 def names() -> list[str]:
@@ -97,6 +74,9 @@ def make(
     horizon: int | None = None,
     n_points: int | None = None,
     ridges: list[float] | None = None,
+    ridge: float | None = None,
+    dictionary: Dictionary | None = None,
+    multiplier: float | None = None,
 ) -> Method:
     """The method of that name for a problem.
 
@@ -108,9 +88,13 @@ def make(
             which do without.
         delta: Probability that the bounds may fail.
         scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c``.
-        horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T).
-        n_points: Size of the finite set, needed by "gp-ucb".
+        horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T) and "supk-ucb".
+        n_points: Size of the finite set, needed by "gp-ucb"; number of arms of a round, needed by "supk-ucb".
         ridges: The grid of "dmm-ucb", instead of the paper's.
+        ridge: The ridge of "ay-gp-ucb", "k-ucb", "supk-ucb", "bkb", "bbkb" and "ek-ucb", instead of
+            ``noise_std^2 / c``; also the mu of "ek-ucb".
+        dictionary: The dictionary of a sketched method, instead of its own.
+        multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do: without a guarantee.
 
     Raises:
         InvalidInput: An unknown name (the message has near ones), or a number that the recipe needs is missing.
@@ -123,7 +107,20 @@ def make(
     for what, number in (("horizon", horizon), ("n_points", n_points)):
         if number is not None:
             checks.positive(what, number)
-    return _RECIPES[name](name, Setting(kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges))
+    if ridge is not None:
+        checks.positive("ridge", ridge)
+    setting = Setting(
+        kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges, given_ridge=ridge, dictionary=dictionary
+    )
+    method = _RECIPES[name](name, setting)
+    if ridge is not None and method.ridge != ridge:
+        raise InvalidInput(f"method {name!r} has a ridge of its own, {method.ridge:g}: do not pass ridge.")
+    if dictionary is not None and method.dictionary is not dictionary:
+        raise InvalidInput(f"method {name!r} has an exact posterior: do not pass dictionary.")
+    if multiplier is not None:
+        checks.non_negative("multiplier", multiplier)
+        method = method.with_multiplier(multiplier)
+    return method
 
 
 def _needed(name: str, what: str, value: int | None) -> int:
@@ -146,7 +143,41 @@ def _igp_ucb(name: str, s: Setting) -> Method:
 
 
 def _ay_gp_ucb(name: str, s: Setting) -> Method:
-    return Method(name, s.kernel, s.noise_std**2 / s.scale, SelfNormalized(s.noise_std, s.norm_bound, s.delta))
+    return Method(name, s.kernel, s.ridge, SelfNormalized(s.noise_std, s.norm_bound, s.delta))
+
+
+def _k_ucb(name: str, s: Setting) -> Method:
+    # The exact log-determinant instead of the paper's bound of it by the effective dimension, which is KUCB.
+    return Method(name, s.kernel, s.ridge, SelfNormalized(s.noise_std, s.norm_bound, s.delta))
+
+
+def _supk_ucb(name: str, s: Setting) -> Method:
+    horizon, n_points = _needed(name, "horizon", s.horizon), _needed(name, "n_points", s.n_points)
+    width = widths.valko(n_points, horizon, s.ridge, s.noise_std, s.norm_bound, s.delta)
+    return StagedElimination(name, s.kernel, s.ridge, FixedWidth(width), horizon=horizon)
+
+
+def _bkb(name: str, s: Setting) -> Method:
+    dictionary = s.dictionary or LeverageResampling()
+    return Method(name, s.kernel, s.ridge, BKB(s.noise_std, s.norm_bound, s.delta), dictionary)
+
+
+def _bbkb(name: str, s: Setting) -> Method:
+    dictionary = s.dictionary or BatchedResampling()
+    return Method(name, s.kernel, s.ridge, BKB(s.noise_std, s.norm_bound, s.delta), dictionary)
+
+
+def _ek_ucb(name: str, s: Setting) -> Method:
+    dictionary = s.dictionary or OnlineRowSampling(s.ridge)
+    mu = dictionary.mu if isinstance(dictionary, OnlineRowSampling) else s.ridge
+    return Method(name, s.kernel, s.ridge, EKUCB(s.noise_std, s.norm_bound, s.delta, mu), dictionary)
+
+
+def _sketched_cmm(name: str, s: Setting) -> Method:
+    # What the sketch leaves out costs B sqrt|E|: at a hundredth of the noise per observation it hardly shows.
+    dictionary = s.dictionary or GreedyDictionary(0.01 * s.noise_std**2 / s.norm_bound**2, most=_MOST_ANCHORS)
+    confidence = MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "cmm", s.scale)
+    return Method(name, s.kernel, confidence.mixture_ridge, confidence, dictionary)
 
 
 def _amm_ucb(name: str, s: Setting) -> Method:
@@ -184,4 +215,16 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "cmm-ucb": _cmm_ucb,
     "cmm-ucb-doubling": _cmm_ucb_doubling,
     "cmm-ucb-practical": _cmm_ucb_practical,
+    "k-ucb": _k_ucb,
+    "supk-ucb": _supk_ucb,
+    "bkb": _bkb,
+    "bbkb": _bbkb,
+    "ek-ucb": _ek_ucb,
+    "sketched-cmm": _sketched_cmm,
+    # With a context in every point, BKB and BBKB are what the contextual literature calls:
+    "c-bkb": _bkb,
+    "c-bbkb": _bbkb,
 }
+
+_MOST_ANCHORS = 500
+"""Points of the dictionary of "sketched-cmm": where more would be needed the bound is wider, and says so."""

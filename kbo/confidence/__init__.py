@@ -8,9 +8,13 @@ from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.radius import norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
+from kbo.confidence.sketching import BKB, EKUCB, KUCB
 from kbo.confidence.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 
 __all__ = [
+    "BKB",
+    "EKUCB",
+    "KUCB",
     "PRACTICAL_MULTIPLE",
     "Certificate",
     "Confidence",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor
 
 from kbo.linalg import safe_sqrt
@@ -74,5 +73,5 @@ class WidthConfidence(Confidence):
 
     def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         mean, variance = state.predict(X, self.ridge(state))
-        margin = torch.as_tensor(self.width(state)) * safe_sqrt(variance)
+        margin = self.width(state) * safe_sqrt(variance)
         return mean - margin, mean + margin

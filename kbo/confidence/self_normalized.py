@@ -1,7 +1,8 @@
 """Confidence sequences from self-normalised concentration: ``||f*|| <= norm_bound``, sub-Gaussian noise.
 
-They are theorems about exact posteriors. On a sketch they can be computed, but nothing is proved and much can fail:
-``guarantee_on`` says so.
+They are theorems about exact posteriors. For a sketch with error ``E = K - K~`` they are widened, and stay valid for
+any dictionary: ``ln det(I + K / ridge) <= ln det(I + K~ / ridge) + Tr E / ridge``, and what the dictionary does not see
+of the function adds ``B sqrt|E|`` to the radius (docs/papers.md has the proof).
 """
 
 from __future__ import annotations
@@ -37,8 +38,13 @@ class SelfNormalized(WidthConfidence):
         self.delta = checks.probability("delta", delta)
         self.guarantee = _GUARANTEE.format(**vars(self))
 
+    def guarantee_on(self, state: Regression) -> str | None:
+        """The guarantee, on every posterior."""
+        return self.guarantee
+
     def width(self, state: Regression) -> Tensor:  # noqa: D102
-        return widths.abbasi_yadkori(state.log_det(), state.ridge, self.noise_std, self.norm_bound, self.delta)
+        log_det, bias = widened(state, state.ridge, self.norm_bound)
+        return bias + widths.abbasi_yadkori(log_det, state.ridge, self.noise_std, self.norm_bound, self.delta)
 
 
 class ImprovedGPUCB(WidthConfidence):
@@ -65,6 +71,18 @@ class ImprovedGPUCB(WidthConfidence):
         """``1 + eta``, whatever the state's own ridge."""
         return 1 + self.eta
 
+    def guarantee_on(self, state: Regression) -> str | None:
+        """The guarantee, on every posterior."""
+        return self.guarantee
+
     def width(self, state: Regression) -> Tensor:  # noqa: D102
-        log_det = state.log_det(1 + self.eta)
-        return widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
+        log_det, bias = widened(state, 1 + self.eta, self.norm_bound)
+        return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
+
+
+def widened(state: Regression, ridge: float, norm_bound: float) -> tuple[Tensor, Tensor]:
+    """An upper bound of the exact ``log_det``, and what the error of a sketch adds to the width; [] each."""
+    log_det, trace = state.log_det(ridge), state.residual_trace
+    if float(trace) == 0:
+        return log_det, trace
+    return log_det + trace / ridge, norm_bound * (state.residual_norm() / ridge).sqrt()

@@ -25,6 +25,65 @@ def abbasi_yadkori(log_det: Number, ridge: float, noise_std: float, norm_bound: 
     return noise / math.sqrt(ridge) + norm_bound
 
 
+def calandriello(
+    leverage_sum: Number, trace: Number, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
+) -> Tensor:
+    """BKB, Calandriello et al. (2019), Theorem 2, for leverages within ``alpha = (1 + eps) / (1 - eps)``.
+
+    ``(sigma sqrt(alpha (1 + ln(1 + Tr K / ridge)) leverage_sum + 2 ln(1/delta)) + (1 + 1/sqrt(1 - eps)) sqrt(ridge) B)
+    / sqrt(ridge)``. The bound of the log-determinant is the one that its proof needs: in print, ``ln(kappa^2 t)`` is
+    0 at t = 1 and lacks a factor 1/ridge. ``Tr K <= kappa^2 t``, with equality for stationary kernels.
+    """
+    gain = (1 + eps) / (1 - eps) * log_factor(trace, ridge) * leverage_sum
+    noise = noise_std * torch.sqrt(torch.as_tensor(gain) + 2 * math.log(1 / delta))
+    return noise / math.sqrt(ridge) + (1 + 1 / math.sqrt(1 - eps)) * norm_bound
+
+
+def calandriello_printed(
+    leverage_sum: Number, trace: Number, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
+) -> Tensor:
+    """The same as printed: ``2 xi sqrt(alpha ln(kappa^2 t) leverage_sum + ln(1/delta)) + ...``; comparison only."""
+    gain = (1 + eps) / (1 - eps) * torch.log(torch.as_tensor(trace)).clamp_min(0) * leverage_sum
+    noise = 2 * noise_std * torch.sqrt(gain + math.log(1 / delta))
+    return noise / math.sqrt(ridge) + (1 + 1 / math.sqrt(1 - eps)) * norm_bound
+
+
+def zenati(
+    leverage_sum: Number,
+    trace: Number,
+    ridge: float,
+    projection: float,
+    noise_std: float,
+    norm_bound: float,
+    delta: float,
+    factor: float = 1.0,
+) -> Tensor:
+    """``(sigma sqrt(2 ln(1/delta) + factor ln(e + e Tr K / ridge) d_eff) + (sqrt(ridge) + sqrt(mu)) B) / sqrt(ridge)``.
+
+    K-UCB (projection = 0) and EK-UCB of Zenati et al. (2022), Lemma 4.1, if ``|K - K~| <= mu = projection``; the factor
+    2 that is printed is unnecessary. ``leverage_sum`` is at least the effective dimension d_eff.
+    """
+    gain = factor * log_factor(trace, ridge) * leverage_sum
+    noise = noise_std * torch.sqrt(torch.as_tensor(gain) + 2 * math.log(1 / delta))
+    return noise / math.sqrt(ridge) + (1 + math.sqrt(projection / ridge)) * norm_bound
+
+
+def valko(n_points: int, horizon: int, ridge: float, noise_std: float, norm_bound: float, delta: float) -> float:
+    """``(sigma sqrt(2 ln(2 T N S / delta)) + sqrt(ridge) B) / sqrt(ridge)`` with ``S = ceil(log2 T)`` stages.
+
+    SupK-UCB of Valko et al. (2013) with its constants worked out: within a stage noise and choices are independent, so
+    one Hoeffding bound per round, arm and stage is enough; the weights of the noise have norm at most
+    ``sqrt(leverage)``.
+    """
+    stages = max(1, math.ceil(math.log2(horizon)))
+    return noise_std * math.sqrt(2 * math.log(2 * horizon * n_points * stages / delta) / ridge) + norm_bound
+
+
+def log_factor(trace: Number, ridge: float) -> Tensor:
+    """``ln(e + e Tr K / ridge)``: the log-determinant is at most this times the effective dimension."""
+    return 1 + torch.log1p(torch.as_tensor(trace) / ridge)
+
+
 def chowdhury_gopalan(log_det: Number, n: int, eta: float, noise_std: float, norm_bound: float, delta: float) -> Tensor:
     """``sigma sqrt(log_det + n eta + 2 ln(1/delta)) + B`` at ridge ``1 + eta`` (``log_det`` at that ridge).
 

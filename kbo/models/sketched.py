@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.models.streaming import StreamingGP
-from kbo.regression import FixedDictionary, NystromRidge
+from kbo.regression import Dictionary, FixedDictionary, NystromRidge, OnlineRowSampling
 
 
 class NystromGP(StreamingGP):
@@ -20,16 +20,18 @@ class NystromGP(StreamingGP):
 
     Martingale-mixture bounds on it stay valid whatever the dictionary (``kbo.confidence.MartingaleMixture``), but are
     only as tight as the dictionary is good: ``model.state.residual_trace`` says how much of the kernel it misses, and
-    with a useless one the bound is the norm bound itself. Everything else is as in ``KernelRidgeGP``; models
-    conditioned on new data keep the dictionary.
+    with a useless one the bound is the norm bound itself. Models conditioned on new data go on with the dictionary and
+    its memory, so the dictionary lives; differentiable fantasies leave it as it is, and condition the DTC posterior as
+    if it were a prior, which is not the DTC posterior of all data (law of total variance off by up to a tenth).
 
     Args:
         train_X: Points [n d].
         train_Y: Targets [n 1].
         kernel: An unbatched GPyTorch kernel.
         ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
-        dictionary: The points that span the sketch, in the units of train_X.
-        input_transform: Applied to training and test points, and to the dictionary.
+        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default
+            ``OnlineRowSampling(mu=ridge)``. Data enter it in the order of train_X.
+        input_transform: Applied to training and test points, and to given points of the dictionary.
         outcome_transform: Applied to targets, undone in ``posterior``.
 
     Raises:
@@ -47,26 +49,33 @@ class NystromGP(StreamingGP):
         train_Y: Tensor,
         kernel: Kernel,
         ridge: float,
-        dictionary: FixedDictionary,
+        dictionary: Dictionary | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
         super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform)
-        if not isinstance(dictionary, FixedDictionary):
-            raise InvalidInput(f"dictionary must be a kbo.regression.FixedDictionary, got {type(dictionary).__name__}.")
-        columns, wanted = dictionary.points.shape[-1], train_X.shape[-1]
-        if columns != wanted:
-            raise InvalidInput(f"the dictionary's points have {columns} columns but train_X has {wanted}.")
-        self.dictionary = dictionary
+        self.dictionary = OnlineRowSampling(float(self.ridge)) if dictionary is None else dictionary
+        points = self.dictionary.points if isinstance(self.dictionary, Dictionary) else None
+        if points is not None and points.shape[-1] != train_X.shape[-1]:
+            raise InvalidInput(
+                f"the dictionary's points have {points.shape[-1]} columns but train_X has {train_X.shape[-1]}."
+            )
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     def _new_state(self) -> NystromRidge:
-        points = self.transform_inputs(self.dictionary.to(self.train_targets).points)
-        return NystromRidge(self.covar_module, float(self.ridge), FixedDictionary(points))
+        dictionary = self.dictionary
+        if dictionary.points is not None:
+            dictionary = FixedDictionary(self.transform_inputs(dictionary.points.to(self.train_targets)))
+        return NystromRidge(self.covar_module, float(self.ridge), dictionary)
 
     @classmethod
     def construct_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]
-        cls, training_data: SupervisedDataset, kernel: Kernel, ridge: float, dictionary: FixedDictionary, **kwargs: Any
+        cls,
+        training_data: SupervisedDataset,
+        kernel: Kernel,
+        ridge: float,
+        dictionary: Dictionary | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         """Constructor arguments from a BoTorch data set; the others are passed through."""
         return {**super().construct_inputs(training_data, kernel, ridge), "dictionary": dictionary}

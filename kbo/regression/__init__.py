@@ -1,20 +1,39 @@
 """data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
 
-from kbo.regression.base import Regression
-from kbo.regression.dictionaries import FixedDictionary
+from kbo.regression.base import Accuracy, Regression
+from kbo.regression.dictionaries import (
+    BatchedResampling,
+    FixedDictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    OnlineRowSampling,
+)
+from kbo.regression.dictionary import Dictionary, Newcomer
 from kbo.regression.exact import KernelRidge
+from kbo.regression.frozen import FrozenMean
 from kbo.regression.hypothetical import Hypothetical
 from kbo.regression.path import Moments, RidgePath
 from kbo.regression.sketched import NystromRidge
 from kbo.regression.tracked import Tracked
+from kbo.regression.tracked_sketch import TrackedSketch, track
 
 __all__ = [
+    "Accuracy",
+    "BatchedResampling",
+    "Dictionary",
     "FixedDictionary",
+    "FrozenMean",
+    "GreedyDictionary",
     "Hypothetical",
     "KernelRidge",
+    "LeverageResampling",
     "Moments",
+    "Newcomer",
     "NystromRidge",
+    "OnlineRowSampling",
     "Regression",
     "RidgePath",
     "Tracked",
+    "TrackedSketch",
+    "track",
 ]

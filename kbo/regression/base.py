@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +15,25 @@ from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.regression.path import AskedPath, RidgePath
 
 Ridge = float | Tensor | Sequence[float] | None
+
+
+class Accuracy(NamedTuple):
+    """A promise about leverages: within a factor ``(1 + eps) / (1 - eps)`` of those of the exact posterior.
+
+    Attributes:
+        eps: Accuracy, 0 for exact posteriors.
+        delta: Probability that the promise fails, ever.
+        horizon: Observations up to which it holds; None for all.
+    """
+
+    eps: float = 0.0
+    delta: float = 0.0
+    horizon: int | None = None
+
+    @property
+    def alpha(self) -> float:
+        """``(1 + eps) / (1 - eps)``."""
+        return (1 + self.eps) / (1 - self.eps)
 
 
 class Regression(ABC):
@@ -87,6 +107,22 @@ class Regression(ABC):
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
 
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """What is promised about the leverages; None if nothing is."""
+        return Accuracy()
+
+    def leverage_sum(self, ridge: Ridge = None) -> Tensor:
+        """The sum of the leverages of the observations, [] or [r].
+
+        At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
+        ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
+        subadditive).
+        """
+        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
+        inner = self.effective_dimension(self.ridge if ridge is None else ridge)
+        return inner + self.residual_trace / (ridges[0] if single else inner.new_tensor(ridges))
+
     def ridge_path(self, X: Tensor) -> RidgePath:
         """The posterior of groups of points as a function of the ridge.
 
@@ -114,6 +150,14 @@ def as_ridges(ridge: float | Tensor | Sequence[float]) -> tuple[list[float], boo
     if not values:
         raise InvalidInput("ridge must be a number or at least one number, got none.")
     return [checks.positive("ridge", value) for value in values], single  # pyright: ignore[reportArgumentType]
+
+
+def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Mean and variance [... N] of X [N d], asked ``size`` points at a time: temporaries stay small."""
+    if len(X) <= size:
+        return answer(X)
+    mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
+    return torch.cat(mean, -1), torch.cat(variance, -1)
 
 
 class View(Regression):
@@ -164,8 +208,12 @@ class View(Regression):
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self.state.residual_norm()
 
+    @property
+    def accuracy(self) -> Accuracy | None:  # noqa: D102
+        return self.state.accuracy
 
-def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: Tensor) -> Tensor:
+
+def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
     """``variance``, lifted to the least value that it can have; only rounding is ever below it.
 
     K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior

@@ -1,17 +1,37 @@
-"""Dictionaries: the points that span a sketched posterior."""
+"""Dictionaries: which points span a sketched posterior, chosen in advance or while the observations come.
+
+| dictionary | a point enters | a point leaves |
+|---|---|---|
+| ``FixedDictionary`` | never: the points are given | never |
+| ``GreedyDictionary`` | when those before it explain too little of it | never |
+| ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB) | with probability about its leverage | never |
+| ``LeverageResampling`` (BKB; Calandriello et al. 2019) | drawn anew after every observation | drawn anew |
+| ``BatchedResampling`` (BBKB; Calandriello et al. 2020) | drawn anew when much has been learned | drawn anew |
+
+All draws are functions of a seed. What a dictionary is, and how to write your own, says ``dictionary.py``.
+"""
 
 from __future__ import annotations
 
-import torch
+import copy
+import math
+from typing import TYPE_CHECKING, Self
+
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
+from kbo.regression.base import Accuracy
+from kbo.regression.dictionary import Dictionary, Newcomer, Uniforms
+from kbo.regression.features import GrowingInverse
+
+if TYPE_CHECKING:
+    from kbo.regression.sketch import Sketch
 
 
-class FixedDictionary:
+class FixedDictionary(Dictionary):
     """Points given in advance, whatever is observed.
 
     Args:
@@ -21,11 +41,14 @@ class FixedDictionary:
         InvalidInput: Not a finite floating-point matrix.
     """
 
+    fixed = True
+
     def __init__(self, points: Tensor) -> None:
+        super().__init__()
         checks.points("points", points)
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [m d], got {tuple(points.shape)}.")
-        self.points = points.detach().clone()
+        self.points: Tensor = points.detach().clone()
 
     def __repr__(self) -> str:
         return f"FixedDictionary({len(self.points)} points)"
@@ -55,24 +78,199 @@ class FixedDictionary:
             chosen.append(i)
         return cls(X[chosen])
 
-    def to(self, like: Tensor) -> FixedDictionary:
-        """The same points in the dtype and on the device of ``like``."""
+    def begin(self, like: Tensor) -> FixedDictionary:  # noqa: D102
         return FixedDictionary(self.points.to(like))
 
 
-def anchors(gram: Tensor, tolerance: float = 1e-9) -> list[int]:
-    """The rows that add something to those before them: ``k(z, z) - |L^-1 k_z|^2 > tolerance k(z, z)``.
+class GreedyDictionary(Dictionary):
+    """Takes every observed point that the dictionary explains too little of.
+
+    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
+    of mixture bounds on it, is known in advance. The approximate linear dependence test of Engel, Mannor & Meir (2004).
 
     Args:
-        gram: ``k(Z, Z)``, [m m].
-        tolerance: Fraction of the prior variance below which a point is dependent.
+        threshold: Largest ``k(x, x) - |z(x)|^2`` that may stay, in units of the kernel.
+        most: Largest number of points; then observations may leave more.
     """
-    kept: list[int] = []
-    rows = torch.zeros_like(gram)  # the factor of the points kept so far, row by row against all points
-    for i in range(len(gram)):
-        column = rows[: len(kept), i]
-        rest = float(gram[i, i] - column @ column)
-        if rest > tolerance * float(gram[i, i]):
-            rows[len(kept)] = (gram[i] - column @ rows[: len(kept)]) / rest**0.5
-            kept.append(i)
-    return kept
+
+    def __init__(self, threshold: float = 0.01, most: int | None = None) -> None:
+        super().__init__(most)
+        self.threshold = checks.positive("threshold", threshold)
+
+    def admits(self, point: Newcomer, sketch: Sketch) -> bool:  # noqa: D102
+        return point.residual > self.threshold and self._room(sketch.m)
+
+
+class OnlineRowSampling(Dictionary):
+    """KORS: a new point enters with probability about its ridge leverage, and stays for ever.
+
+    With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)``, where g is the variance at the point given
+    the dictionary, a point that entered with probability p counting as an observation with noise ``mu p``: Calandriello
+    et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without cancellation.
+
+    Args:
+        mu: The ridge of the leverages, in units of the kernel.
+        gamma: Oversampling; about 10 in practice, ``12 ln(T / delta)`` in theory (``for_horizon``).
+        eps: Accuracy of the leverages.
+        most: Largest number of points.
+        seed: Seed of the draws.
+    """
+
+    def __init__(
+        self, mu: float, gamma: float = 10.0, eps: float = 0.5, most: int | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(most)
+        self.mu, self.gamma = checks.positive("mu", mu), checks.positive("gamma", gamma)
+        self.eps, self.seed = checks.probability("eps", eps), seed
+
+    _memory = ("capped", "_index", "_inverse", "_draws")
+
+    _index: list[int]
+    """The anchor at which each of the sampled points lies."""
+
+    _inverse: GrowingInverse
+    """The inverse factor of ``k + mu diag(p)`` over the sampled points."""
+
+    _draws: Uniforms
+
+    @classmethod
+    def for_horizon(
+        cls, mu: float, horizon: int, delta: float, most: int | None = None, seed: int = 0
+    ) -> OnlineRowSampling:
+        """With the gamma of the theory for ``horizon`` rounds, at ``eps = 1/2``."""
+        checks.probability("delta", delta)
+        return cls(mu, 12 * math.log(checks.positive("horizon", horizon) / delta), most=most, seed=seed)
+
+    def begin(self, like: Tensor) -> OnlineRowSampling:  # noqa: D102
+        begun = copy.copy(self)
+        begun._index = []
+        begun._inverse = GrowingInverse(like.new_empty(0, 0))
+        begun._draws = Uniforms(self.seed)
+        return begun
+
+    def admits(self, point: Newcomer, sketch: Sketch) -> bool:  # noqa: D102
+        whitened = self._inverse.value @ self._of_samples(point.column)
+        g = max(point.prior - float(whitened @ whitened), 0.0)
+        p = self._probability(g)
+        if not self._draws.next() < p:
+            return False
+        if point.anchor is None and (point.dependent or not self._room(sketch.m)):
+            return False
+        self._index.append(sketch.m if point.anchor is None else point.anchor)
+        self._inverse.append(whitened, math.sqrt(g + self.mu * p))
+        return point.anchor is None
+
+    def probability(self, point: Newcomer) -> float:
+        """The probability with which the point would enter now."""
+        whitened = self._inverse.value @ self._of_samples(point.column)
+        return self._probability(max(point.prior - float(whitened @ whitened), 0.0))
+
+    def _probability(self, g: float) -> float:
+        return min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu))
+
+    def _of_samples(self, column: Tensor) -> Tensor:
+        """The kernel against the sampled points, several of which may lie at one anchor."""
+        return column if len(self._index) == len(column) else column[self._index]
+
+
+class LeverageResampling(Dictionary):
+    """BKB: after every observation each one is drawn into the dictionary with probability ``min(1, q leverage)``.
+
+    Leverages are those of the present sketch; an observation that was made c times has c chances. The newest point
+    stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
+
+    Args:
+        oversampling: q; 2 to 10 in practice, ``6 alpha ln(4T / delta) / eps^2`` in theory (``for_horizon``).
+        most: Largest number of points: among those drawn, the ones with the largest chances relative to their luck.
+        seed: Seed of the draws.
+    """
+
+    def __init__(self, oversampling: float = 5.0, most: int | None = None, seed: int = 0) -> None:
+        super().__init__(most)
+        self.oversampling, self.seed = checks.positive("oversampling", oversampling), seed
+        self._promise: Accuracy | None = None
+
+    _memory: tuple[str, ...] = ("capped", "_draws")
+
+    _draws: Uniforms
+
+    @classmethod
+    def for_horizon(cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0) -> Self:
+        """With the oversampling of the theory: leverages within ``(1 + eps) / (1 - eps)`` for ``horizon`` rounds."""
+        promise = Accuracy(checks.probability("eps", eps), checks.probability("delta", delta), int(horizon))
+        q = 6 * promise.alpha * math.log(4 * checks.positive("horizon", horizon) / delta) / eps**2
+        dictionary = cls(q, most=most, seed=seed)
+        dictionary._promise = promise
+        return dictionary
+
+    def begin(self, like: Tensor) -> Self:  # noqa: D102
+        begun = copy.copy(self)
+        begun._draws = Uniforms(self.seed)
+        return begun
+
+    def redraws(self, sketch: Sketch) -> list[int] | None:  # noqa: D102
+        p, u = self.probabilities(sketch), self._draws.many(sketch.rows.n).to(sketch.rows.counts)
+        drawn = (u < p).nonzero().flatten()
+        if self.most is not None and len(drawn) > self.most:
+            self.capped = True
+            drawn = drawn[(u[drawn] / p[drawn]).topk(self.most, largest=False).indices].sort().values
+        return drawn.tolist() or [sketch.rows.newest]
+
+    def probabilities(self, sketch: Sketch) -> Tensor:
+        """The probability of each row of the sketch to be drawn now: ``1 - (1 - min(1, q leverage))^count``."""
+        once = (self.oversampling * sketch.row_leverages()).clamp_max(1)
+        return 1 - (1 - once) ** sketch.rows.counts
+
+    def accuracy(self, sketch: Sketch) -> Accuracy | None:
+        """The theorem's, if the oversampling is and no limit has kept a point out."""
+        return None if self.capped else self._promise
+
+
+class BatchedResampling(LeverageResampling):
+    """BBKB: draws the dictionary of BKB anew only when the observations since then have changed the leverages.
+
+    That is when ``1 + sum of leverages > growth``, with the leverages that the points had when the batch began;
+    in between only means and variances follow (Calandriello et al. 2020, Alg. 1). No accuracy is promised.
+
+    Args:
+        oversampling: As in ``LeverageResampling``.
+        growth: Factor by which leverages may be out of date, C; 1 is BKB.
+        most: Largest number of points.
+        seed: Seed of the draws.
+    """
+
+    def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
+        super().__init__(oversampling, most, seed)
+        self.growth = checks.at_least("growth", growth, 1)
+        self._spent, self._frozen, self._held = 0.0, None, False
+
+    _memory = ("capped", "_draws", "_spent", "_frozen")
+
+    @property
+    def due(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the batch is over."""
+        return 1 + self._spent > self.growth
+
+    def hold(self) -> BatchedResampling:
+        """The same, but it only says when it would be drawn anew."""
+        held = self.fork()
+        held._held = True
+        return held
+
+    def admits(self, point: Newcomer, sketch: Sketch) -> bool:
+        """No; but the leverage that the point had at the beginning of the batch counts."""
+        if self._frozen is None:
+            self._frozen = sketch.root.S.clone()
+        whitened = point.features @ self._frozen
+        self._spent += point.residual / sketch.ridge + float(whitened @ whitened)
+        return False
+
+    def redraws(self, sketch: Sketch) -> list[int] | None:
+        """As in ``LeverageResampling``, if the batch is over; a sketch without any points does not wait."""
+        if self._held or not (self.due or sketch.m == 0):
+            return None
+        self._spent, self._frozen = 0.0, None
+        return super().redraws(sketch)
+
+    def accuracy(self, sketch: Sketch) -> Accuracy | None:  # noqa: D102
+        return None

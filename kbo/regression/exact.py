@@ -24,7 +24,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import ill_conditioned_ratio
-from kbo.regression.base import Regression, Ridge, as_ridges, floored, warn_below_precision
+from kbo.regression.base import Regression, Ridge, as_ridges, floored, in_chunks, warn_below_precision
 from kbo.regression.eigenbasis import Eigenbasis
 from kbo.regression.factor import Factor
 from kbo.regression.observations import Observations
@@ -124,8 +124,7 @@ class KernelRidge(Regression):
         flat = X.reshape(-1, X.shape[-1])
         size = max(1, _CHUNK.get(X.device.type, 2**20) // max(1, self.data.rows if self.data else 1))
         ask = self._predict if single else self._predict_many
-        parts = [ask(chunk, ridges) for chunk in flat.split(size)]
-        mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
+        mean, variance = in_chunks(lambda part: ask(part, ridges), flat, size)
         shape = X.shape[:-1] if single else (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), variance.reshape(shape)
 

@@ -11,6 +11,8 @@ For every ridge at once, the points' coordinates in the eigenbasis are remembere
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -22,13 +24,35 @@ from kbo.regression.observations import Observations
 from kbo.regression.path import RidgePath
 from kbo.regression.spectral import SpectralPath
 
+if TYPE_CHECKING:
+    from kbo.regression.sketched import NystromRidge
 
-class Tracked(View):
+
+class TrackedPoints(View):
+    """Another posterior, and fixed points [A d] at which it is asked again and again."""
+
+    def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
+        super().__init__(state)
+        state.check(points)
+        if points.ndim != 2:
+            raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
+        self.points = points
+        self._prior = state.prior_variance(points)
+
+    def _tracks(self, X: Tensor) -> bool:
+        """Whether X is the tracked tensor, or that tensor as A groups of one."""
+        if X.shape not in (self.points.shape, self.points.unsqueeze(-2).shape):
+            return False
+        flat = X.reshape(self.points.shape)
+        return flat.data_ptr() == self.points.data_ptr() and flat.stride() == self.points.stride()
+
+
+class Tracked(TrackedPoints):
     """The same posterior as ``state``, with O(n A) answers for the points it tracks.
 
     ``predict(tracked.points)`` is answered from memory and catches up with whatever the state has
     learned since; every other question goes to the state. Memory: n A numbers per ridge given as a number, and n A
-    for all ridges given as lists.
+    for all ridges given as lists. For sketched posteriors see ``TrackedSketch``, or let ``track`` choose.
 
     Args:
         state: The posterior to follow; keep updating it, or call ``update`` here.
@@ -37,14 +61,11 @@ class Tracked(View):
 
     def __init__(self, state: KernelRidge, points: Tensor) -> None:
         if not isinstance(state, KernelRidge):
-            raise InvalidInput(f"points can be tracked under kbo.KernelRidge, got {type(state).__name__}.")
-        super().__init__(state)
-        state.check(points)
-        if points.ndim != 2:
-            raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
+            raise InvalidInput(
+                f"Tracked follows a kbo.KernelRidge, got {type(state).__name__}: use kbo.regression.track."
+            )
+        super().__init__(state, points)
         self.state: KernelRidge = state
-        self.points = points
-        self._prior = state.prior_variance(points)
         self._memory: dict[float, _Memory] = {}
         self._coordinates: _Coordinates | None = None
 
@@ -64,13 +85,6 @@ class Tracked(View):
         if self.state.data is None or not self._tracks(X):
             return self.state.ridge_path(X)
         return self._path()
-
-    def _tracks(self, X: Tensor) -> bool:
-        """Whether X is the tracked tensor, or that tensor as A groups of one."""
-        if X.shape not in (self.points.shape, self.points.unsqueeze(-2).shape):
-            return False
-        flat = X.reshape(self.points.shape)
-        return flat.data_ptr() == self.points.data_ptr() and flat.stride() == self.points.stride()
 
     @torch.no_grad()
     def _path(self) -> SpectralPath:

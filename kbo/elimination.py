@@ -1,0 +1,85 @@
+"""SupK-UCB: staged elimination on exact posteriors (Valko, Korda, Munos, Flaounas & Cristianini 2013, Alg. 2).
+
+Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are independent, so
+narrower bounds hold than for a posterior of all data. A round begins with all points and stage 1; a stage whose bounds
+are all tighter than ``2^-s`` eliminates what cannot be the best and passes on; the first stage that is unsure about a
+point chooses it, and learns from it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.confidence.base import WidthConfidence
+from kbo.method import Method
+from kbo.regression import KernelRidge, Regression
+from kbo.regression.base import View
+
+
+class Stages(View):
+    """The posterior of all observations, and one posterior for every stage.
+
+    Args:
+        everything: The posterior of all observations.
+        stages: Empty posteriors, one for every stage.
+
+    Attributes:
+        learner: The stage that learns from the next observation; None if none does.
+    """
+
+    def __init__(self, everything: KernelRidge, stages: list[KernelRidge]) -> None:
+        super().__init__(everything)
+        self.stages = stages
+        self.learner: int | None = None
+
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Add observations to the posterior of all, and to the stage that asked for them."""
+        super().update(X, y)
+        if self.learner is not None:
+            self.stages[self.learner].update(X, y)
+        self.learner = None
+
+
+@dataclass(frozen=True)
+class StagedElimination(Method):
+    """SupK-UCB. Its confidence holds within a stage, so it states no bound over all data.
+
+    Attributes:
+        horizon: Number of rounds T; there are ``ceil(log2 T)`` stages.
+    """
+
+    horizon: int = 1
+
+    def __post_init__(self) -> None:
+        checks.positive("horizon", self.horizon)
+
+    def state(self, points: Tensor | None = None) -> Stages:
+        """Empty posteriors for all stages."""
+        stages = max(1, math.ceil(math.log2(self.horizon)))
+        return Stages(*_split([KernelRidge(self.kernel, self.ridge) for _ in range(stages + 1)]))
+
+    def choose(self, state: Regression, points: Tensor, generator: torch.Generator | None = None) -> int:
+        """The index of the next point among ``points`` [A d]; ties go to the first."""
+        assert isinstance(state, Stages)
+        assert isinstance(self.confidence, WidthConfidence)
+        left = torch.arange(len(points), device=points.device)
+        state.learner = None
+        for s, stage in enumerate(state.stages):
+            lower, upper = self.confidence.interval(stage, points[left])
+            radius, threshold = (upper - lower) / 2, 2.0 ** -(s + 1)
+            if bool((radius <= 1 / math.sqrt(self.horizon)).all()):
+                return int(left[upper.argmax()])
+            if bool((radius > threshold).any()):
+                state.learner = s
+                return int(left[(radius > threshold).nonzero()[0, 0]])
+            left = left[upper >= upper.max() - 2 * threshold]
+        return int(left[0])
+
+
+def _split(states: list[KernelRidge]) -> tuple[KernelRidge, list[KernelRidge]]:
+    return states[0], states[1:]

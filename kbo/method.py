@@ -1,0 +1,82 @@
+"""A method: posterior + confidence + rule, for finite sets of points, batches of them, and boxes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks
+from kbo.acquisition import KernelUCB
+from kbo.confidence import Confidence, FixedWidth
+from kbo.errors import InvalidInput
+from kbo.models import KernelRidgeGP, NystromGP, StreamingGP
+from kbo.regression import Dictionary, FrozenMean, KernelRidge, NystromRidge, Regression, track
+
+
+@dataclass(frozen=True)
+class Method:
+    """A posterior, a confidence and a rule.
+
+    Attributes:
+        name: Its name in the registry.
+        kernel: The kernel of the posterior.
+        ridge: The ridge of the posterior.
+        confidence: The bound whose upper end is maximised; None chooses uniformly at random.
+        dictionary: Chooses the points of a sketched posterior; None for the exact one.
+    """
+
+    name: str
+    kernel: Kernel
+    ridge: float
+    confidence: Confidence | None
+    dictionary: Dictionary | None = None
+
+    def state(self, points: Tensor | None = None) -> Regression:
+        """An empty posterior; one that is cheap to ask for the fixed ``points`` [A d], if there are any."""
+        if self.dictionary is None:
+            state = KernelRidge(self.kernel, self.ridge)
+        else:
+            state = NystromRidge(self.kernel, self.ridge, self.dictionary)
+        return state if points is None else track(state, points)
+
+    def with_multiplier(self, multiplier: float) -> Method:
+        """The same with the upper bound ``mean + multiplier sqrt(leverage)``, which guarantees nothing."""
+        if self.confidence is None:
+            raise InvalidInput(f"{self.name!r} chooses at random: it has no bound to replace.")
+        return replace(self, confidence=FixedWidth(multiplier / math.sqrt(self.ridge)))
+
+    def choose(self, state: Regression, points: Tensor, generator: torch.Generator | None = None) -> int:
+        """The index of the next point among ``points`` [A d]; ties go to the first."""
+        if self.confidence is None:
+            return int(torch.randint(len(points), (), generator=generator))
+        return self.confidence.leader(state, points)[0]
+
+    def choose_batch(
+        self, state: Regression, points: Tensor, size: int, generator: torch.Generator | None = None
+    ) -> list[int]:
+        """The indices of up to ``size`` next points among ``points`` [A d], to be observed together.
+
+        Means are frozen until the observations are there, variances follow the choices (Desautels et al. 2014; BBKB).
+        The batch ends early when ``BatchedResampling`` finds that too much has changed.
+        """
+        batch, chosen = FrozenMean(state, points), []
+        while len(chosen) < checks.positive("size", size) and not (chosen and batch.due):
+            chosen.append(self.choose(batch, points, generator))
+            batch.imagine(chosen[-1])
+        return chosen
+
+    def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
+        """The posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
+        if self.dictionary is None:
+            return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
+        return NystromGP(train_X, train_Y, self.kernel, self.ridge, self.dictionary)
+
+    def acquisition(self, model: StreamingGP) -> KernelUCB:
+        """The rule as a BoTorch acquisition function."""
+        if self.confidence is None:
+            raise InvalidInput(f"{self.name!r} chooses at random: it has no acquisition function.")
+        return KernelUCB(model, self.confidence)

@@ -1,0 +1,140 @@
+"""The observations of a sketch: distinct locations with counts, and what the dictionary says about each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import GrowingMatrix, GrowingTensor
+
+
+class Rows:
+    """Distinct locations in order of first appearance; repeats are counts.
+
+    Attributes:
+        newest: The row of the latest observation.
+        order: The row of every observation in the order of arrival; before it, after ``set_features``, all rows once.
+        weights: How many observations each entry of ``order`` stands for.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        """``like``: a tensor [... d] with the dtype and device of the points."""
+        self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
+        self._features = GrowingMatrix(like.new_empty(0, 0))
+        self._numbers = GrowingTensor(like.new_empty(0, 4))
+        self._row: dict[tuple[float, ...], int] = {}
+        self.newest = -1
+        self.order: list[int] = []
+        self.weights: list[float] = []
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self._X.n
+
+    @property
+    def X(self) -> Tensor:
+        """Locations, [n d]."""
+        return self._X.value
+
+    @property
+    def features(self) -> Tensor:
+        """``B'``, the features of the rows, [n m]."""
+        return self._features.value
+
+    @property
+    def residual(self) -> Tensor:
+        """``k(x, x) - |z(x)|^2 >= 0``, [n]."""
+        return self._numbers.value[:, 0]
+
+    @property
+    def prior(self) -> Tensor:
+        """``k(x, x)``, [n]."""
+        return self._numbers.value[:, 1]
+
+    @property
+    def counts(self) -> Tensor:
+        """Observations per row, [n]."""
+        return self._numbers.value[:, 2]
+
+    @property
+    def sums(self) -> Tensor:
+        """Sum of targets per row, [n]."""
+        return self._numbers.value[:, 3]
+
+    def find(self, x: Tensor) -> int | None:
+        """The row at the location x [1 d]; None if there is none."""
+        return self._row.get(tuple(x[0].tolist()))
+
+    def repeat(self, row: int, y: float) -> None:
+        """One more observation y at a row."""
+        self._numbers.value[row, 2:] += self._numbers.value.new_tensor([1.0, y])
+        self._arrived([row])
+
+    def append(self, x: Tensor, features: Tensor, residual: float, prior: float, y: float) -> None:
+        """A new row for x [1 d] with its features [m] and target."""
+        row = self.n
+        self._row[tuple(x[0].tolist())] = row
+        self._X.append(x)
+        self._numbers.append(x.new_tensor([[residual, prior, 1.0, y]]))
+        self._features.grow(1, 0)
+        self._features.value[row] = features
+        self._arrived([row])
+
+    def extend(self, X: Tensor, features: Tensor, residual: Tensor, prior: Tensor, y: Tensor) -> None:
+        """Many observations at once: X [r d], features [r m], residual, prior and targets [r]."""
+        old, first, rows = self.n, [], []
+        for i, location in enumerate(map(tuple, X.tolist())):
+            row = self._row.setdefault(location, old + len(first))
+            if row == old + len(first):
+                first.append(i)
+            rows.append(row)
+        new = torch.tensor(first, dtype=torch.long, device=X.device)
+        self._X.append(X[new])
+        self._features.grow(len(first), 0)
+        self._features.value[old:] = features[new]
+        zero = torch.zeros_like(residual)
+        self._numbers.append(torch.stack([residual, prior, zero, zero], -1)[new])
+        index = torch.tensor(rows, device=X.device)
+        self._numbers.value[:, 2:].index_add_(0, index, torch.stack([torch.ones_like(y), y], -1))
+        self._arrived(rows)
+
+    def add_feature(self, coordinate: Tensor) -> None:
+        """One more coordinate [n] of the features."""
+        self._features.grow(0, 1)
+        self._features.value[:, -1] = coordinate
+        self._numbers.value[:, 0] = (self.residual - coordinate.square()).clamp_min(0)
+
+    def set_features(self, features: Tensor) -> None:
+        """Other features [n m] for all rows."""
+        self._features = GrowingMatrix(features)
+        self._numbers.value[:, 0] = (self.prior - features.square().sum(1)).clamp_min(0)
+        self.order, self.weights = list(range(self.n)), self.counts.tolist()
+
+    def _arrived(self, rows: list[int]) -> None:
+        self.newest = rows[-1]
+        self.order += rows
+        self.weights += [1.0] * len(rows)
+
+    def fork(self) -> Rows:
+        """An independent copy."""
+        copy = object.__new__(Rows)
+        vars(copy).update(vars(self))
+        copy._X, copy._features, copy._numbers = self._X.fork(), self._features.fork(), self._numbers.fork()
+        copy._row, copy.order, copy.weights = dict(self._row), list(self.order), list(self.weights)
+        return copy
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Plain tensors from which ``load_state_dict`` restores the same rows."""
+        values = {"X": self.X, "features": self.features, "numbers": self._numbers.value}
+        order = torch.tensor([self.order, self.weights], dtype=torch.float64)
+        return {**{name: value.clone() for name, value in values.items()}, "order": order}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """The inverse of ``state_dict``."""
+        self._X, self._numbers = GrowingTensor(state["X"]), GrowingTensor(state["numbers"])
+        self._features = GrowingMatrix(state["features"])
+        self._row = {location: row for row, location in enumerate(map(tuple, state["X"].tolist()))}
+        rows, self.weights = state["order"].tolist()
+        self.order = [int(row) for row in rows]
+        self.newest = self.order[-1] if self.order else -1

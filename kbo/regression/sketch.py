@@ -1,0 +1,204 @@
+"""The data of a sketched posterior: what must be kept of the observations, and how it follows them and the dictionary.
+
+Notation: dictionary Z of m points, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)], M = B B' + ridge I.
+
+A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new point of the dictionary and O(n m^2 + m^3) for a
+new dictionary, n counting distinct locations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo.kernels import freeze
+from kbo.regression.dictionary import Dictionary, Newcomer
+from kbo.regression.features import DEPENDENT, Features
+from kbo.regression.inverse_root import InverseRoot
+from kbo.regression.residual import ResidualNorm, lifted
+from kbo.regression.rows import Rows
+
+
+class Sketch:
+    """Observations seen through a dictionary, in float64.
+
+    Args:
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser.
+        dictionary: Chooses the points.
+        like: A tensor [0 d] on the device of the points to come.
+
+    Attributes:
+        dictionary: The dictionary at work, with what it remembers.
+        features: ``z(x)``.
+        rows: The distinct locations that were observed, with their features.
+        G: ``B B'``, [m m].
+        By: ``B y``, [m].
+        root: ``M^-1`` as a square root.
+        n: Number of observations, repeats included.
+        trace: ``Tr K``.
+        kappa: Largest ``k(x, x)`` of an observation.
+        yy: ``y'y``.
+        epoch: An object that is another one after the dictionary was replaced: what was derived from features is void.
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
+        self.ridge, self.k = ridge, freeze(kernel, like)
+        self.dictionary = dictionary.begin(like)
+        points = self.dictionary.points
+        self.features = Features(self.k, like if points is None else points)
+        self.rows, self._residual = Rows(like), ResidualNorm()
+        self.n, self.trace, self.kappa, self.yy = 0, 0.0, 0.0, 0.0
+        self._project()
+
+    @property
+    def m(self) -> int:
+        """Number of anchors."""
+        return self.features.m
+
+    def _project(self) -> None:
+        """Everything that follows from features and rows."""
+        self.rows.set_features(self.features(self.rows.X).mT.contiguous())
+        B = self.rows.features.mT
+        self.G, self.By = (B * self.rows.counts) @ B.mT, B @ self.rows.sums
+        self.root = InverseRoot(self.G, self.ridge)
+        self.epoch = object()
+
+    @torch.no_grad()
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Take in observations X [r d], y [r], one after the other unless the dictionary is fixed."""
+        if self.dictionary.fixed and len(X) > 1:
+            self._extend(X, y)
+            return
+        for x, target in zip(X.split(1), y.tolist(), strict=True):
+            self._observe(x, target)
+
+    def _extend(self, X: Tensor, y: Tensor) -> None:
+        """Many observations under a dictionary that does not change."""
+        features, prior = self.features(X), self.k.diagonal(X)
+        residual = (prior - features.square().sum(0)).clamp_min(0)
+        self.rows.extend(X, features.mT, residual, prior, y)
+        self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
+        self.G = self.G + features @ features.mT
+        self.By = self.By + features @ y
+        self.root.refresh(self.G)
+
+    def _observe(self, x: Tensor, y: float) -> None:
+        """One observation at x [1 d]."""
+        row = self.rows.find(x)
+        if row is None:
+            prior, column = float(self.k.diagonal(x)), self.features.columns(x)[:, 0]
+            z = self.features.whitener @ column
+            residual = max(prior - float(z @ z), 0.0)
+        else:
+            z = self.rows.features[row].clone()
+            column = self.features.L @ z
+            residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
+        if not self.dictionary.fixed:
+            anchor = None if row is None else self.features.at(x)
+            point = Newcomer(prior, residual, column, z, anchor, residual <= DEPENDENT * prior)
+            if self.dictionary.admits(point, self) and not point.dependent:
+                z, residual = self._admit(x, z, residual), 0.0
+        if row is None:
+            self.rows.append(x, z, residual, prior, y)
+        else:
+            self.rows.repeat(row, y)
+        self._count(1, prior, prior, y * y)
+        self.G.addr_(z, z)
+        self.By.add_(z, alpha=y)
+        self.root.add(z, self.G)
+        if not self.dictionary.fixed and (drawn := self.dictionary.redraws(self)) is not None:
+            self._replace(drawn)
+
+    def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
+        self.n += n
+        self.trace += trace
+        self.kappa = max(self.kappa, kappa)
+        self.yy += yy
+
+    def _admit(self, x: Tensor, z: Tensor, residual: float) -> Tensor:
+        """Make x [1 d] an anchor, given its features z [m]; they gain a coordinate, [m + 1]."""
+        pivot = residual**0.5
+        self.features.append(x[0], z, pivot)
+        coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
+        self.rows.add_feature(coordinate)
+        g = (self.rows.counts * coordinate) @ self.rows.features
+        G = self.G.new_empty(self.m, self.m)
+        G[:-1, :-1], G[-1], G[:, -1] = self.G, g, g
+        self.G = G
+        self.By = torch.cat([self.By, (coordinate @ self.rows.sums).reshape(1)])
+        self.root.border(g[:-1], float(g[-1]) + self.ridge, G)
+        return torch.cat([z, z.new_tensor([pivot])])
+
+    def _replace(self, drawn: list[int]) -> None:
+        """A new dictionary, of these rows."""
+        points = self.rows.X[drawn]
+        if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
+            return
+        self.features = Features(self.k, points)
+        self._residual = ResidualNorm()
+        self._project()
+
+    def row_leverages(self) -> Tensor:
+        """The leverages of all rows at the state's ridge, [rows]."""
+        form = (self.rows.features @ self.root.S).square().sum(1)
+        return self.rows.residual / self.ridge + form
+
+    def log_det(self) -> float:
+        """``ln det(I + B'B / ridge)``."""
+        return self.root.log_det if self.n else 0.0
+
+    def effective_dimension(self) -> float:
+        """``Tr B'B (B'B + ridge I)^-1 = m - ridge Tr M^-1``."""
+        return self.m - self.ridge * float(self.root.S.square().sum()) if self.n else 0.0
+
+    def residual_trace(self) -> float:
+        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, lifted by its rounding error."""
+        if not self.n:
+            return 0.0
+        return float(self.rows.counts @ lifted(self.rows.residual, self.rows.prior, self.m))
+
+    def residual_norm(self) -> float:
+        """An upper bound of the operator norm of E; see ``residual.py``."""
+        return min(self._residual.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
+
+    def hold(self) -> Dictionary:
+        """From here on the dictionary stays as it is; what is returned says when it would have changed (``due``)."""
+        self.dictionary = self.dictionary.hold()
+        return self.dictionary
+
+    def fork(self) -> Sketch:
+        """An independent copy, with a dictionary that goes on as this one would."""
+        fork = object.__new__(Sketch)
+        vars(fork).update(vars(self))
+        fork.features, fork.rows, fork.root = self.features.fork(), self.rows.fork(), self.root.fork()
+        fork._residual, fork.dictionary = self._residual.fork(), self.dictionary.fork()
+        fork.G, fork.By = self.G.clone(), self.By.clone()
+        return fork
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors, from which ``load_state_dict`` continues exactly."""
+        return {
+            "numbers": [self.n, self.trace, self.kappa, self.yy],
+            "rows": self.rows.state_dict(),
+            "features": self.features.state_dict(),
+            "root": self.root.state_dict(),
+            "G": self.G.clone(),
+            "By": self.By.clone(),
+            "dictionary": self.dictionary.state_dict(),
+            "residual": self._residual.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``, for a new sketch with equal kernel, ridge and dictionary."""
+        self.n, self.trace, self.kappa, self.yy = state["numbers"]
+        self.rows.load_state_dict(state["rows"])
+        self.features.load_state_dict(state["features"])
+        self.G, self.By = state["G"].clone(), state["By"].clone()
+        self.root.load_state_dict(state["root"])
+        self.dictionary.load_state_dict(state["dictionary"])
+        self._residual.load_state_dict(state["residual"])
+        self.epoch = object()
