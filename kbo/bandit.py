@@ -11,13 +11,13 @@ import torch
 from kbo import checks
 from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
-from kbo.problems.rkhs import Bandit
-from kbo.recipes import Method
-from kbo.regression import Regression, Tracked
+from kbo.method import Method
+from kbo.problems.base import Bandit
+from kbo.regression import Regression
 
 
 def play(
-    method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap_every: int = 0
+    method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap_every: int = 0, first: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
@@ -31,6 +31,7 @@ def play(
         seed: Seed of the method's own random choices.
         gap_every: Every so many rounds also report the optimality gap of the recommended arm; 0 for never. For
             problems with fixed arms and methods with bounds.
+        first: Index of the arm that is pulled in one uncounted round before the first; as published protocols do.
 
     Yields:
         ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
@@ -38,15 +39,16 @@ def play(
         and ``simple_regret`` of the recommended arm, which is at most the gap whenever the bounds hold.
 
     Raises:
-        InvalidInput: A gap is asked for where there is none.
+        InvalidInput: A gap is asked for where there is none, or ``first`` is no arm.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     checks.positive("rounds", rounds)
     if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(seed)
-    exact = method.state()
-    state: Regression = exact if problem.fixed_arms is None else Tracked(exact, problem.fixed_arms)
+    state = method.state(problem.fixed_arms)
+    if first is not None:
+        _pull_uncounted(state, problem, first)
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms = problem.arms()
@@ -65,3 +67,11 @@ def play(
             found = optimality_gap(method.confidence, state, arms)
             row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
         yield row
+
+
+def _pull_uncounted(state: Regression, problem: Bandit, index: int) -> None:
+    arms = problem.arms()
+    if not 0 <= index < len(arms):
+        raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
+    chosen = arms[index : index + 1]
+    state.update(chosen, problem.observe(chosen))

@@ -35,7 +35,7 @@ app = typer.Typer(
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
 
-_BOX_METHODS = f"{', '.join(name for name in recipes.names() if name != 'gp-ucb')}."
+_BOX_METHODS = f"{', '.join(name for name in recipes.names() if name not in ('gp-ucb', 'supk-ucb'))}."
 _METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
 _WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 

@@ -16,7 +16,7 @@ from kbo.experiments import plots
 from kbo.experiments.cells import Cell
 from kbo.experiments.runner import sweep
 from kbo.problems import RKHSBandit
-from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Tracked
+from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ def _watch(seed: int, rounds: int) -> dict[str, Any]:
     }
     truth, player = problem.mean(arms), methods["dmm-ucb"]
     state = player.state()
-    tracked, sketched = Tracked(state, arms), NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
+    tracked, sketched = track(state, arms), NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
     failed = dict.fromkeys([*methods, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False)
     misfit = 0.0
     for t in range(1, rounds + 1):

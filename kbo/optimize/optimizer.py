@@ -6,23 +6,21 @@ import copy
 import math
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
-from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, JournalError
+from kbo.optimize import proposal
 from kbo.optimize.journal import Journal, differences, read, write
-from kbo.optimize.search import KEPT, argmax
+from kbo.optimize.question import Context, Question
+from kbo.optimize.search import KEPT
 from kbo.optimize.settings import Certified, Practical, Settings
 from kbo.optimize.trials import Trial
-from kbo.regression import Hypothetical, KernelRidge, Regression
+from kbo.regression import Regression
 from kbo.space import Bounds, Params, Space
-
-_MOST_POINTS = 10_000
-"""Points of a finite space that are all looked at."""
 
 
 class SpaceGap(NamedTuple):
@@ -43,6 +41,9 @@ class Optimizer:
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
     on its journal continues as if nothing had happened. Points that were asked but not told come first. Several
     points may be asked before any is told: each treats those before it as pending.
+
+    Some parameters may be given from outside, as the weather or the customer is: ``ask(context=...)`` chooses the
+    others, ``ask(choices=...)`` among the settings that there are this time.
 
     Args:
         bounds: See ``kbo.space.Space``.
@@ -102,20 +103,31 @@ class Optimizer:
         self._orphans: list[Trial] = []
         self._events: list[dict[str, Any]] = []
 
-    def ask(self, n: int | None = None) -> Any:
+    def ask(self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Any:
         """The next parameters, or a list of n of them.
 
+        Args:
+            n: How many; None for one that is not in a list.
+            context: Parameters whose values are given this time, by name (by index where the bounds are a list); the
+                others are chosen.
+            choices: The settings there are this time, complete or without the parameters of the context. The one with
+                the largest upper bound is chosen; a random one while there is no bound.
+
         Raises:
+            InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        if n is not None:
-            return [self.ask() for _ in range(n)]
-        while self._orphans:
-            trial = self._orphans.pop(0)
-            if trial.status == "pending":  # nobody has told it since the run was opened
+        question = Question(self.space, context, choices)
+        return self._ask(question) if n is None else [self._ask(question) for _ in range(n)]
+
+    def _ask(self, question: Question) -> Params:
+        self._orphans = [trial for trial in self._orphans if trial.status == "pending"]  # told since the run was opened
+        for i, trial in enumerate(self._orphans):
+            if question.admits(trial.params):
+                del self._orphans[i]
                 return copy.copy(trial.params)
         number = len(self.trials)
-        params = self.space.params(self._propose(number))
+        params = question.params(self._propose(number, question))
         self._record({"event": "ask", "number": number, "params": params})
         return copy.copy(params)  # the caller may change its copy
 
@@ -145,11 +157,28 @@ class Optimizer:
         complete = self.completed()
         if not complete:
             return None
-        sign = self._sign
         if self.belief.state is None or self.belief.confidence() is None:
-            return max(complete, key=lambda trial: sign * (trial.value or 0.0))
+            return max(complete, key=lambda trial: self._sign * (trial.value or 0.0))
         lower, _, _ = self.belief.interval(self._features([t.number for t in complete]))
         return complete[int(lower.argmax())]
+
+    def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
+        """The parameters with the best pessimistic bound in a context; None while there is no bound.
+
+        Values of other contexts cannot be compared with those of this one, so unlike ``recommended`` this need not be a
+        trial: it is the best that a search from many starts finds (among choices, exactly the best). ``interval`` says
+        what is known there.
+
+        Args:
+            context: As in ``ask``.
+            choices: As in ``ask``.
+        """
+        question, state = Question(self.space, context, choices), self.belief.state
+        confidence = None if state is None else self.belief.reported()
+        if state is None or confidence is None:
+            return None
+        generator = self._generator(len(self._events))
+        return question.params(proposal.safest(confidence, state, self.space, question, self._starts(), generator))
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
@@ -166,19 +195,14 @@ class Optimizer:
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
         it is the best that a search from many starts finds. None while there is no bound.
         """
-        best, confidence = self.recommended(), None if self.belief.state is None else self.belief.reported()
-        if best is None or confidence is None:
+        best, state = self.recommended(), self.belief.state
+        confidence = None if state is None else self.belief.reported()
+        if best is None or state is None or confidence is None:
             return None
-        state, points = self.belief.state, self.space.points(_MOST_POINTS)
-        assert state is not None
-        if points is None:
-            generator = torch.Generator().manual_seed(1_000_003 * self.seed + len(self._events))
-            point = self._most_promising(confidence, state, generator)
-            farthest = confidence.upper(state, self.space.features(point.unsqueeze(0)))[0]
-        else:
-            farthest = torch.tensor(confidence.leader(state, self.space.features(points))[1], dtype=torch.float64)
+        generator = self._generator(len(self._events))
+        farthest, exact = proposal.largest_upper(confidence, state, self.space, self._starts(), generator)
         lower = self.belief.interval(self._features([best.number]))[0][0]
-        return SpaceGap(float(self.belief.raw(farthest) - lower), points is not None)
+        return SpaceGap(float(self.belief.raw(farthest) - lower), exact)
 
     def completed(self) -> list[Trial]:
         """The trials that returned a value."""
@@ -232,49 +256,35 @@ class Optimizer:
             **self.setting.describe(self.space),
         }
 
-    def _propose(self, number: int) -> Tensor:
+    def _generator(self, number: int) -> torch.Generator:
+        return torch.Generator().manual_seed(1_000_003 * self.seed + number)
+
+    def _propose(self, number: int, question: Question) -> Tensor:
         """A point [P] of the unit cube for trial ``number``."""
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
-        state = self.belief.state
+        generator, state = self._generator(number), self.belief.state
         if self.method == "random":
-            return torch.rand(self.space.dimension, generator=generator, dtype=torch.float64)
+            return question.at_random(generator)
         if state is None:
-            sobol = SobolEngine(self.space.dimension, scramble=True, seed=self.seed)
-            return sobol.fast_forward(number).draw(1, dtype=torch.float64)[0]
-        confidence = self.belief.confidence()
+            return proposal.filling(question, number, self.seed, generator)
+        confidence, view = self.belief.confidence(), self._imagined(state)
         assert confidence is not None
-        view = self._imagined(state)
-        return self._most_promising(confidence, view, generator)
-
-    def _most_promising(self, confidence: Confidence, view: Regression, generator: torch.Generator) -> Tensor:
-        """A point [P] of the unit cube whose upper bound is nearly the largest."""
-
-        def score(U: Tensor) -> Tensor:
-            return confidence.quick_upper(view, self.space.features(U))
-
-        def leader(U: Tensor) -> int:
-            return confidence.leader(view, self.space.features(U))[0]
-
-        return argmax(score, self._starts(), generator, leader)
+        return proposal.most_promising(confidence, view, self.space, question, self._starts(), generator)
 
     def _starts(self) -> Tensor:
         """The best points so far, [s P]."""
         best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
         return torch.stack([self._units[trial.number] for trial in best])
 
-    def _imagined(self, state: KernelRidge) -> Regression:
-        """The posterior in whose light the next point is chosen; what is reported never rests on it.
-
-        Pending points are hallucinated at the mean. Failed ones are imagined as bad as the worst value seen, or the
-        search would return to them: the data say nothing against them.
-        """
-        view: Regression = state
-        failed = [trial.number for trial in self.failed()]
-        if failed and state.data is not None:
-            worst = state.data.y.min()  # as the posterior holds it: in its units, and cut if it was cut there
-            view = Hypothetical(view, self._features(failed), worst.expand(len(failed)))
-        pending = [trial.number for trial in self.trials if trial.status == "pending"]
-        return Hypothetical(view, self._features(pending)) if pending else view
+    def _imagined(self, state: Regression) -> Regression:
+        """The posterior with what is not known yet: failed and pending trials."""
+        failed, pending = ([t.number for t in self.trials if t.status == status] for status in ("failed", "pending"))
+        worst = min(self._sign * (trial.value or 0.0) for trial in self.completed())
+        return proposal.imagined(
+            state,
+            self._features(failed) if failed else None,
+            self.belief.target(worst),
+            self._features(pending) if pending else None,
+        )
 
     def _features(self, numbers: list[int]) -> Tensor:
         return self.space.features(torch.stack([self._units[i] for i in numbers]))
@@ -331,7 +341,7 @@ class Optimizer:
         return trial
 
 
-_NEED_HORIZON, _NEED_FINITE_SET = {"igp-ucb"}, {"gp-ucb"}
+_NEED_HORIZON, _NEED_FINITE_SET = {"igp-ucb"}, {"gp-ucb", "supk-ucb"}
 
 
 def _check_method(method: str, n_trials: int | None) -> None:

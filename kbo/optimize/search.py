@@ -19,6 +19,7 @@ def argmax(
     starts: Tensor,
     generator: torch.Generator,
     leader: Callable[[Tensor], int] | None = None,
+    fixed: Tensor | None = None,
 ) -> Tensor:
     """A point [P] of the unit cube that nearly maximises ``score`` [n P] -> [n]: random, then local search.
 
@@ -30,7 +31,10 @@ def argmax(
         starts: Promising points [s P], for example the best ones evaluated.
         generator: Source of randomness.
         leader: Picks among the last points [n P], by something dearer than the score.
+        fixed: Coordinates [P] that stay as they are, NaN where they are free; the search runs over the free ones only.
     """
+    if fixed is not None and not bool(fixed.isnan().all()):
+        return _argmax_of_free(score, starts, generator, leader, fixed)
     P = starts.shape[-1]
     points = torch.cat([torch.rand(RANDOM_POINTS, P, generator=generator, dtype=torch.float64), starts])
     values = score(points)
@@ -48,3 +52,25 @@ def argmax(
         points = torch.cat([points, children])
         values = torch.cat([values, score(children)])
     return points[leader(points) if leader else int(values.argmax())]
+
+
+def _argmax_of_free(
+    score: Callable[[Tensor], Tensor],
+    starts: Tensor,
+    generator: torch.Generator,
+    leader: Callable[[Tensor], int] | None,
+    fixed: Tensor,
+) -> Tensor:
+    """``argmax`` over the free coordinates."""
+    free = fixed.isnan()
+
+    def whole(U: Tensor) -> Tensor:
+        return fixed.expand(len(U), -1).masked_scatter(free, U)
+
+    def score_whole(U: Tensor) -> Tensor:
+        return score(whole(U))
+
+    def leader_whole(U: Tensor) -> int:
+        return int(score_whole(U).argmax()) if leader is None else leader(whole(U))
+
+    return whole(argmax(score_whole, starts[:, free], generator, leader_whole).unsqueeze(0))[0]

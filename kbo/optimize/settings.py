@@ -23,7 +23,8 @@ from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.regression import KernelRidge
+from kbo.method import Method
+from kbo.regression import Regression
 from kbo.space import Space
 
 log = logging.getLogger("kbo")
@@ -34,12 +35,11 @@ class Belief(ABC):
 
     Attributes:
         certified: Whether the confidence rests on given assumptions only.
-        location, unit: A target y is ``(y - location) / unit`` in the posterior's units.
+        location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in the posterior's units.
     """
 
     certified: bool
-    location = 0.0
-    unit = 1.0
+    location, unit, floor = 0.0, 1.0, -math.inf
 
     @abstractmethod
     def observe(self, features: Tensor, y: float) -> None:
@@ -47,7 +47,7 @@ class Belief(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> KernelRidge | None:
+    def state(self) -> Regression | None:
         """The posterior; None while there are too few evaluations to have one."""
 
     @abstractmethod
@@ -75,6 +75,10 @@ class Belief(ABC):
     def raw(self, value: Tensor) -> Tensor:
         """A value of the posterior in units of the objective."""
         return self.location + self.unit * value
+
+    def target(self, y: float) -> float:
+        """A value of the objective as the posterior holds it: in its units, and cut if it is too low."""
+        return (max(y, self.floor) - self.location) / self.unit
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class _CertifiedBelief(Belief):
         self._checked = 0
 
     @property
-    def state(self) -> KernelRidge | None:
+    def state(self) -> Regression | None:
         return self._state if self._state.n else None
 
     def observe(self, features: Tensor, y: float) -> None:
@@ -245,12 +249,12 @@ class _PracticalBelief(Belief):
         self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
         self._features: list[Tensor] = []
         self._y: list[float] = []
-        self._state: KernelRidge | None = None
+        self._state: Regression | None = None
         self._bound: tuple[int, Confidence | None] | None = None
         self.noise_std = self.norm_bound = float("nan")
 
     @property
-    def state(self) -> KernelRidge | None:
+    def state(self) -> Regression | None:
         return self._state
 
     def observe(self, features: Tensor, y: float) -> None:
@@ -260,22 +264,21 @@ class _PracticalBelief(Belief):
             self._fit()
             self._next_fit = math.ceil(REFIT_GROWTH * len(self._y))
         elif self._state is not None:
-            target = (max(y, self._floor) - self.location) / self.unit
-            self._state.update(features, torch.tensor([target], dtype=features.dtype))
+            self._state.update(features, torch.tensor([self.target(y)], dtype=features.dtype))
 
     def _fit(self) -> None:
         """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
         X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
         low, high = y.quantile(0.25), y.quantile(0.75)
-        self._floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-        y = y.clamp_min(self._floor)
+        self.floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+        y = y.clamp_min(self.floor)
         peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
         spread = float((y / peak).std()) * peak
         centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
         kernel, noise_std, constant = fit(X, (y - centre) / scale)
         self.location, self.unit = centre + scale * constant, scale
-        self.noise_std = noise_std
-        self._state = KernelRidge(kernel, noise_std**2 / self._setting.scale)
+        self.noise_std, self._kernel = noise_std, kernel
+        self._state = self._method(kernel, norm_bound=1.0).state()
         self._state.update(X, (y - self.location) / self.unit)
 
     def confidence(self) -> Confidence | None:
@@ -284,7 +287,7 @@ class _PracticalBelief(Belief):
             s = self._setting
             guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
             self.norm_bound = guess.norm_bound(self._state)
-            self._bound = self._state.n, self._with_norm_bound(self.norm_bound)
+            self._bound = self._state.n, self._method(self._kernel, self.norm_bound).confidence
         return self._bound[1]
 
     def reported(self) -> Confidence | None:
@@ -298,11 +301,10 @@ class _PracticalBelief(Belief):
     def _ridges(self) -> list[float]:
         return [g * self.noise_std**2 / self._setting.scale for g in GRID]
 
-    def _with_norm_bound(self, norm_bound: float) -> Confidence | None:
-        assert self._state is not None
-        numbers = (self._state.kernel, self.noise_std, norm_bound, self._setting.delta)
+    def _method(self, kernel: Kernel, norm_bound: float) -> Method:
+        numbers = (kernel, self.noise_std, norm_bound, self._setting.delta)
         scale, horizon = self._setting.scale, self._n_trials
-        return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges).confidence
+        return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges)
 
     def assumptions(self) -> dict[str, Any]:
         return {

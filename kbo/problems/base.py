@@ -1,8 +1,11 @@
-"""A tuning problem: a space, and an objective that is noisy and costs time."""
+"""What a problem is: something to tune, or a bandit that offers arms."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from kbo.space import Params, Space
 
@@ -27,3 +30,33 @@ class TuningProblem(ABC):
     def noiseless(self, params: Params) -> float | None:
         """The value without noise, if it is known."""
         return None
+
+
+class Bandit(ABC):
+    """A problem that offers arms every round and answers a choice with a noisy reward.
+
+    Attributes:
+        kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known to.
+        noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
+        norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to contain it.
+        n_arms: Arms per round.
+        fixed_arms: The arms, if every round offers the same ones; else None.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+    n_arms: int
+    fixed_arms: Tensor | None = None
+
+    @abstractmethod
+    def arms(self) -> Tensor:
+        """The arms of the next round, [A d]."""
+
+    @abstractmethod
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean reward [n] of X [n d]."""
+
+    @abstractmethod
+    def observe(self, X: Tensor) -> Tensor:
+        """Noisy rewards [n] of X [n d]."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.problems.base import Bandit
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
@@ -24,34 +24,6 @@ def stationary_kernel(name: str, lengthscale: float) -> Kernel:
     kernel = kernel.double().requires_grad_(False)
     kernel.initialize(lengthscale=lengthscale)
     return kernel
-
-
-class Bandit(ABC):
-    """A problem that offers arms every round and answers a choice with a noisy reward.
-
-    Attributes:
-        kernel: A kernel whose RKHS contains the mean reward.
-        noise_std: Standard deviation of the (Gaussian) noise.
-        norm_bound: Bound of the RKHS norm of the mean reward.
-        fixed_arms: The arms, if every round offers the same ones; else None.
-    """
-
-    kernel: Kernel
-    noise_std: float
-    norm_bound: float
-    fixed_arms: Tensor | None = None
-
-    @abstractmethod
-    def arms(self) -> Tensor:
-        """The arms of the next round, [A d]."""
-
-    @abstractmethod
-    def mean(self, X: Tensor) -> Tensor:
-        """Mean reward [n] of X [n d]."""
-
-    @abstractmethod
-    def observe(self, X: Tensor) -> Tensor:
-        """Noisy rewards [n] of X [n d]."""
 
 
 class RKHSBandit(Bandit):
