@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbo.regression import KernelRidge, NystromRidge
     from kbo.space import Choice, Float, Int
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Certified",

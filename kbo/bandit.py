@@ -13,7 +13,8 @@ from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.method import Method
 from kbo.problems.base import Bandit
-from kbo.regression import Regression
+from kbo.regression import NystromRidge, Regression
+from kbo.regression.base import View
 
 
 def play(
@@ -35,8 +36,9 @@ def play(
 
     Yields:
         ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
-        ``cpu_seconds`` so far of the method alone; every ``gap_every`` rounds also ``gap`` after the round
-        and ``simple_regret`` of the recommended arm, which is at most the gap whenever the bounds hold.
+        ``cpu_seconds`` so far of the method alone; ``m``, the anchors of a sketched posterior after the round; every
+        ``gap_every`` rounds also ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most
+        the gap whenever the bounds hold.
 
     Raises:
         InvalidInput: A gap is asked for where there is none, or ``first`` is no arm.
@@ -63,10 +65,19 @@ def play(
         seconds += time.process_time() - start
         cumulative += regret
         row = {"round": t, "regret": regret, "cumulative": cumulative, "cpu_seconds": seconds}
+        if (m := _anchors(state)) is not None:
+            row["m"] = m
         if gap_every and method.confidence is not None and t % gap_every == 0:
             found = optimality_gap(method.confidence, state, arms)
             row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
         yield row
+
+
+def _anchors(state: Regression) -> int | None:
+    """The number of anchors, if the posterior is sketched."""
+    while isinstance(state, View):
+        state = state.state
+    return state.m if isinstance(state, NystromRidge) else None
 
 
 def _pull_uncounted(state: Regression, problem: Bandit, index: int) -> None:

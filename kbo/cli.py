@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import sys
 import time
@@ -20,7 +19,8 @@ import kbo
 from kbo import recipes
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize import Result
-from kbo.optimize.loop import format_params, place
+from kbo.optimize.loop import format_params
+from kbo.problems import BANDITS
 
 app = typer.Typer(
     add_completion=False,
@@ -37,6 +37,14 @@ app = typer.Typer(
 
 _BOX_METHODS = f"{', '.join(name for name in recipes.names() if name not in ('gp-ucb', 'supk-ucb'))}."
 _METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
+_PAPERS = "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB."
+_PROBLEMS = (
+    "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), or one of unknown norm: "
+    f"{', '.join(BANDITS)}."
+)
+_RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
+_MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
+_FIRST = "Index of an arm that is pulled in one uncounted round before the first."
 _WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
@@ -95,7 +103,9 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     _logging(quiet, verbose)
-    name, objective, bounds = _problem(target)
+    from kbo.experiments.targets import target_of
+
+    name, objective, bounds = target_of(target)
     path = journal or out / f"tune-{name}.jsonl"
     _continue_or_set_aside(path, fresh, quiet)
     result = (kbo.maximize if maximize else kbo.minimize)(
@@ -122,43 +132,51 @@ def tune(
 
 @app.command()
 def run(
-    problem: Annotated[
-        str, typer.Argument(help="rkhs (fresh arms every round) or rkhs-fixed (the same arms).")
-    ] = "rkhs",
+    problem: Annotated[str, typer.Argument(help=_PROBLEMS)] = "rkhs",
     method: Annotated[list[str] | None, typer.Option("--method", "-m", help=_METHODS)] = None,
     rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
     seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
-    kernel: Annotated[str, typer.Option(help="rbf, matern52, matern32 or matern12.")] = "rbf",
-    lengthscale: Annotated[float, typer.Option(help="Lengthscale of the kernel.")] = 0.5,
-    dim: Annotated[int, typer.Option(min=1, help="Dimension of the arms.")] = 3,
-    arms: Annotated[int, typer.Option(min=1, help="Arms per round.")] = 100,
+    kernel: Annotated[
+        str | None, typer.Option(help="rkhs problems: rbf, matern52, matern32 or matern12.", show_default="rbf")
+    ] = None,
+    lengthscale: Annotated[
+        float | None, typer.Option(help="Lengthscale of the kernel.", show_default="the problem's own, 0.5 for rkhs")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="rkhs problems: dimension.", show_default="3")] = None,
+    arms: Annotated[int | None, typer.Option(min=1, help="rkhs problems: arms per round.", show_default="100")] = None,
     delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
+    ridge: Annotated[float | None, typer.Option(help=_RIDGE, show_default="noise variance")] = None,
+    multiplier: Annotated[float | None, typer.Option(help=_MULTIPLIER, show_default="the method's bound")] = None,
+    first: Annotated[int | None, typer.Option(help=_FIRST, show_default="no such round")] = None,
     workers: Workers = None,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Play bandit algorithms on a problem of known norm and compare their regret.
+    """Play bandit algorithms on the same problems and compare their regret.
 
     Finished runs are kept: the same command goes on after Ctrl-C, and more methods or seeds cost only themselves.
 
     Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
+
+    Example:  kbo run chessboard -m k-ucb -m ek-ucb -m bbkb --ridge 10 --multiplier 0.1 --first 2 -T 1000
     """
     _logging(quiet, verbose)
     from kbo.experiments.compare import compare
-    from kbo.experiments.games import Game
+    from kbo.experiments.games import Game, Player
 
-    if problem not in ("rkhs", "rkhs-fixed"):
-        raise InvalidInput(f"unknown problem {problem!r}; known: rkhs, rkhs-fixed.")
-    game = Game(kernel, lengthscale, dim, rounds, arms, problem == "rkhs-fixed", delta)
+    asked = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
+    options = {name: value for name, value in asked.items() if value is not None}
+    game = Game(problem, options, rounds, delta, first=first)
     methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
+    players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
     with _experiment():
-        typer.echo(compare(game, methods, seeds, _folder(out), workers=workers, progress=not quiet))
+        typer.echo(compare(game, players, seeds, _folder(out), workers=workers, progress=not quiet))
 
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="mixture: Flynn & Reeb (2024).")],
+    paper: Annotated[str, typer.Argument(help=_PAPERS)],
     table: Annotated[int | None, typer.Option("--table", "-t", help="Number of a table.")] = None,
     figure: Annotated[int | None, typer.Option("--figure", "-f", help="Number of a figure.")] = None,
     study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
@@ -232,34 +250,6 @@ def bench(
         )
     rows = speed.run(device=device, quick=quick)
     typer.echo(timing.table(rows))
-
-
-def _problem(target: str) -> tuple[str, Any, Any]:
-    """Name, objective and bounds of a built-in problem or of a script."""
-    from kbo.problems import TUNING
-
-    if target in TUNING:
-        problem = TUNING[target]()
-        return target, problem, problem.space
-    path = Path(target)
-    if path.suffix != ".py" or not path.is_file():
-        known = ", ".join(TUNING)
-        raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InvalidInput(
-            f"{path} failed while it was loaded: {type(error).__name__}: {error}{place(error)}"
-        ) from error
-    missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
-    if missing:
-        raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    return path.stem, module.objective, module.bounds
 
 
 def _again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence.base import WidthConfidence
+from kbo.errors import InvalidInput
 from kbo.method import Method
+from kbo.models import StreamingGP
 from kbo.regression import KernelRidge, Regression
 from kbo.regression.base import View
 
@@ -51,12 +53,15 @@ class StagedElimination(Method):
 
     Attributes:
         horizon: Number of rounds T; there are ``ceil(log2 T)`` stages.
+        reward_scale: The size of rewards, which the paper takes to be 1.
     """
 
     horizon: int = 1
+    reward_scale: float = 1.0
 
     def __post_init__(self) -> None:
         checks.positive("horizon", self.horizon)
+        checks.positive("reward_scale", self.reward_scale)
 
     def state(self, points: Tensor | None = None) -> Stages:
         """Empty posteriors for all stages."""
@@ -71,14 +76,26 @@ class StagedElimination(Method):
         state.learner = None
         for s, stage in enumerate(state.stages):
             lower, upper = self.confidence.interval(stage, points[left])
-            radius, threshold = (upper - lower) / 2, 2.0 ** -(s + 1)
-            if bool((radius <= 1 / math.sqrt(self.horizon)).all()):
+            radius, threshold = (upper - lower) / 2, self.reward_scale * 2.0 ** -(s + 1)
+            if bool((radius <= self.reward_scale / math.sqrt(self.horizon)).all()):
                 return int(left[upper.argmax()])
             if bool((radius > threshold).any()):
                 state.learner = s
                 return int(left[(radius > threshold).nonzero()[0, 0]])
             left = left[upper >= upper.max() - 2 * threshold]
         return int(left[0])
+
+    def choose_batch(
+        self, state: Regression, points: Tensor, size: int, generator: torch.Generator | None = None
+    ) -> list[int]:
+        """There are no batches: a stage has to see a reward before the next choice."""
+        raise InvalidInput(f"{self.name!r} chooses one point at a time: call choose, and update the state in between.")
+
+    def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
+        """There is no model: the bounds belong to the stages."""
+        raise InvalidInput(
+            f"{self.name!r} eliminates points of finite sets: it has no model and no acquisition function."
+        )
 
 
 def _split(states: list[KernelRidge]) -> tuple[KernelRidge, list[KernelRidge]]:

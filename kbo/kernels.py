@@ -23,6 +23,9 @@ from kbo.errors import InvalidInput
 _CACHED = 2**14
 """Entries of a block that is evaluated at once on the CPU."""
 
+_SHARED = 2**16
+"""The same where several threads share a block, which PyTorch does not do for smaller ones."""
+
 
 class PrecomputedKernel(Kernel):
     """The kernel of any finite set of objects, given by its Gram matrix; points are indices.
@@ -124,7 +127,8 @@ class _Stationary(DenseKernel):
             return self._block(X, Z)
         # In blocks that stay in the cache: several times faster than passes over large temporaries.
         out = X.new_empty(len(X), len(Z))
-        for start in range(0, len(X), size := max(1, _CACHED // max(1, len(Z)))):
+        entries = _CACHED if torch.get_num_threads() == 1 else _SHARED
+        for start in range(0, len(X), size := max(1, entries // max(1, len(Z)))):
             out[start : start + size] = self._block(X[start : start + size], Z)
         return out
 

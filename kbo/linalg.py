@@ -14,6 +14,8 @@ products, and a fork shares every full panel with its parent.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -99,9 +101,23 @@ class GrowingMatrix:
             self._buffer = larger
         self.value = self._buffer[: wanted[0], : wanted[1]]
 
+    def state_dict(self) -> dict[str, Any]:
+        """The matrix and the layout of its buffer, on which the last bits of products depend."""
+        layout = {"shape": list(self._buffer.shape), "stride": list(self._buffer.stride())}
+        return {"value": self.value.clone(), **layout}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        (a, b), value = state["value"].shape, state["value"]
+        self._buffer = value.new_empty_strided(state["shape"], state["stride"]).zero_()
+        self.value = self._buffer[:a, :b]
+        self.value.copy_(value)
+
     def fork(self) -> GrowingMatrix:
-        """An independent copy."""
-        return GrowingMatrix(self.value)
+        """An independent copy, with the same layout."""
+        copy = GrowingMatrix(self._buffer)
+        copy.value = copy._buffer[: self.value.shape[0], : self.value.shape[1]]
+        return copy
 
 
 class _Panel:

@@ -63,8 +63,10 @@ class Method:
         Means are frozen until the observations are there, variances follow the choices (Desautels et al. 2014; BBKB).
         The batch ends early when ``BatchedResampling`` finds that too much has changed.
         """
+        if checks.at_least("size", size, 1) % 1:
+            raise InvalidInput(f"size must be a whole number, got {size}.")
         batch, chosen = FrozenMean(state, points), []
-        while len(chosen) < checks.positive("size", size) and not (chosen and batch.due):
+        while len(chosen) < size and not (chosen and batch.due):
             chosen.append(self.choose(batch, points, generator))
             batch.imagine(chosen[-1])
         return chosen

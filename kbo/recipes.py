@@ -29,6 +29,7 @@ from kbo.elimination import StagedElimination
 from kbo.errors import InvalidInput
 from kbo.method import Method
 from kbo.regression import (
+    MOST_ANCHORS,
     BatchedResampling,
     Dictionary,
     GreedyDictionary,
@@ -51,6 +52,7 @@ class Setting:
     ridges: list[float] | None = None
     given_ridge: float | None = None
     dictionary: Dictionary | None = None
+    seed: int = 0
 
     @property
     def ridge(self) -> float:
@@ -77,6 +79,7 @@ def make(
     ridge: float | None = None,
     dictionary: Dictionary | None = None,
     multiplier: float | None = None,
+    seed: int = 0,
 ) -> Method:
     """The method of that name for a problem.
 
@@ -94,6 +97,7 @@ def make(
         ridge: The ridge of "ay-gp-ucb", "k-ucb", "supk-ucb", "bkb", "bbkb" and "ek-ucb", instead of
             ``noise_std^2 / c``; also the mu of "ek-ucb".
         dictionary: The dictionary of a sketched method, instead of its own.
+        seed: Seed of the random dictionaries that recipes bring along.
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do: without a guarantee.
 
     Raises:
@@ -110,7 +114,17 @@ def make(
     if ridge is not None:
         checks.positive("ridge", ridge)
     setting = Setting(
-        kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges, given_ridge=ridge, dictionary=dictionary
+        kernel,
+        noise_std,
+        norm_bound,
+        delta,
+        scale,
+        horizon,
+        n_points,
+        ridges,
+        given_ridge=ridge,
+        dictionary=dictionary,
+        seed=seed,
     )
     method = _RECIPES[name](name, setting)
     if ridge is not None and method.ridge != ridge:
@@ -154,28 +168,28 @@ def _k_ucb(name: str, s: Setting) -> Method:
 def _supk_ucb(name: str, s: Setting) -> Method:
     horizon, n_points = _needed(name, "horizon", s.horizon), _needed(name, "n_points", s.n_points)
     width = widths.valko(n_points, horizon, s.ridge, s.noise_std, s.norm_bound, s.delta)
-    return StagedElimination(name, s.kernel, s.ridge, FixedWidth(width), horizon=horizon)
+    return StagedElimination(name, s.kernel, s.ridge, FixedWidth(width), horizon=horizon, reward_scale=s.norm_bound)
 
 
 def _bkb(name: str, s: Setting) -> Method:
-    dictionary = s.dictionary or LeverageResampling()
+    dictionary = s.dictionary or LeverageResampling(most=MOST_ANCHORS, seed=s.seed)
     return Method(name, s.kernel, s.ridge, BKB(s.noise_std, s.norm_bound, s.delta), dictionary)
 
 
 def _bbkb(name: str, s: Setting) -> Method:
-    dictionary = s.dictionary or BatchedResampling()
+    dictionary = s.dictionary or BatchedResampling(most=MOST_ANCHORS, seed=s.seed)
     return Method(name, s.kernel, s.ridge, BKB(s.noise_std, s.norm_bound, s.delta), dictionary)
 
 
 def _ek_ucb(name: str, s: Setting) -> Method:
-    dictionary = s.dictionary or OnlineRowSampling(s.ridge)
+    dictionary = s.dictionary or OnlineRowSampling(s.ridge, most=MOST_ANCHORS, seed=s.seed)
     mu = dictionary.mu if isinstance(dictionary, OnlineRowSampling) else s.ridge
     return Method(name, s.kernel, s.ridge, EKUCB(s.noise_std, s.norm_bound, s.delta, mu), dictionary)
 
 
 def _sketched_cmm(name: str, s: Setting) -> Method:
     # What the sketch leaves out costs B sqrt|E|: at a hundredth of the noise per observation it hardly shows.
-    dictionary = s.dictionary or GreedyDictionary(0.01 * s.noise_std**2 / s.norm_bound**2, most=_MOST_ANCHORS)
+    dictionary = s.dictionary or GreedyDictionary(0.01 * s.noise_std**2 / s.norm_bound**2, most=MOST_ANCHORS)
     confidence = MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "cmm", s.scale)
     return Method(name, s.kernel, confidence.mixture_ridge, confidence, dictionary)
 
@@ -225,6 +239,3 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "c-bkb": _bkb,
     "c-bbkb": _bbkb,
 }
-
-_MOST_ANCHORS = 500
-"""Points of the dictionary of "sketched-cmm": where more would be needed the bound is wider, and says so."""

@@ -23,7 +23,12 @@ def gram(kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 
 class Dense:
-    """A Gaussian process with noise variance ``ridge``; a list of ridges gives a leading axis."""
+    """A Gaussian process with noise variance ``ridge``; a list of ridges gives a leading axis.
+
+    ``error``: at least the operator norm of ``residual``; bounds pay for it.
+    """
+
+    error = 0.0
 
     def __init__(self, kernel, X: Tensor, y: Tensor) -> None:
         self.kernel, self.X, self.y, self.n = kernel, X, y, len(y)
@@ -57,6 +62,10 @@ class Dense:
     def residual(self) -> Tensor:
         """What an approximation leaves of the kernel matrix."""
         return torch.zeros_like(self.K)
+
+    def leverage_sum(self, ridge: float) -> Tensor:
+        """The sum of the leverages of the observations; at least the exact effective dimension."""
+        return self.effective_dimension(ridge) + self.residual.trace() / ridge
 
     def _solve(self, B: Tensor, ridge: float) -> Tensor:
         return torch.linalg.solve(self.K + ridge * self.I, B)
@@ -128,13 +137,52 @@ def symmetric(dense: Dense, Z: Tensor, ridge: float, width) -> Bounds:
 
 
 def ay(dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float) -> Bounds:
-    noise = noise_std * torch.sqrt(dense.log_det(ridge) + 2 * math.log(1 / delta))
-    return symmetric(dense, Z, ridge, (noise + math.sqrt(ridge) * norm_bound) / math.sqrt(ridge))
+    gain = dense.log_det(ridge) + dense.residual.trace() / ridge
+    noise = noise_std * torch.sqrt(gain + 2 * math.log(1 / delta))
+    norm = norm_bound * (math.sqrt(ridge) + math.sqrt(dense.error))
+    return symmetric(dense, Z, ridge, (noise + norm) / math.sqrt(ridge))
 
 
 def igp(dense: Dense, Z: Tensor, eta: float, noise_std: float, norm_bound: float, delta: float) -> Bounds:
-    gain = dense.log_det(1 + eta) + dense.n * eta + 2 * math.log(1 / delta)
-    return symmetric(dense, Z, 1 + eta, noise_std * torch.sqrt(gain) + norm_bound)
+    gain = dense.log_det(1 + eta) + dense.residual.trace() / (1 + eta) + dense.n * eta + 2 * math.log(1 / delta)
+    norm = norm_bound * (1 + math.sqrt(dense.error / (1 + eta)))
+    return symmetric(dense, Z, 1 + eta, noise_std * torch.sqrt(gain) + norm)
+
+
+def bkb(dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float, eps: float) -> Bounds:
+    """Multiplies ``sqrt(variance / ridge)`` in the paper."""
+    gain = (1 + eps) / (1 - eps) * (1 + torch.log(1 + dense.trace / ridge)) * dense.leverage_sum(ridge)
+    width = noise_std * torch.sqrt(gain + 2 * math.log(1 / delta))
+    width = width + (1 + 1 / math.sqrt(1 - eps)) * math.sqrt(ridge) * norm_bound
+    return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
+
+
+def bkb_printed(
+    dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float, eps: float
+) -> Bounds:
+    """With ``kappa^2 t`` as the trace; the logarithm below 1 taken as 0."""
+    log = math.log(max(float(dense.trace), 1.0))
+    gain = (1 + eps) / (1 - eps) * log * dense.leverage_sum(ridge)
+    width = 2 * noise_std * torch.sqrt(gain + math.log(1 / delta))
+    width = width + (1 + 1 / math.sqrt(1 - eps)) * math.sqrt(ridge) * norm_bound
+    return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
+
+
+def ekucb(
+    dense: Dense,
+    Z: Tensor,
+    ridge: float,
+    noise_std: float,
+    norm_bound: float,
+    delta: float,
+    mu: float = 0.0,
+    factor: float = 1.0,
+) -> Bounds:
+    """EK-UCB; K-UCB for mu = 0."""
+    gain = factor * torch.log(math.e + math.e * dense.trace / ridge) * dense.leverage_sum(ridge)
+    noise = noise_std * torch.sqrt(2 * math.log(1 / delta) + gain)
+    width = (math.sqrt(ridge) + math.sqrt(mu)) * norm_bound + noise
+    return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
 
 
 def wang_de_freitas(dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float) -> Bounds:

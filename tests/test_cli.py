@@ -71,6 +71,17 @@ def test_run_compares_methods_in_a_table_and_a_picture(tmp_path):
     assert before.items() <= after.items()
 
 
+def test_run_plays_contextual_problems_with_sketches(tmp_path):
+    arguments = ["run", "chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
+    done = kbo(*arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2", cwd=tmp_path)
+    assert "anchors" in done.stdout
+    assert "ek-ucb: a bound without a guarantee" in done.stdout
+    assert "nominal" in done.stdout
+    (parquet,) = (tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet")
+    kbo("plot", str(parquet), "--to", "c.png", cwd=tmp_path)
+    assert (tmp_path / "c.png").exists()
+
+
 def test_reproduce_says_what_there_is_and_repeats_it(tmp_path):
     assert "--table 1" in kbo("reproduce", "mixture", cwd=tmp_path).stdout
     done = kbo("reproduce", "mixture", "--table", "1", "--quick", "-q", cwd=tmp_path)
@@ -94,6 +105,8 @@ def test_the_digits_network_is_tuned(tmp_path):
         (["tune", "branin", "-n", "0"], "n_trials"),
         (["tune", "branin", "--journal", "/proc/x/j.jsonl"], "cannot write"),
         (["run", "chess"], "unknown problem"),
+        (["run", "chessboard", "--dim", "3"], "has no option 'dim'"),
+        (["run", "rkhs", "-m", "igp-ucb", "--ridge", "1"], "a ridge of its own"),
         (["run", "rkhs", "--kernel", "cubic"], "unknown kernel"),
         (["run", "-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
         (["reproduce", "mixtures"], "Did you mean 'mixture'"),

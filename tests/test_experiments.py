@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from kbo import InvalidInput
 from kbo.cli import app
-from kbo.experiments import mixture, papers
+from kbo.experiments import mixture, papers, sketching
 from kbo.experiments.cells import Cell, Folder, read_folder
-from kbo.experiments.games import Game
+from kbo.experiments.games import PROBLEMS, Game, Player
 from kbo.experiments.runner import CellsFailed, sweep
 from tests.chores import square, squares
 
@@ -121,7 +121,7 @@ def test_mistakes_are_explained(tmp_path):
 
 
 def test_a_game_is_the_same_thinned_and_heeds_what_the_method_is_told():
-    game = Game("matern32", 0.2, dim=2, rounds=25, arms=20)
+    game = Game("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
     rows = game.cell("dmm-ucb", 1).run()
     assert [row["round"] for row in rows] == list(range(1, 26))
     thinned = replace(game, every=10).cell("dmm-ucb", 1).run()
@@ -133,13 +133,60 @@ def test_a_game_is_the_same_thinned_and_heeds_what_the_method_is_told():
     assert "B20 s0.2" in told.label
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_problem_is_a_game_for_exact_and_sketched_players(problem):
+    game = Game(problem, {"n_lengthscales": 3, "n_ridges": 3} if problem == "tuning-table" else {}, rounds=6, every=3)
+    for player in ("k-ucb", "ek-ucb", "bbkb", "supk-ucb", "random"):
+        cell = game.cell(Player(player, ridge=1.0, multiplier=0.1), 2)
+        rows = cell.run()
+        assert [row["round"] for row in rows] == [3, 6]
+        assert all(("m" in row) == (player in ("ek-ucb", "bbkb")) for row in rows)
+        assert cell.arguments["problem"] == problem
+
+
+def test_what_is_set_about_a_player_counts_and_makes_another_cell():
+    game = Game("chessboard", rounds=40, every=40)
+    settings = [
+        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 10.0}),
+        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 1.0}),
+        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "greedy", "threshold": 0.5}),
+        Player("a", "ek-ucb", 1.0, 0.1, {"kind": "kors", "mu": 1.0}),
+    ]
+    cells = [game.cell(player, 0) for player in settings]
+    assert len({cell.key for cell in cells}) == 4
+    full, few, greedy, _ = (cell.run()[0] for cell in cells)
+    assert full["m"] > greedy["m"] > few["m"] > 0
+    assert replace(game, first=2).cell(settings[0], 0).run()[0]["cumulative"] != full["cumulative"]
+    wider = game.cell(replace(settings[0], multiplier=10.0), 0).run()[0]
+    assert wider["cumulative"] != full["cumulative"]
+
+
+def test_the_draws_of_a_dictionary_follow_the_seed():
+    game = Game("chessboard")
+    player = Player("ek-ucb", dictionary={"kind": "kors", "mu": 1.0})
+    assert [game.method(player, seed).dictionary.seed for seed in (0, 3)] == [0, 3]
+
+
+def test_impossible_games_are_explained():
+    with pytest.raises(InvalidInput, match="known: rkhs, rkhs-fixed, bump"):
+        Game("chess")
+    with pytest.raises(InvalidInput, match="'chessboard' has no option 'dim'; it has lengthscale"):
+        Game("chessboard", {"dim": 3})
+    with pytest.raises(InvalidInput, match="kors, bkb, bbkb, greedy"):
+        Game("bump").method(Player("ek-ucb", dictionary={"kind": "best"}))
+    with pytest.raises(InvalidInput, match="has an exact posterior"):
+        Game("bump").method(Player("k-ucb", dictionary={"kind": "greedy"}))
+    with pytest.raises(InvalidInput, match="first must be the index"):
+        Game("bump", rounds=2, first=10).cell("k-ucb", 0).run()
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-def reproduce(out, *arguments):
-    done = CliRunner().invoke(app, ["reproduce", "mixture", *arguments, "--quick", "-q", "-j", "1", "-o", str(out)])
+def reproduce(out, *arguments, paper="mixture"):
+    done = CliRunner().invoke(app, ["reproduce", paper, *arguments, "--quick", "-q", "-j", "1", "-o", str(out)])
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -162,6 +209,38 @@ def test_figures_are_drawn(out, figure):
     picture = out / f"mixture-quick/figure{figure}.png"
     assert str(picture) in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_sketching_table_stands_beside_two_others(out):
+    printed = reproduce(out, "--table", "1", paper="sketching")
+    line = next(line for line in printed.splitlines() if line.startswith("Step Diagonal  ek-ucb "))
+    assert "365, m 49-71" in line
+    assert "446 ± 12, m 98-100" in line
+    assert printed.count("c-bbkb, C = 3") == 3
+    assert "| 27.8, m 1002 | 102, m 18-19 |" in (out / "sketching-quick/table1.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("figure", [1, 5, 9, 10, 13])
+def test_sketching_figures_are_drawn(out, figure):
+    assert set(sketching.PAPER.figures) == set(range(1, 14))
+    printed = reproduce(out, "--figure", str(figure), paper="sketching")
+    picture = out / f"sketching-quick/figure{figure}.png"
+    assert str(picture) in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("study", sketching.PAPER.studies)
+def test_sketching_studies_are_drawn(out, study):
+    assert f"{study}.png" in reproduce(out, "--study", study, paper="sketching")
+    assert (out / f"sketching-quick/{study}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_sketch_without_its_residual_is_starved(out):
+    lines = reproduce(out, "--study", "starvation", paper="sketching").splitlines()
+    for line in lines[2:5]:
+        exact, dtc, sor = map(float, line.split()[2:])
+        assert dtc == pytest.approx(exact, abs=0.01)
+        assert sor < 0.5 < 0.99 < exact
 
 
 def test_published_values_are_those_of_the_paper():

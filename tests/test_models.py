@@ -15,18 +15,29 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.datasets import SupervisedDataset
 from gpytorch.constraints import Positive
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from kbo.acquisition import CMMUCB, KernelUCB
+from kbo.confidence import BKB, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.linalg import PANEL
-from kbo.models import KernelRidgeGP
-from tests.dense import Dense, close
+from kbo.models import KernelRidgeGP, NystromGP
+from kbo.regression import (
+    BatchedResampling,
+    FixedDictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    NystromRidge,
+    OnlineRowSampling,
+)
+from tests.dense import Dense, Sketched, close
 
 RIDGE = 0.05
 SCALE = torch.tensor([2.0, 5.0], dtype=torch.float64)  # the size of the search space
@@ -442,3 +453,195 @@ def test_acquisition_functions_of_botorch_are_optimised(pair, device, name):
     assert X.shape == (q, 2)
     assert value.isfinite()
     assert ((BOUNDS[0].to(device) <= X) & (BOUNDS[1].to(device) >= X)).all()
+
+
+# Sketched models
+
+DICTIONARIES = {
+    "default": lambda: None,
+    "fixed": lambda: FixedDictionary(points(12, 2, seed=7)),
+    "online": lambda: OnlineRowSampling(RIDGE, 1.0),
+    "greedy": lambda: GreedyDictionary(0.1),
+    "resampled": lambda: LeverageResampling(1.5),
+    "batched": lambda: BatchedResampling(1.5, 2.0),
+}
+CLONES = {"deepcopy": copy.deepcopy, "pickle": lambda model: pickle.loads(pickle.dumps(model))}
+
+
+@pytest.fixture(params=DICTIONARIES)
+def kind(request) -> str:
+    return request.param
+
+
+def sketched(kind: str, device, n: int = 40, **transforms) -> NystromGP:
+    return NystromGP(*data(n, device), kernel(), RIDGE, DICTIONARIES[kind](), **transforms)
+
+
+def stream_of(model: NystromGP, X: Tensor, Y: Tensor) -> NystromRidge:
+    """One state that is given all data in their order."""
+    state = NystromRidge(kernel(), RIDGE, model.dictionary)
+    for i in range(len(X)):
+        state.update(X[i : i + 1], Y[i])
+    return state
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_sketched_posterior_equals_the_dense_formulas(device, kind, transforms):
+    model, (X, Y), Z = sketched(kind, device, **transforms()), data(40, device), points(3, 4, 2, device=device, seed=5)
+    low, size = X.amin(0), X.amax(0) - X.amin(0)
+    low, size = (low, size) if "input_transform" in transforms() else (0 * low, 0 * size + 1)
+    mean, std = (Y.mean(), Y.std()) if "outcome_transform" in transforms() else (0.0, 1.0)
+    anchors = (points(12, 2, device=device, seed=7) - low) / size if kind == "fixed" else model.state.anchors
+    dense = Sketched(kernel(), (X - low) / size, (Y[:, 0] - mean) / std, anchors)
+    posterior = model.posterior(Z)
+    for i in range(3):
+        P = (Z[i] - low) / size
+        close(posterior.mean[i, :, 0], mean + std * dense.mean(P, RIDGE), 1e-7)
+        close(covariance(posterior)[i], std**2 * dense.covariance(P, P, RIDGE), 1e-7)
+    assert 1 < model.state.m < 40
+
+
+def test_a_conditioned_model_goes_on_with_the_dictionary_as_a_state_would(device, kind):
+    model, (X, Y), Z = sketched(kind, device), data(80, device), points(6, 2, device=device, seed=5)
+    X[:40], Y[:40] = data(40, device)
+    before, anchors = model.posterior(Z), model.state.anchors.clone()
+    child = model.condition_on_observations(X[40:43], Y[40:43])
+    grandchild = child.condition_on_observations(X[43:], Y[43:])
+    for one, n in ((child, 43), (grandchild, 80)):
+        state = stream_of(model, X[:n], Y[:n])
+        assert torch.equal(one.state.anchors, state.anchors)
+        close(torch.stack(one.state.predict(Z)), torch.stack(state.predict(Z)), 1e-10)
+        close(one.posterior(Z).mean[:, 0], state.predict(Z)[0], 1e-10)
+        assert one.state.n == n
+    identical(model.posterior(Z), before)
+    assert torch.equal(model.state.anchors, anchors)
+    other = model.condition_on_observations(X[60:], Y[60:])  # the children have drawn nothing from the parent
+    expected = stream_of(model, torch.cat([X[:40], X[60:]]), torch.cat([Y[:40], Y[60:]]))
+    assert torch.equal(other.state.anchors, expected.anchors)
+    if kind != "fixed":
+        assert grandchild.state.m != model.state.m
+
+
+def test_a_sketched_model_is_a_function_of_its_data(device, kind):
+    one, same, Z = sketched(kind, device), sketched(kind, device), points(6, 2, device=device, seed=5)
+    before = one.posterior(Z)
+    identical(same.posterior(Z), before)
+    one.covar_module.outputscale = 9.0
+    assert not torch.equal(one.posterior(Z).mean, before.mean)
+    one.covar_module.outputscale = 1.7
+    identical(one.posterior(Z), before)
+    same.set_train_data(same.train_inputs[0], same.train_targets)
+    identical(same.posterior(Z), before)
+    assert not any(tensor.requires_grad for tensor in (before.mean, before.variance))
+
+
+def test_the_default_dictionary_leaves_less_variance_than_the_noise_has(device):
+    X, Y = data(300, device)
+    model = NystromGP(X, Y, kernel(), RIDGE)
+    residual = Sketched(kernel(), X, Y[:, 0], model.state.anchors).residual.diagonal()
+    assert float(residual.max()) <= RIDGE + 1e-9
+    assert 5 < model.state.m < 150
+
+
+def test_the_default_dictionary_sees_something_however_large_the_noise(device):
+    (X, Y), k = data(20, device), LinearKernel().double()
+    model = NystromGP(X, Y, k, 100.0, input_transform=Normalize(2))
+    largest = ((X - X.amin(0)) / (X.amax(0) - X.amin(0))).square().sum(-1).max() * float(k.variance)
+    assert model.dictionary.threshold == pytest.approx(0.1 * float(largest))
+    assert model.state.m > 0
+
+
+def test_a_dictionary_may_begin_with_points_in_the_units_of_the_data(device):
+    X, Y = data(40, device)
+    dictionary = GreedyDictionary(0.1)
+    dictionary.points = points(3, 2, device=device, seed=7)
+    model = NystromGP(X, Y, kernel(), RIDGE, dictionary, input_transform=Normalize(2))
+    close(model.state.anchors[:3], (dictionary.points - X.amin(0)) / (X.amax(0) - X.amin(0)))
+    assert 3 < model.state.m < 40
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_fantasies_of_a_sketched_model_condition_its_posterior(device, kind, transforms):
+    model, Z = sketched(kind, device, **transforms()), points(4, 2, device=device, seed=5)
+    X, Y = (tensor.requires_grad_() for tensor in new_data(device))
+    assert gradcheck(lambda X, Y: model.condition_on_observations(X, Y).posterior(Z[:2]).mean, (X, Y))
+    joint = model.posterior(torch.cat([Z, X]).detach())
+    mean, C = joint.mean[:, 0], covariance(joint)
+    noise = RIDGE * (model.outcome_transform.stdvs[0, 0] ** 2 if hasattr(model, "outcome_transform") else 1.0)
+    gain = torch.linalg.solve(C[4:, 4:] + noise * torch.eye(3).to(C), C[4:])
+    fantasy = model.condition_on_observations(X, Y).posterior(Z)
+    close(fantasy.mean[:, 0].detach(), mean[:4] + gain[:, :4].mT @ (Y[:, 0].detach() - mean[4:]))
+    close(covariance(fantasy), C[:4, :4] - C[:4, 4:] @ gain[:, :4])
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    assert model.fantasize(points(3, 2, 2, device=device, seed=9), sampler).posterior(Z).mean.shape == (4, 3, 4, 1)
+
+
+UCBS = {
+    "self-normalised": lambda model: KernelUCB(model, SelfNormalized(0.2, 20.0, 0.1)),
+    "bkb": lambda model: KernelUCB(model, BKB(0.2, 20.0, 0.1)),
+    "mixture": lambda model: KernelUCB(model, MartingaleMixture(0.2, 20.0, 0.1, "dmm")),
+    "cmm": lambda model: CMMUCB(model, noise_std=0.2, norm_bound=20.0, delta=0.1),
+}
+
+
+@pytest.mark.parametrize("name", UCBS)
+@pytest.mark.parametrize("dictionary", ["default", "online", "batched"])
+def test_bounds_of_a_sketched_model_are_optimised(device, dictionary, name):
+    acqf = UCBS[name](sketched(dictionary, device, input_transform=Normalize(2)))
+    X, value = optimize_acqf(
+        acqf, BOUNDS.to(device), q=1, num_restarts=3, raw_samples=64, options={"maxiter": 60, "seed": 0}
+    )
+    assert ((BOUNDS[0].to(device) <= X) & (BOUNDS[1].to(device) >= X)).all()
+    close(acqf(X[None])[0].detach(), value, 1e-10)
+    elsewhere = acqf(points(300, 1, 2, device=device, seed=8)).detach()
+    assert float(value) >= float(elsewhere.max()) - 1e-3 * float(elsewhere.max() - elsewhere.min())
+
+
+@pytest.mark.parametrize("clone", CLONES.values(), ids=CLONES)
+def test_a_copy_of_a_sketched_model_goes_on_alike(device, kind, clone):
+    model, (X, Y), Z = sketched(kind, device), new_data(device), points(6, 2, device=device, seed=5)
+    before = model.posterior(Z)
+    other = clone(model)
+    identical(other.posterior(Z), before)
+    children = [one.condition_on_observations(X, Y) for one in (other, model)]
+    assert torch.equal(children[0].state.anchors, children[1].state.anchors)
+    same(children[0].posterior(Z), children[1].posterior(Z), 1e-12)
+    identical(model.posterior(Z), before)
+
+
+def test_the_state_dict_of_a_sketched_model_carries_its_hyper_parameters(device, kind):
+    model, Z = sketched(kind, device, outcome_transform=Standardize(1)), points(6, 2, device=device, seed=5)
+    other = copy.deepcopy(model)
+    other.covar_module.outputscale = 9.0
+    assert not torch.equal(other.posterior(Z).mean, model.posterior(Z).mean)
+    other.load_state_dict(model.state_dict())
+    same(other.posterior(Z), model.posterior(Z), 1e-12)
+
+
+def test_a_sketched_model_moves_to_float32_and_back(device, kind):
+    model, Z = sketched(kind, device), points(6, 2, device=device, seed=5)
+    before = model.posterior(Z)
+    assert model.to(torch.float32).posterior(Z.float()).mean.dtype == torch.float32
+    close(model.posterior(Z.float()).mean.double(), before.mean, 1e-3)
+    close(model.to(torch.float64).posterior(Z).mean, before.mean, 1e-4)
+
+
+def test_a_sketched_model_is_constructed_from_a_data_set(device):
+    X, Y = data(20, device)
+    dictionary = GreedyDictionary(0.1)
+    dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
+    inputs = NystromGP.construct_inputs(dataset, kernel=kernel(), ridge=RIDGE, dictionary=dictionary)
+    model = NystromGP(**inputs)
+    assert model.dictionary is dictionary
+    Z = points(3, 2, device=device, seed=5)
+    identical(model.posterior(Z), NystromGP(X, Y, kernel(), RIDGE, dictionary).posterior(Z))
+    identical(
+        NystromGP(**NystromGP.construct_inputs(dataset, kernel=kernel(), ridge=RIDGE)).posterior(Z),
+        NystromGP(X, Y, kernel(), RIDGE).posterior(Z),
+    )
+
+
+def test_a_dictionary_that_does_not_fit_the_data_is_refused(device):
+    for dictionary in (FixedDictionary(points(4, 2)[:, :1]), points(4, 2), "online"):
+        with pytest.raises(InvalidInput):
+            NystromGP(*data(6, device), kernel(), RIDGE, dictionary)

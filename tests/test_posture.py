@@ -7,7 +7,18 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import ImprovedGPUCB, MartingaleMixture, SelfNormalized, certify, optimality_gap
+from kbo.confidence import (
+    BKB,
+    KUCB,
+    FiniteSet,
+    FixedWidth,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    certify,
+    optimality_gap,
+    widths,
+)
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
@@ -24,27 +35,32 @@ def on_a_bad_sketch(seed: int = 0):
     return problem, state, torch.rand(200, 2, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("bound", [SelfNormalized(0.1, 5.0, 0.1), ImprovedGPUCB(0.1, 5.0, 0.1, 0.01)])
-def test_theorems_about_exact_posteriors_claim_nothing_on_a_sketch(bound):
+def test_a_theorem_about_exact_posteriors_claims_nothing_on_a_sketch():
     _, state, _ = on_a_bad_sketch()
-    assert bound.guarantee_on(state) is None
-    assert bound.guarantee_on(KernelRidge(RBFKernel(), 0.1)) == bound.guarantee
+    for bound in (FiniteSet(50, 0.1), KUCB(0.1, 5.0, 0.1), BKB(0.1, 5.0, 0.1)):
+        assert bound.guarantee_on(state) is None
+        assert bound.guarantee_on(KernelRidge(RBFKernel(), 0.1)) == bound.guarantee is not None
+
+
+BOUNDS = {
+    "self-normalised": SelfNormalized(0.1, 5.0, 0.1),
+    "improved-gp-ucb": ImprovedGPUCB(0.1, 5.0, 0.1, 0.01),
+    "cmm": MartingaleMixture(0.1, 5, 0.1),
+}
 
 
 def test_what_claims_a_guarantee_on_a_bad_sketch_holds_there():
-    failed = {"self-normalised": 0, "cmm": 0}
+    failed = {**dict.fromkeys(BOUNDS, 0), "as if exact": 0}
     for seed in range(5):
         problem, state, Z = on_a_bad_sketch(seed)
+        as_if_exact = widths.abbasi_yadkori(state.log_det(), state.ridge, 0.1, 5.0, 0.1)
         truth = problem.mean(Z)
-        for name, bound in (
-            ("self-normalised", SelfNormalized(0.1, 5.0, 0.1)),
-            ("cmm", MartingaleMixture(0.1, 5, 0.1)),
-        ):
+        for name, bound in {**BOUNDS, "as if exact": FixedWidth(float(as_if_exact))}.items():
             lower, upper = bound.interval(state, Z)
             failed[name] += not bool(((lower <= truth) & (truth <= upper)).all())
-            if name == "cmm":
-                assert bound.guarantee_on(state) is not None
-    assert failed["cmm"] == 0 < failed["self-normalised"]
+            assert (bound.guarantee_on(state) == bound.guarantee is not None) == (name in BOUNDS)
+    assert failed.pop("as if exact") > 0
+    assert not any(failed.values())
 
 
 @pytest.mark.parametrize("method", ["amm-ucb", "ay-gp-ucb", "dmm-ucb", "cmm-ucb"])

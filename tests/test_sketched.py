@@ -164,11 +164,11 @@ def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
         sketch = fed(kernel, points, X)
         E = error(kernel, points, X)
         bound, norm = float(sketch.residual_norm()), float(torch.linalg.eigvalsh(E)[-1])
-        close(sketch.residual_trace, E.trace(), 1e-7)
+        close(sketch.residual_trace, E.trace(), 1e-6)
         assert norm <= bound * (1 + ULPS)
         assert bound <= float(sketch.residual_trace)
         if 2 * m < n in (32, 512, BLOCK):  # one complete block, whose norm is computed in full
-            assert bound <= norm * (1 + 1e-6) + 1e-8
+            assert bound <= norm * (1 + 1e-6) + 1e-6
 
 
 def test_the_residual_is_bounded_at_every_moment_of_a_stream(device):

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from kbo.experiments import speed, timing
+from kbo.experiments import speed, speed_sketch, timing
+from kbo.experiments.games import Game, Player
 
 
 def answer(value, work=0):
@@ -33,3 +34,31 @@ def test_the_slower_side_loses_and_the_table_says_so():
 def test_memory_of_a_stream_is_measured():
     half, full = speed.stream("cpu")
     assert 50 < half <= full + 20
+
+
+def test_a_stream_is_timed_early_and_late(monkeypatch):
+    stream = Game("chessboard", rounds=100), Player("ek-ucb", ridge=10.0)
+    monkeypatch.setitem(speed_sketch._STREAMS, "short", stream)
+    total, early, late, peak = speed_sketch.stream("short")
+    assert 0 < 100 * min(early, late) < 2 * total
+    assert peak > 50
+
+
+def test_many_arms_are_scored_in_little_memory():
+    threads = torch.get_num_threads()
+    wall, memory = speed_sketch.million(50_000, threads=1)
+    assert wall > 0
+    assert memory < 60  # k(Z, x) of all arms would be 80 MB
+    assert torch.get_num_threads() == threads
+
+
+def test_sketches_agree_with_inducing_points():
+    rows = speed_sketch._inducing_points(torch.device("cpu"), quick=True)
+    assert [row.goal for row in rows] == ["", ""]
+    assert rows[0].ratio > 1
+
+
+def test_a_figure_without_another_shows_no_ratio():
+    text = timing.table([speed_sketch._least("x", 1, 2.0, 1.0)])
+    assert "MISSED" in text
+    assert "nan" not in text

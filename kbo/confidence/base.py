@@ -20,8 +20,12 @@ class Confidence(ABC):
     guarantee: str | None = None
 
     def guarantee_on(self, state: Regression) -> str | None:
-        """What holds on this posterior: nothing on a sketch, unless the bound accounts for the error of the sketch."""
-        return self.guarantee if float(state.residual_trace) == 0 else None
+        """What holds on this posterior, in words; None if nothing is proved, as where observations were imagined."""
+        return self.guarantee if not state.imagined and self.holds_on(state) else None
+
+    def holds_on(self, state: Regression) -> bool:
+        """Whether the theorem covers this posterior: not a sketch, unless the bound accounts for its error."""
+        return float(state.residual_trace) == 0
 
     def __repr__(self) -> str:
         numbers = (f"{name}={value!r}" for name, value in vars(self).items() if name != "guarantee")

@@ -27,7 +27,7 @@ from kbo.confidence.dual import Dual
 from kbo.confidence.radius import DMM_GRID, TOO_LARGE, norm_lower_bound, refuted, ridge_range, squared_radius
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.regression import Hypothetical, Regression
+from kbo.regression import Regression
 
 
 class MartingaleMixture(Confidence):
@@ -77,9 +77,9 @@ class MartingaleMixture(Confidence):
             f"norm at most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
         )
 
-    def guarantee_on(self, state: Regression) -> str | None:
-        """The guarantee, on every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
-        return self.guarantee
+    def holds_on(self, state: Regression) -> bool:
+        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        return True
 
     @property
     def mixture_ridge(self) -> float:
@@ -95,7 +95,7 @@ class MartingaleMixture(Confidence):
         lower, upper = self._bounds(state, X, (-1, 1))
         crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
         # Only for real data is crossing a contradiction: hallucinated points shrink variances without evidence.
-        if bool(crossed.any()) and not isinstance(state, Hypothetical):
+        if bool(crossed.any()) and not state.imagined:
             self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
 

@@ -38,9 +38,9 @@ class SelfNormalized(WidthConfidence):
         self.delta = checks.probability("delta", delta)
         self.guarantee = _GUARANTEE.format(**vars(self))
 
-    def guarantee_on(self, state: Regression) -> str | None:
-        """The guarantee, on every posterior."""
-        return self.guarantee
+    def holds_on(self, state: Regression) -> bool:
+        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        return True
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
         log_det, bias = widened(state, state.ridge, self.norm_bound)
@@ -71,9 +71,9 @@ class ImprovedGPUCB(WidthConfidence):
         """``1 + eta``, whatever the state's own ridge."""
         return 1 + self.eta
 
-    def guarantee_on(self, state: Regression) -> str | None:
-        """The guarantee, on every posterior."""
-        return self.guarantee
+    def holds_on(self, state: Regression) -> bool:
+        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        return True
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
         log_det, bias = widened(state, 1 + self.eta, self.norm_bound)

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
+from kbo.confidence import EKUCB
 from kbo.errors import InvalidInput
 from kbo.experiments import plots
 from kbo.experiments.cells import read_file, read_folder
-from kbo.experiments.games import Game
+from kbo.experiments.games import Game, Player
 from kbo.experiments.runner import sweep
+from kbo.method import Method
+from kbo.problems import BANDITS
+
+_RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
+_WITHIN_A_GAME = {*_RESULTS, "method", "recipe", "multiplier", "every"}
+"""Columns whose values may differ within a panel of ``redraw``."""
 
 
 def compare(
-    game: Game, methods: Sequence[str], seeds: int, out: Path, *, workers: int | None = None, progress: bool = True
+    game: Game,
+    players: Sequence[Player],
+    seeds: int,
+    out: Path,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
 ) -> str:
-    """Play every method on the problems of seeds 0, 1, ...
+    """Have every player meet the problems of seeds 0, 1, ...
 
     Args:
         game: What is played.
-        methods: Names of methods.
+        players: Methods and what is set about them; equal ridges and multipliers.
         seeds: How many problems.
         out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
-            call with more methods or seeds finds them. NAME says which game it is.
+            call with more players or seeds finds them. NAME says which game it is.
         workers: Processes, by default one per CPU.
         progress: Show a progress bar.
 
@@ -34,26 +46,38 @@ def compare(
     Raises:
         CellsFailed: Some runs failed; it has the text for the others.
     """
-    players = {name: game.method(name) for name in methods}  # a mistake shows before the work begins
-    problem = "rkhs-fixed" if game.fixed else "rkhs"
-    numbers = f"{game.kernel}-l{game.lengthscale:g}-d{game.dim}-a{game.arms}-T{game.rounds}-delta{game.delta:g}"
-    folder = out / f"run-{problem}-{numbers}"
-    cells = [game.cell(name, seed) for name in players for seed in range(seeds)]
+    methods = {player.method: game.method(player) for player in players}  # a mistake shows before the work begins
+    words = f"{game.label}{players[0].settings}"
+    folder = out / f"run-{words.replace(' ', '-').replace('=', '')}"
+    cells = [game.cell(player, seed) for player in players for seed in range(seeds)]
     found = sweep(cells, folder, workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
     last = found.rows[found.rows["round"] == game.rounds].groupby("method", sort=False)
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
-    title = f"{problem}, {game.kernel} {game.lengthscale:g}, d = {game.dim}, T = {game.rounds}, {seeds} seeds"
+    if "m" in found.rows:
+        summary["anchors"] = last["m"].mean()
+    title = f"{words}, {seeds} seeds"
     stored, picture = (folder.with_name(folder.name + suffix) for suffix in (".parquet", ".png"))
     found.rows.to_parquet(stored)
     plots.regret(found.rows, picture, title=title)
-    guarantees = [
-        f"{name}: {(player.confidence and player.confidence.guarantee) or 'no bound'}"
-        for name, player in players.items()
-    ]
-    lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format), *guarantees]
+    lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
+    lines += [f"{name}: {_promise(method)}" for name, method in methods.items()]
+    if game.problem in BANDITS:
+        lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
+
+
+def _promise(method: Method) -> str:
+    """What is proved about the bounds of a method, in words."""
+    if method.confidence is None:
+        return "no bound"
+    promise = method.confidence.guarantee_on(method.state())
+    if promise is None:
+        return "a bound without a guarantee"
+    if method.dictionary is not None and isinstance(method.confidence, EKUCB):
+        promise += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
+    return promise
 
 
 def redraw(path: Path, picture: Path) -> None:
@@ -69,8 +93,7 @@ def redraw(path: Path, picture: Path) -> None:
     if not path.exists():
         raise InvalidInput(f"there is no file {path}.")
     rows = (read_folder if path.is_dir() else read_file)(path).dropna(subset="cumulative")
-    named = [field.name for field in fields(Game) if field.name in rows and field.name != "every"]
-    different = [name for name in named if len(rows[name].unique()) > 1]
+    different = [name for name in rows if name not in _WITHIN_A_GAME and len(rows[name].unique()) > 1]
     if not different:
         plots.regret(rows, picture, title=path.name)
         return

@@ -1,103 +1,180 @@
-"""Bandit games as cells: one method plays one problem with one seed."""
+"""Bandit games as cells: one player meets one problem with one seed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from kbo import bandit, checks, recipes
 from kbo.errors import InvalidInput
 from kbo.experiments.cells import Cell
-from kbo.problems import RKHSBandit
+from kbo.problems import BANDITS, Bandit, RKHSBandit
+from kbo.regression import (
+    BatchedResampling,
+    Dictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    OnlineRowSampling,
+)
+
+PROBLEMS: dict[str, Callable[..., Bandit]] = {
+    "rkhs": RKHSBandit,
+    "rkhs-fixed": functools.partial(RKHSBandit, fixed=True),
+    **BANDITS,
+}
+"""Bandit problems by name; each takes a ``seed`` and options of its own."""
+
+DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
+    "kors": OnlineRowSampling,
+    "bkb": LeverageResampling,
+    "bbkb": BatchedResampling,
+    "greedy": GreedyDictionary,
+}
+"""Kinds of dictionaries by name."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """A method and what is set about it.
+
+    Attributes:
+        method: What tables and pictures call it.
+        recipe: Its name in ``kbo.recipes``; by default the same.
+        ridge: Its ridge, if not the recipe's own.
+        multiplier: Multiplier of sqrt(leverage) instead of a bound.
+        dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
+    """
+
+    method: str
+    recipe: str | None = None
+    ridge: float | None = None
+    multiplier: float | None = None
+    dictionary: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    @property
+    def settings(self) -> str:
+        """Ridge and multiplier in words, as far as they are set."""
+        numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
+        return "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
+
+    def chosen_dictionary(self, seed: int) -> Dictionary | None:
+        """The dictionary, its draws from that seed; None for the recipe's own."""
+        if self.dictionary is None:
+            return None
+        options = dict(self.dictionary)
+        make = DICTIONARIES.get(options.pop("kind", ""))
+        if make is None:
+            raise InvalidInput(f"a dictionary needs a kind among {', '.join(DICTIONARIES)}, got {self.dictionary}.")
+        return make(**options) if make is GreedyDictionary else make(**options, seed=seed)
 
 
 @dataclass(frozen=True)
 class Game:
-    """A problem, how long it is played, and what the methods are told about it.
+    """A problem, how long it is played, and what the players are told about it.
 
     Attributes:
-        kernel: "rbf", "matern52", "matern32" or "matern12".
-        lengthscale: Its lengthscale.
-        dim: Dimension of the arms.
+        problem: One of ``PROBLEMS``.
+        options: What its constructor is told, the seed not included; for example ``{"lengthscale": 0.2}``.
         rounds: Rounds T.
-        arms: Arms per round.
-        fixed: Whether every round offers the same arms.
         delta: Probability that the bounds may fail.
-        norm: RKHS norm of the function.
-        noise_std: Standard deviation of the noise.
-        told_norm: The norm bound that the methods are given, if not the true norm.
-        told_noise_std: The noise level that the methods are given, if not the true one.
+        told_norm: The norm bound that the players are given, if not the problem's own.
+        told_noise_std: The noise level that the players are given, if not the true one.
+        first: Index of the arm that is pulled in one uncounted round before the first.
         every: Keep every so many rounds, and the last.
+
+    Raises:
+        InvalidInput: There is no such problem, or it has no such option.
     """
 
-    kernel: str = "rbf"
-    lengthscale: float = 0.5
-    dim: int = 3
+    problem: str = "rkhs"
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rounds: int = 1000
-    arms: int = 100
-    fixed: bool = False
     delta: float = 0.01
-    norm: float = 10.0
-    noise_std: float = 0.1
     told_norm: float | None = None
     told_noise_std: float | None = None
+    first: int | None = None
     every: int = 1
 
-    def problem(self, seed: int) -> RKHSBandit:
+    def __post_init__(self) -> None:
+        if self.problem not in PROBLEMS:
+            raise InvalidInput(f"unknown problem {self.problem!r}; known: {', '.join(PROBLEMS)}.")
+        known = self._defaults()
+        for name in self.options:
+            if name not in known:
+                raise InvalidInput(f"problem {self.problem!r} has no option {name!r}; it has {', '.join(known)}.")
+
+    def _defaults(self) -> dict[str, Any]:
+        parameters = inspect.signature(PROBLEMS[self.problem]).parameters
+        return {name: parameter.default for name, parameter in parameters.items() if name != "seed"}
+
+    def world(self, seed: int) -> Bandit:
         """The problem of that seed: its function, arms and noise."""
-        return RKHSBandit(
-            self.kernel,
-            self.lengthscale,
-            self.dim,
-            norm=self.norm,
-            noise_std=self.noise_std,
-            n_arms=self.arms,
-            fixed=self.fixed,
+        return PROBLEMS[self.problem](**self.options, seed=seed)
+
+    def method(self, player: Player | str, seed: int = 0) -> recipes.Method:
+        """The player's method with the numbers of this game; its random dictionary draws from that seed."""
+        player = Player(player) if isinstance(player, str) else player
+        recipe, world = player.recipe or player.method, self.world(0)
+        finite = world.fixed_arms is not None or recipe == "supk-ucb"  # a union bound over the arms of a round
+        plays_by_chance = recipe == "random"
+        return recipes.make(
+            recipe,
+            world.kernel,
+            world.noise_std if self.told_noise_std is None else self.told_noise_std,
+            world.norm_bound if self.told_norm is None else self.told_norm,
+            self.delta,
+            scale=world.scale(self.rounds) if isinstance(world, RKHSBandit) else 1.0,
+            horizon=self.rounds,
+            n_points=world.n_arms * (1 if finite else self.rounds),
+            ridge=None if plays_by_chance else player.ridge,
+            multiplier=None if plays_by_chance else player.multiplier,
+            dictionary=player.chosen_dictionary(seed),
             seed=seed,
         )
 
-    def method(self, name: str) -> recipes.Method:
-        """The method of that name, with the numbers of this game."""
-        world = self.problem(0)
-        noise_std = self.noise_std if self.told_noise_std is None else self.told_noise_std
-        norm_bound = self.norm if self.told_norm is None else self.told_norm
-        return recipes.make(
-            name,
-            world.kernel,
-            noise_std,
-            norm_bound,
-            self.delta,
-            scale=world.scale(self.rounds),
-            horizon=self.rounds,
-            n_points=self.arms * (1 if self.fixed else self.rounds),
-        )
+    @property
+    def label(self) -> str:
+        """A few words that tell it from other games."""
+        defaults = self._defaults()
+        options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
+        told = (("B", self.told_norm), ("s", self.told_noise_std), ("first", self.first))
+        more = [f"{letters}{value:g}" for letters, value in told if value is not None]
+        return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
 
-    def cell(self, method: str, seed: int) -> Cell:
-        """That method on the problem of that seed."""
-        told = [
-            f"{letter}{value:g}"
-            for letter, value in (("B", self.told_norm), ("s", self.told_noise_std))
-            if value is not None
-        ]
-        words = [self.kernel, f"l{self.lengthscale:g}", f"d{self.dim}", f"T{self.rounds}", *told, method, f"seed{seed}"]
-        return Cell(_PLAY, {"method": method, "seed": seed, **asdict(self)}, " ".join(words))
+    def cell(self, player: Player | str, seed: int) -> Cell:
+        """That player on the problem of that seed."""
+        player = Player(player) if isinstance(player, str) else player
+        settings = {"seed": seed, **asdict(player), **asdict(self)}
+        options = self._defaults() | settings.pop("options")
+        told = {name: value for name, value in settings.items() if value is not None}
+        return Cell(_PLAY, {**told, **options}, f"{self.label} {player.method} seed{seed}")
 
 
 _PLAY = f"{__name__}:play"
 
 
-def play(method: str, seed: int, **game: Any) -> list[dict[str, Any]]:
-    """The rows of ``kbo.bandit.play`` for the fields of a ``Game``.
+def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
+    """The rows of ``kbo.bandit.play`` for the fields of a ``Player`` and a ``Game``, and the options of its problem.
 
     Returns:
-        ``round``, ``cumulative`` regret and ``cpu_seconds`` so far; ``regret`` of the round where all rounds are kept.
+        ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors of a sketched
+        posterior; ``regret`` of the round where all rounds are kept.
     """
-    setting = Game(**game)
-    if checks.positive("every", setting.every) % 1:
-        raise InvalidInput(f"every must be a whole number, got {setting.every}.")
-    rows = bandit.play(setting.method(method), setting.problem(seed), setting.rounds, seed)
-    kept = [row for row in rows if row["round"] % setting.every == 0 or row["round"] == setting.rounds]
-    if setting.every > 1:
+    player = Player(**_taken(Player, settings))
+    game = Game(**_taken(Game, settings), options=settings)
+    if checks.positive("every", game.every) % 1:
+        raise InvalidInput(f"every must be a whole number, got {game.every}.")
+    rows = bandit.play(game.method(player, seed), game.world(seed), game.rounds, seed, first=game.first)
+    kept = [row for row in rows if row["round"] % game.every == 0 or row["round"] == game.rounds]
+    if game.every > 1:
         for row in kept:
             del row["regret"]
     return kept
+
+
+def _taken(of: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are fields of the dataclass, taken out of ``settings``."""
+    return {entry.name: settings.pop(entry.name) for entry in fields(of) if entry.name in settings}

@@ -59,7 +59,12 @@ _QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)"
 def games(quick: bool, dim: int = 3) -> dict[str, Game]:
     """The games of the paper, by the name of their problem; two tiny ones for ``quick``."""
     rounds, every, names = (30, 10, list(KERNELS)[1:3]) if quick else (1000, 10, list(KERNELS))
-    return {name: Game(*KERNELS[name], dim=dim, rounds=rounds, every=every) for name in names}
+    found = {}
+    for name in names:
+        kernel, lengthscale = KERNELS[name]
+        options = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim}
+        found[name] = Game("rkhs", options, rounds=rounds, every=every)
+    return found
 
 
 def cells(played: Iterable[Game], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
@@ -84,8 +89,8 @@ def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> s
 
 def bounds(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
     """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
-    game = Game("matern32", 0.5, dim=1, rounds=10, arms=10)
-    problem = game.problem(seed=0)
+    played = Game("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
+    problem = played.world(seed=0)
     X = problem.arms()
     y = problem.observe(X)
     grid = torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
@@ -93,13 +98,13 @@ def bounds(folder: Path, quick: bool, workers: int | None, progress: bool) -> st
     for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb"):
         if name not in recipes.names():
             continue
-        method = game.method(name)
+        method = played.method(name)
         assert method.confidence is not None
         state = method.state()
         state.update(X, y)
         intervals[name] = method.confidence.interval(state, grid)
     picture = folder / "figure1.png"
-    title = f"bounds at delta = {game.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
+    title = f"bounds at delta = {played.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
     plots.bounds(grid[:, 0], problem.mean(grid), (X[:, 0], y), intervals, picture, title=title)
     widths = "\n".join(f"{name:10s} {float((upper - lower).mean()):6.3f}" for name, (lower, upper) in intervals.items())
     return f"mean width of the interval\n{widths}\npicture  {picture}"
@@ -131,8 +136,9 @@ def misspecified(folder: Path, quick: bool, workers: int | None, progress: bool)
     played = cells(told, quick, [method for method in METHODS if method != "random"])
     found = sweep(played, folder / "cells", workers=workers, progress=progress)
     if not found.rows.empty:
-        true = {"told_norm": game.norm, "told_noise_std": game.noise_std}
-        numbers = found.rows[list(true)].astype(float).fillna(true)
+        world = game.world(0)
+        true = {"told_norm": world.norm_bound, "told_noise_std": world.noise_std}
+        numbers = found.rows.reindex(columns=list(true)).astype(float).fillna(true)
         found.rows["told"] = [f"told B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers.to_numpy()]
     return _panels(
         found, "told", folder / "figure7.png", "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1", quick

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -27,8 +26,20 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 from tqdm import tqdm
 
-from kbo.experiments import speed_bounds
-from kbo.experiments.timing import REPEATS, MeanVariance, Row, Work, agree, faster, medians, one_thread, race, seconds
+from kbo.experiments import speed_bounds, speed_sketch
+from kbo.experiments.timing import (
+    REPEATS,
+    MeanVariance,
+    Row,
+    Work,
+    agree,
+    faster,
+    in_fresh_process,
+    medians,
+    one_thread,
+    race,
+    seconds,
+)
 from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Tracked
 
@@ -45,7 +56,7 @@ def run(device: str = "cpu", quick: bool = False) -> list[Row]:
     rows: list[Row] = []
     with one_thread(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", InputDataWarning)  # targets are deliberately not standardised
-        for benchmark in tqdm([*_BENCHMARKS, *speed_bounds.BENCHMARKS], desc="kbo bench"):
+        for benchmark in tqdm([*_BENCHMARKS, *speed_bounds.BENCHMARKS, *speed_sketch.BENCHMARKS], desc="kbo bench"):
             rows += benchmark(torch.device(device), quick)
     return rows
 
@@ -158,7 +169,7 @@ def _fresh_candidates(device: torch.device, quick: bool) -> list[Row]:
 def _memory(device: torch.device, quick: bool) -> list[Row]:
     """Memory of a stream of repeated arms, in a fresh process: freed memory of others would hide growth."""
     code = f"from kbo.experiments import speed; print(*speed.stream('{device}'))"
-    half, full = map(float, _python(code).split())
+    half, full = map(float, in_fresh_process(code).split())
     name = f"memory after {_UPDATES} updates on {_ARMS} arms / after {_UPDATES // 2}"
     return [Row(name, _UPDATES, full, half, "at most 20 MB more", full - half <= 20, "MB")]
 
@@ -195,7 +206,7 @@ def _import(device: torch.device, quick: bool) -> list[Row]:
 
 def _import_seconds(*statements: str) -> list[float]:
     clock = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
-    times = [[float(_python(clock.format(statement))) for statement in statements] for _ in range(1 + REPEATS)]
+    times = [[float(in_fresh_process(clock.format(statement))) for statement in statements] for _ in range(1 + REPEATS)]
     return [statistics.median(column) for column in zip(*times[1:], strict=True)]
 
 
@@ -206,11 +217,6 @@ _BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [
     _memory,
     _import,
 ]
-
-
-def _python(code: str) -> str:
-    """What ``code`` prints in a fresh interpreter."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
 def _megabytes(device: str) -> float:

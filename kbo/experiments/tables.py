@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ def summary(rows: pd.DataFrame, published: Published) -> pd.DataFrame:
 
     Returns:
         A line for every problem and method, in the order of ``rows``: ``mean``, ``sd`` (of a sample, NaN for one seed),
-        ``runs``, ``cpu_seconds`` a run, ``published_mean``, ``published_sd`` (NaN where there are none).
+        ``runs``, ``cpu_seconds`` a run, ``m`` anchors on average where rows have them, ``published_mean``,
+        ``published_sd`` (NaN where there are none).
     """
     last = rows.loc[rows.groupby(["problem", "method", "seed"], sort=False)["round"].idxmax()]
     groups = last.groupby(["problem", "method"], sort=False)
     table = groups["cumulative"].agg(mean="mean", sd="std", runs="count").reset_index()
     table["cpu_seconds"] = groups["cpu_seconds"].mean().to_numpy()
+    table["m"] = groups["m"].mean().to_numpy() if "m" in last else math.nan
     print_ = [published.get(pair, (math.nan, math.nan)) for pair in zip(table["problem"], table["method"], strict=True)]
     table["published_mean"], table["published_sd"] = zip(*print_, strict=True)
     return table
@@ -37,28 +39,33 @@ def summary(rows: pd.DataFrame, published: Published) -> pd.DataFrame:
 
 def text(table: pd.DataFrame) -> str:
     """The summary for a terminal, a line for every problem and method."""
-    lines: list[tuple[str, ...]] = [("problem", "method", "regret", "published", "runs", "CPU s a run")]
+    lines: list[tuple[str, ...]] = [("problem", "method", "regret", "published", "anchors", "runs", "CPU s a run")]
     lines += [
         (
             row.problem,
             row.method,
             spread(row.mean, row.sd),
             printed(row.published_mean, row.published_sd),
+            count(row.m),
             str(row.runs),
             f"{row.cpu_seconds:.1f}",
         )
-        for row in _typed(table)
+        for row in typed(table)
     ]
-    if bool(table["published_mean"].isna().all()):
-        lines = [line[:3] + line[4:] for line in lines]
+    unused = {i for i, column in ((3, "published_mean"), (4, "m")) if bool(table[column].isna().all())}
+    return aligned([tuple(cell for i, cell in enumerate(line) if i not in unused) for line in lines])
+
+
+def aligned(lines: Sequence[tuple[str, ...]]) -> str:
+    """Cells in columns, with a blank line wherever the first cell changes."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     shown, before = [], ""
     for line in lines:
         shown += [""] if shown and line[0] != before else []
-        aligned = (
+        cells = (
             cell.rjust(w) if i > 1 else cell.ljust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
-        shown.append("  ".join(aligned).rstrip())
+        shown.append("  ".join(cells).rstrip())
         before = line[0]
     return "\n".join(shown)
 
@@ -66,7 +73,7 @@ def text(table: pd.DataFrame) -> str:
 def markdown(table: pd.DataFrame) -> str:
     """The summary as a Markdown table: problems across, methods down, "measured (published)" in every cell."""
     problems, methods = table["problem"].unique(), table["method"].unique()
-    found = {(row.problem, row.method): row for row in _typed(table)}
+    found = {(row.problem, row.method): row for row in typed(table)}
 
     def cell(problem: str, method: str) -> str:
         row = found.get((problem, method))
@@ -87,10 +94,16 @@ def spread(mean: float, sd: float) -> str:
     return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f" ± {sd:.{digits}f}")
 
 
+def count(mean: float) -> str:
+    """A mean of whole numbers."""
+    return NONE if math.isnan(mean) else f"{mean:.0f}"
+
+
 def printed(mean: float, sd: float) -> str:
     """The same for published figures, as they are printed."""
     return NONE if math.isnan(mean) else f"{mean:g} ± {sd:g}"
 
 
-def _typed(table: pd.DataFrame) -> list:
+def typed(table: pd.DataFrame) -> list:
+    """The lines of a summary, with a field for every column."""
     return list(table.itertuples(index=False))

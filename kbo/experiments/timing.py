@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ class Row:
         name: What is compared with what.
         n: Observations.
         kbo: The figure of kbo.
-        other: The figure that it is compared with.
+        other: The figure that it is compared with; 0 for none.
         goal: The promise, in words; empty for a figure without one.
         passed: Whether the promise is kept.
         unit: Of ``kbo`` and ``other``.
@@ -51,7 +53,7 @@ def table(rows: list[Row]) -> str:
     cells: list[tuple[str, ...]] = [("kbo / BoTorch SingleTaskGP", "n", "kbo", "other", "ratio", "goal", "")]
     for row in rows:
         verdict = ("passed" if row.passed else "MISSED") if row.goal else ""
-        figures = (f"{figure:.4g} {row.unit}" for figure in (row.kbo, row.other))
+        figures = (f"{figure:.4g} {row.unit}" if figure else "" for figure in (row.kbo, row.other))
         cells.append((row.name, str(row.n or ""), *figures, f"{row.ratio:.3g}" if row.other else "", row.goal, verdict))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     aligned = (
@@ -100,6 +102,11 @@ def seconds(works: list[Work], device: torch.device) -> float:
     if cuda:
         torch.cuda.synchronize(device)
     return clock() - start
+
+
+def in_fresh_process(code: str) -> str:
+    """What ``code`` prints in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import Any
 
 from botorch.models.transforms.input import InputTransform
@@ -11,8 +13,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo.errors import InvalidInput
+from kbo.kernels import freeze
 from kbo.models.streaming import StreamingGP
-from kbo.regression import Dictionary, FixedDictionary, NystromRidge, OnlineRowSampling
+from kbo.regression import MOST_ANCHORS, Dictionary, GreedyDictionary, NystromRidge
 
 
 class NystromGP(StreamingGP):
@@ -29,8 +32,9 @@ class NystromGP(StreamingGP):
         train_Y: Targets [n 1].
         kernel: An unbatched GPyTorch kernel.
         ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
-        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default
-            ``OnlineRowSampling(mu=ridge)``. Data enter it in the order of train_X.
+        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default a
+            ``GreedyDictionary`` of at most 500 points that leaves no observation more variance than the noise has.
+            Data enter it in the order of train_X.
         input_transform: Applied to training and test points, and to given points of the dictionary.
         outcome_transform: Applied to targets, undone in ``posterior``.
 
@@ -54,7 +58,7 @@ class NystromGP(StreamingGP):
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
         super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform)
-        self.dictionary = OnlineRowSampling(float(self.ridge)) if dictionary is None else dictionary
+        self.dictionary = self._default() if dictionary is None else dictionary
         points = self.dictionary.points if isinstance(self.dictionary, Dictionary) else None
         if points is not None and points.shape[-1] != train_X.shape[-1]:
             raise InvalidInput(
@@ -62,10 +66,17 @@ class NystromGP(StreamingGP):
             )
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
+    def _default(self) -> GreedyDictionary:
+        X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
+        prior = freeze(self.covar_module, X).diagonal(X)
+        least = 0.1 * float(prior.max()) if len(X) else math.inf  # however large the noise, it should see something
+        return GreedyDictionary(min(float(self.ridge), least), most=MOST_ANCHORS)
+
     def _new_state(self) -> NystromRidge:
         dictionary = self.dictionary
-        if dictionary.points is not None:
-            dictionary = FixedDictionary(self.transform_inputs(dictionary.points.to(self.train_targets)))
+        if isinstance(dictionary, Dictionary) and (points := dictionary.points) is not None:
+            dictionary = copy.copy(dictionary)
+            dictionary.points = self.transform_inputs(points.to(self.train_targets))
         return NystromRidge(self.covar_module, float(self.ridge), dictionary)
 
     @classmethod

@@ -296,11 +296,13 @@ def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
         failed = len(optimizer.failed())
         proviso = f", and if whether a trial fails does not depend on its noise ({failed} failed)" if failed else ""
         return f"certified: the interval {statement}{proviso}"
-    if optimizer.belief.certified:
+    if optimizer.belief.certified and not optimizer.belief.norm_is_given:
         return (
             "not certified: kernel and noise level are given, but this method's norm bound follows the data, which can "
             "refute a norm bound and never prove one"
         )
+    if optimizer.belief.certified:
+        return "not certified: nothing is proved of this method's bound on this posterior"
     numbers = optimizer.belief.assumptions()
     return (
         f"practical, not certified: the kernel and the noise level ({numbers['noise_std']:.3g}) were fitted and the "

@@ -346,6 +346,6 @@ _NEED_HORIZON, _NEED_FINITE_SET = {"igp-ucb"}, {"gp-ucb", "supk-ucb"}
 
 def _check_method(method: str, n_trials: int | None) -> None:
     if method in _NEED_FINITE_SET:
-        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.recipes, kbo.bandit), not for boxes.")
+        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
     if method in _NEED_HORIZON and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")

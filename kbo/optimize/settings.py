@@ -6,11 +6,8 @@ optimiser only ever maximises; signs are its business.
 
 from __future__ import annotations
 
-import copy
 import hashlib
-import logging
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +21,9 @@ from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, Un
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.method import Method
+from kbo.optimize.fitting import fit, unit_kernel
 from kbo.regression import Regression
 from kbo.space import Space
-
-log = logging.getLogger("kbo")
 
 
 class Belief(ABC):
@@ -39,6 +35,8 @@ class Belief(ABC):
     """
 
     certified: bool
+    norm_is_given = False
+    """Whether the norm bound was given, and does not follow the data."""
     location, unit, floor = 0.0, 1.0, -math.inf
 
     @abstractmethod
@@ -153,6 +151,7 @@ class _CertifiedBelief(Belief):
         )
         self._state = self._method.state()
         self._checked = 0
+        self.norm_is_given = not isinstance(self._method.confidence, UnknownNorm)
 
     @property
     def state(self) -> Regression | None:
@@ -240,7 +239,7 @@ class _PracticalBelief(Belief):
     certified = False
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
-        made = recipes.make(method, _unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        made = recipes.make(method, unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
         if isinstance(made.confidence, UnknownNorm):
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
@@ -315,38 +314,6 @@ class _PracticalBelief(Belief):
             "from": "kernel and noise by marginal likelihood, "
             f"norm bound {self._setting.norm_factor:g} x its lower bound",
         }
-
-
-def _unit_kernel(columns: int) -> Kernel:
-    from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-
-    return get_covar_module_with_dim_scaled_prior(ard_num_dims=columns, use_rbf_kernel=False).double()
-
-
-def fit(X: Tensor, y: Tensor) -> tuple[Kernel, float, float]:
-    """Kernel, noise standard deviation and constant of standardised y [n] at X [n D] by marginal likelihood.
-
-    A function of the data alone: the optimiser's random restarts do not touch the global generator. If it fails, the
-    means of the prior serve until the next fit.
-    """
-    from botorch.exceptions import ModelFittingError
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from gpytorch.mlls import ExactMarginalLogLikelihood
-    from linear_operator.utils.errors import NanError, NotPSDError
-
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # about targets that are standardised already
-        torch.manual_seed(len(y))
-        model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
-        try:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        except (ModelFittingError, NanError, NotPSDError) as error:
-            log.warning("kernel and noise could not be fitted (%s); their prior is used", error)
-            model = SingleTaskGP(X, y.unsqueeze(-1), covar_module=_unit_kernel(X.shape[-1]), outcome_transform=None)
-    kernel = copy.deepcopy(model.covar_module).requires_grad_(False)
-    assert isinstance(kernel, Kernel)
-    return kernel, float(model.likelihood.noise.detach().sqrt()), float(model.mean_module.constant.detach())
 
 
 Settings = Certified | Practical

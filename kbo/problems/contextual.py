@@ -95,7 +95,7 @@ _CHESSBOARD = {(1, 0): 1.0, (1, 2): 1.0, (3, 2): 1.0, (0, 1): 0.5, (2, 1): 0.5, 
 
 
 class StepDiagonal(ContextualBandit):
-    """1 where |x - (a + 0.15)| < 0.1; else 0.5 where |x - (a - 0.15)| < 0.1; else 0."""
+    """1 where ``|x - (a + 0.15)| < 0.1``; else 0.5 where ``|x - (a - 0.15)| < 0.1``; else 0."""
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
         x, a = self._split(X)

@@ -1,6 +1,6 @@
 """data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
 
-from kbo.regression.base import Accuracy, Regression
+from kbo.regression.base import Regression
 from kbo.regression.dictionaries import (
     BatchedResampling,
     FixedDictionary,
@@ -8,7 +8,7 @@ from kbo.regression.dictionaries import (
     LeverageResampling,
     OnlineRowSampling,
 )
-from kbo.regression.dictionary import Dictionary, Newcomer
+from kbo.regression.dictionary import MOST_ANCHORS, Dictionary, Newcomer
 from kbo.regression.exact import KernelRidge
 from kbo.regression.frozen import FrozenMean
 from kbo.regression.hypothetical import Hypothetical
@@ -18,7 +18,7 @@ from kbo.regression.tracked import Tracked
 from kbo.regression.tracked_sketch import TrackedSketch, track
 
 __all__ = [
-    "Accuracy",
+    "MOST_ANCHORS",
     "BatchedResampling",
     "Dictionary",
     "FixedDictionary",

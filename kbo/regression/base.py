@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,25 +16,6 @@ from kbo.regression.path import AskedPath, RidgePath
 Ridge = float | Tensor | Sequence[float] | None
 
 
-class Accuracy(NamedTuple):
-    """A promise about leverages: within a factor ``(1 + eps) / (1 - eps)`` of those of the exact posterior.
-
-    Attributes:
-        eps: Accuracy, 0 for exact posteriors.
-        delta: Probability that the promise fails, ever.
-        horizon: Observations up to which it holds; None for all.
-    """
-
-    eps: float = 0.0
-    delta: float = 0.0
-    horizon: int | None = None
-
-    @property
-    def alpha(self) -> float:
-        """``(1 + eps) / (1 - eps)``."""
-        return (1 + self.eps) / (1 - self.eps)
-
-
 class Regression(ABC):
     """A kernel ridge regression of everything observed so far.
 
@@ -45,6 +25,9 @@ class Regression(ABC):
     """
 
     ridge: float
+
+    imagined = False
+    """Whether observations were imagined: then no bound on it is a theorem."""
 
     @property
     @abstractmethod
@@ -107,11 +90,6 @@ class Regression(ABC):
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
 
-    @property
-    def accuracy(self) -> Accuracy | None:
-        """What is promised about the leverages; None if nothing is."""
-        return Accuracy()
-
     def leverage_sum(self, ridge: Ridge = None) -> Tensor:
         """The sum of the leverages of the observations, [] or [r].
 
@@ -130,6 +108,16 @@ class Regression(ABC):
             X: Groups of g points, [... g d]; the path numbers them in order of their flattened batch shape.
         """
         return AskedPath(self, X.reshape(-1, *X.shape[-2:]))
+
+    @torch.no_grad()
+    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge, O(N^3).
+
+        Eigenvalues of the covariance that rounding makes negative count as zero: nothing is added to it.
+        """
+        values, vectors = torch.linalg.eigh(self.covariance(X, X))
+        normal = torch.randn(count, len(X), generator=generator, dtype=X.dtype).to(X.device)
+        return self.predict(X)[0] + (normal * values.clamp_min(0).sqrt()) @ vectors.mT
 
     def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
         """Ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
@@ -156,8 +144,17 @@ def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size
     """Mean and variance [... N] of X [N d], asked ``size`` points at a time: temporaries stay small."""
     if len(X) <= size:
         return answer(X)
-    mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
-    return torch.cat(mean, -1), torch.cat(variance, -1)
+    if X.requires_grad:
+        mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
+        return torch.cat(mean, -1), torch.cat(variance, -1)
+    # Results in one piece: kept apart between freed temporaries, they would fragment the heap without bound.
+    mean, variance = answer(X[:size])
+    whole = [part.new_empty(*part.shape[:-1], len(X)) for part in (mean, variance)]
+    for start in range(0, len(X), size):
+        parts = answer(X[start : start + size]) if start else (mean, variance)
+        for target, part in zip(whole, parts, strict=True):
+            target[..., start : start + size] = part
+    return whole[0], whole[1]
 
 
 class View(Regression):
@@ -165,7 +162,7 @@ class View(Regression):
 
     def __init__(self, state: Regression) -> None:
         self.state = state
-        self.ridge = state.ridge
+        self.ridge, self.imagined = state.ridge, state.imagined
 
     @property
     def n(self) -> int:  # noqa: D102
@@ -207,10 +204,6 @@ class View(Regression):
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self.state.residual_norm()
-
-    @property
-    def accuracy(self) -> Accuracy | None:  # noqa: D102
-        return self.state.accuracy
 
 
 def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:

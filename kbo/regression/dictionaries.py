@@ -23,9 +23,9 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.regression.base import Accuracy
+from kbo.linalg import cholesky
 from kbo.regression.dictionary import Dictionary, Newcomer, Uniforms
-from kbo.regression.features import GrowingInverse
+from kbo.regression.growing_factor import GrowingFactor
 
 if TYPE_CHECKING:
     from kbo.regression.sketch import Sketch
@@ -86,7 +86,8 @@ class GreedyDictionary(Dictionary):
     """Takes every observed point that the dictionary explains too little of.
 
     Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
-    of mixture bounds on it, is known in advance. The approximate linear dependence test of Engel, Mannor & Meir (2004).
+    of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
+    never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
 
     Args:
         threshold: Largest ``k(x, x) - |z(x)|^2`` that may stay, in units of the kernel.
@@ -123,13 +124,13 @@ class OnlineRowSampling(Dictionary):
         self.mu, self.gamma = checks.positive("mu", mu), checks.positive("gamma", gamma)
         self.eps, self.seed = checks.probability("eps", eps), seed
 
-    _memory = ("capped", "_index", "_inverse", "_draws")
+    _memory = ("capped", "_weights", "_factor", "_draws")
 
-    _index: list[int]
-    """The anchor at which each of the sampled points lies."""
+    _weights: list[float]
+    """Sum of ``1 / p`` over the samples at each anchor: together they are one with noise ``mu / weight``."""
 
-    _inverse: GrowingInverse
-    """The inverse factor of ``k + mu diag(p)`` over the sampled points."""
+    _factor: GrowingFactor
+    """The factor of ``k(Z, Z) + mu diag(1 / weights)``."""
 
     _draws: Uniforms
 
@@ -143,34 +144,41 @@ class OnlineRowSampling(Dictionary):
 
     def begin(self, like: Tensor) -> OnlineRowSampling:  # noqa: D102
         begun = copy.copy(self)
-        begun._index = []
-        begun._inverse = GrowingInverse(like.new_empty(0, 0))
+        begun._weights = []
+        begun._factor = GrowingFactor(like.new_empty(0, 0))
         begun._draws = Uniforms(self.seed)
         return begun
 
     def admits(self, point: Newcomer, sketch: Sketch) -> bool:  # noqa: D102
-        whitened = self._inverse.value @ self._of_samples(point.column)
-        g = max(point.prior - float(whitened @ whitened), 0.0)
-        p = self._probability(g)
+        whitened, g, p = self._chance(point)
         if not self._draws.next() < p:
             return False
-        if point.anchor is None and (point.dependent or not self._room(sketch.m)):
+        if point.anchor is not None:
+            self._repeat(point, p)
             return False
-        self._index.append(sketch.m if point.anchor is None else point.anchor)
-        self._inverse.append(whitened, math.sqrt(g + self.mu * p))
-        return point.anchor is None
+        if point.dependent or not self._room(sketch.m):
+            return False
+        self._weights.append(1 / p)
+        self._factor.append(whitened, self._factor.coefficients(whitened), math.sqrt(g + self.mu * p))
+        return True
+
+    def _repeat(self, point: Newcomer, p: float) -> None:
+        """One more sample at an anchor, O(m^3); that happens about ``gamma ln n`` times an anchor."""
+        assert point.anchor is not None
+        self._weights[point.anchor] += 1 / p
+        L = point.seen_through.L
+        noise = self.mu / L.new_tensor(self._weights)
+        self._factor = GrowingFactor(cholesky(L @ L.mT + noise.diag()))
 
     def probability(self, point: Newcomer) -> float:
         """The probability with which the point would enter now."""
-        whitened = self._inverse.value @ self._of_samples(point.column)
-        return self._probability(max(point.prior - float(whitened @ whitened), 0.0))
+        return self._chance(point)[2]
 
-    def _probability(self, g: float) -> float:
-        return min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu))
-
-    def _of_samples(self, column: Tensor) -> Tensor:
-        """The kernel against the sampled points, several of which may lie at one anchor."""
-        return column if len(self._index) == len(column) else column[self._index]
+    def _chance(self, point: Newcomer) -> tuple[Tensor, float, float]:
+        """The point seen through the samples [m], g, and the probability."""
+        whitened = self._factor.solve(point.column.unsqueeze(-1)).squeeze(-1)
+        g = max(point.prior - float(whitened @ whitened), 0.0)
+        return whitened, g, min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu))
 
 
 class LeverageResampling(Dictionary):
@@ -188,7 +196,6 @@ class LeverageResampling(Dictionary):
     def __init__(self, oversampling: float = 5.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(most)
         self.oversampling, self.seed = checks.positive("oversampling", oversampling), seed
-        self._promise: Accuracy | None = None
 
     _memory: tuple[str, ...] = ("capped", "_draws")
 
@@ -196,12 +203,15 @@ class LeverageResampling(Dictionary):
 
     @classmethod
     def for_horizon(cls, horizon: int, delta: float, eps: float = 0.5, most: int | None = None, seed: int = 0) -> Self:
-        """With the oversampling of the theory: leverages within ``(1 + eps) / (1 - eps)`` for ``horizon`` rounds."""
-        promise = Accuracy(checks.probability("eps", eps), checks.probability("delta", delta), int(horizon))
-        q = 6 * promise.alpha * math.log(4 * checks.positive("horizon", horizon) / delta) / eps**2
-        dictionary = cls(q, most=most, seed=seed)
-        dictionary._promise = promise
-        return dictionary
+        """With the oversampling of the theory, for leverages within ``(1 + eps) / (1 - eps)``.
+
+        It takes nearly all points unless the ridge is large. No bound relies on it: what a dictionary misses is
+        computed (``residual_norm``).
+        """
+        checks.probability("delta", delta)
+        alpha = (1 + checks.probability("eps", eps)) / (1 - eps)
+        q = 6 * alpha * math.log(4 * checks.positive("horizon", horizon) / delta) / eps**2
+        return cls(q, most=most, seed=seed)
 
     def begin(self, like: Tensor) -> Self:  # noqa: D102
         begun = copy.copy(self)
@@ -221,16 +231,12 @@ class LeverageResampling(Dictionary):
         once = (self.oversampling * sketch.row_leverages()).clamp_max(1)
         return 1 - (1 - once) ** sketch.rows.counts
 
-    def accuracy(self, sketch: Sketch) -> Accuracy | None:
-        """The theorem's, if the oversampling is and no limit has kept a point out."""
-        return None if self.capped else self._promise
-
 
 class BatchedResampling(LeverageResampling):
     """BBKB: draws the dictionary of BKB anew only when the observations since then have changed the leverages.
 
     That is when ``1 + sum of leverages > growth``, with the leverages that the points had when the batch began;
-    in between only means and variances follow (Calandriello et al. 2020, Alg. 1). No accuracy is promised.
+    in between only means and variances follow (Calandriello et al. 2020, Alg. 1).
 
     Args:
         oversampling: As in ``LeverageResampling``.
@@ -271,6 +277,3 @@ class BatchedResampling(LeverageResampling):
             return None
         self._spent, self._frozen = 0.0, None
         return super().redraws(sketch)
-
-    def accuracy(self, sketch: Sketch) -> Accuracy | None:  # noqa: D102
-        return None

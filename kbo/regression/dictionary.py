@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.regression.base import Accuracy
+from kbo.regression.features import Features, dependent
 
 if TYPE_CHECKING:
     from kbo.regression.sketch import Sketch
@@ -30,7 +31,7 @@ class Newcomer:
         column: ``k(Z, x)``, [m].
         features: ``z(x)``, [m].
         anchor: The anchor at the same location; None if there is none.
-        dependent: Whether it could not become an anchor, because it adds nothing.
+        seen_through: What the features are.
     """
 
     prior: float
@@ -38,7 +39,21 @@ class Newcomer:
     column: Tensor
     features: Tensor
     anchor: int | None
-    dependent: bool
+    seen_through: Features
+
+    @cached_property
+    def coefficients(self) -> Tensor:
+        """``k(Z, Z)^-1 k(Z, x)``, [m]."""
+        return self.seen_through.coefficients(self.features)
+
+    @property
+    def dependent(self) -> bool:
+        """Whether it cannot become an anchor, because it adds nothing."""
+        return dependent(self.prior, self.residual, self.coefficients)
+
+
+MOST_ANCHORS = 500
+"""Points of a dictionary that nobody asked for; where more are needed, bounds are wider or lose their guarantee."""
 
 
 class Dictionary:
@@ -49,7 +64,7 @@ class Dictionary:
 
     Args:
         most: Largest number of points m; None for no limit. Mixture bounds pay for a limit by what the points leave
-            unexplained; ``accuracy`` promises nothing any more once the limit has kept a point out.
+            unexplained; bounds that need a good dictionary may lose their guarantee.
 
     Attributes:
         capped: Whether the limit has kept a point out.
@@ -81,16 +96,12 @@ class Dictionary:
         """The rows of the sketch that make up the next dictionary, after an observation; None to keep this one."""
         return None
 
-    def accuracy(self, sketch: Sketch) -> Accuracy | None:
-        """What is promised about the leverages of the sketch; None for nothing."""
-        return None
-
     due = False
     """Whether the dictionary would be drawn anew, if it were not held."""
 
     def hold(self) -> Dictionary:
-        """A chooser that leaves the dictionary as it is, while a batch is chosen."""
-        return Dictionary()
+        """A chooser for the time while a batch is chosen: the same, unless it waits for the batch to end."""
+        return self
 
     def fork(self) -> Self:
         """An independent copy, memory included."""
@@ -98,14 +109,23 @@ class Dictionary:
 
     def state_dict(self) -> dict[str, Any]:
         """The memory, as plain values and tensors."""
-        return {key: value for key, value in vars(copy.deepcopy(self)).items() if key in self._memory}
+        memory = {key: getattr(self, key) for key in self._memory}
+        return {
+            key: value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
+            for key, value in memory.items()
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``, after ``begin``."""
-        vars(self).update(state)
+        for key, value in state.items():
+            load = getattr(vars(self).get(key), "load_state_dict", None)
+            if load is None:
+                setattr(self, key, copy.deepcopy(value))
+            else:
+                load(value)
 
     _memory: tuple[str, ...] = ("capped",)
-    """The attributes that change while observations come."""
+    """The attributes that change while observations come: plain values, tensors, or objects with a ``state_dict``."""
 
     def _room(self, m: int) -> bool:
         """Whether one more point is allowed beside m others; remembers that it was not."""
@@ -137,6 +157,16 @@ class Uniforms:
         self.blocks += 1
         return self._generate(-self.blocks, n)
 
+    def state_dict(self) -> dict[str, int]:
+        """How many were drawn."""
+        return {"drawn": self.drawn, "blocks": self.blocks}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """The inverse of ``state_dict``, for equal seeds."""
+        self.drawn, self.blocks, self._numbers = state["drawn"], state["blocks"], []
+
     def _generate(self, block: int, n: int) -> Tensor:
-        generator = torch.Generator().manual_seed((1_000_003 * self.seed + block) % 2**63)
+        # Odd multipliers spread seeds and blocks over all 63 bits: far from the small seeds that problems use.
+        mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
+        generator = torch.Generator().manual_seed(mixed % 2**63)
         return torch.rand(n, generator=generator, dtype=torch.float64)

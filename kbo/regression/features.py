@@ -6,68 +6,46 @@ so that ``z(x)'z(x')`` is the kernel seen through the dictionary. A new anchor z
 vector and leaves the others as they are: with ``b = z(z*)`` and ``p^2 = k(z*, z*) - |b|^2``,
 
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
+
+A point that comes alone is dependent, and never becomes an anchor, if ``p^2 <= DEPENDENT k(z*, z*) (1 + |c|^2)``, where
+``c = k(Z, Z)^-1 k(Z, z*)``: some combination of it and the anchors, scaled to length one, has next to no variance. A
+small p alone does not say so: points that come one by one along a path can each be predictable by little, and all
+together be singular. Among points that come together the independent ones are found by pivoting.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
-from kbo.linalg import GrowingMatrix, GrowingTensor
+from kbo.linalg import GrowingTensor, cholesky
+from kbo.regression.growing_factor import GrowingFactor
 
 DEPENDENT = 1e-9
-"""Fraction of the prior variance below which a point adds nothing: dividing by less would only amplify rounding."""
+"""Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
 
-
-class GrowingInverse:
-    """``L^-1`` of a lower Cholesky factor that grows row by row.
-
-    Args:
-        inverse: ``L^-1`` to begin with, [m m].
-    """
-
-    def __init__(self, inverse: Tensor) -> None:
-        self._matrix = GrowingMatrix(inverse)
-
-    @property
-    def value(self) -> Tensor:
-        """``L^-1``, [m m]."""
-        return self._matrix.value
-
-    def append(self, whitened: Tensor, pivot: float) -> None:
-        """Take in the row ``[whitened', pivot]`` of L, where whitened [m] is ``L^-1`` times the new column."""
-        m = len(whitened)
-        row = whitened @ self.value / -pivot
-        self._matrix.grow(1, 1)
-        self._matrix.value[m, :m] = row
-        self._matrix.value[m, m] = 1 / pivot
-
-    def fork(self) -> GrowingInverse:
-        """An independent copy."""
-        return GrowingInverse(self.value)
+_NOTHING, _SINGULAR = 1e-13, 1e-14
+"""The same for points that come together, which pivoting keeps well-conditioned; and for a combination of points."""
 
 
 class Features:
-    """``z(x)`` for the anchors Z; dependent points never become anchors.
+    """``z(x)`` for the anchors Z.
 
     Args:
         k: The kernel.
-        points: The first candidates for anchors, [m d].
+        points: Candidates for anchors, [m d]; those that depend on the others are left out.
     """
 
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
         gram = k(points, points) if len(points) else points.new_empty(0, 0)
-        L, info = torch.linalg.cholesky_ex(gram)
-        self.kept = list(range(len(points)))
-        """Which of the points became anchors."""
-        if len(points) and (int(info) or bool((L.diagonal().square() <= DEPENDENT * gram.diagonal()).any())):
-            L, self.kept = independent(gram)
-        self._Z = GrowingTensor(points[self.kept])
-        self._L = GrowingMatrix(L)
-        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        self._inverse = GrowingInverse(torch.linalg.solve_triangular(L, identity, upper=False))
+        kept = independent(gram)
+        self._Z, self._factor = GrowingTensor(points[kept]), GrowingFactor(cholesky(gram[kept][:, kept]))
+        self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
 
     @property
     def m(self) -> int:
@@ -82,72 +60,100 @@ class Features:
     @property
     def L(self) -> Tensor:
         """``chol k(Z, Z)``, [m m]."""
-        return self._L.value
+        return self._factor.L
+
+    @property
+    def row_norms(self) -> Tensor:
+        """The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding."""
+        return self._row_norms.value
 
     @property
     def whitener(self) -> Tensor:
         """``L^-1``, [m m]."""
-        return self._inverse.value
+        return self._factor.inverse
 
     def columns(self, X: Tensor) -> Tensor:
         """``k(Z, X)``, [m N] for X [N d]."""
         return self._k(self.anchors, X) if self.m else X.new_empty(0, len(X))
 
     def __call__(self, X: Tensor) -> Tensor:
-        """``z(X)``, [m N]."""
-        return self.whitener @ self.columns(X)
+        """``z(X)``, [m N], by a product: for questions."""
+        columns = self.columns(X)
+        return kept_for(columns, self.whitener) @ columns
+
+    def solve(self, X: Tensor) -> Tensor:
+        """``z(X)``, [m N], by a triangular solve: for what is kept and grows on."""
+        return self._factor.solve(self.columns(X))
+
+    def solve_columns(self, column: Tensor) -> Tensor:
+        """The same for one point, given ``k(Z, x)`` [m]."""
+        return self._factor.solve(column.unsqueeze(-1)).squeeze(-1)
+
+    def coefficients(self, b: Tensor) -> Tensor:
+        """``c = k(Z, Z)^-1 k(Z, z)``, [m], from the features b [m] of z."""
+        return self._factor.coefficients(b)
 
     def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
         """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
         row = self.L[j]
         return (self._k(self.anchors[j : j + 1], X)[0] - row[:j] @ Z) / row[j]
 
-    def append(self, z: Tensor, b: Tensor, pivot: float) -> None:
-        """Make z [d] an anchor, given its features b [m] and ``pivot^2 = k(z, z) - |b|^2``."""
-        m = self.m
-        self._Z.append(z.unsqueeze(0))
-        self._L.grow(1, 1)
-        self.L[m, :m] = b
-        self.L[m, m] = pivot
-        self._inverse.append(b, pivot)
+    def append(self, z: Tensor, b: Tensor, c: Tensor, pivot: float) -> None:
+        """Make z [1 d] an anchor, given features b [m], coefficients c [m] and ``pivot^2 = k(z, z) - |b|^2``."""
+        self._Z.append(z)
+        self._factor.append(b, c, pivot)
+        self._row_norms.append(b.new_tensor([math.sqrt(1 + float(c @ c)) / pivot]))
 
     def at(self, x: Tensor) -> int | None:
         """The anchor at the location x [1 d]; None if there is none."""
         found = (self.anchors == x).all(-1).nonzero()
         return int(found[0]) if len(found) else None
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Plain tensors from which ``load_state_dict`` restores the same features."""
-        return {"Z": self.anchors.clone(), "L": self.L.clone(), "inverse": self.whitener.clone()}
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values from which ``load_state_dict`` restores the same features."""
+        tensors = {"Z": self.anchors.clone(), "row_norms": self.row_norms.clone()}
+        return {**tensors, "factor": self._factor.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        self._Z, self._L = GrowingTensor(state["Z"]), GrowingMatrix(state["L"])
-        self._inverse = GrowingInverse(state["inverse"])
+        self._Z, self._row_norms = GrowingTensor(state["Z"]), GrowingTensor(state["row_norms"])
+        self._factor.load_state_dict(state["factor"])
 
     def fork(self) -> Features:
         """An independent copy."""
         copy = object.__new__(Features)
-        copy._k, copy.kept = self._k, self.kept
-        copy._Z, copy._L, copy._inverse = self._Z.fork(), self._L.fork(), self._inverse.fork()
+        vars(copy).update(vars(self))
+        copy._Z, copy._row_norms, copy._factor = self._Z.fork(), self._row_norms.fork(), self._factor.fork()
         return copy
 
 
-def independent(gram: Tensor) -> tuple[Tensor, list[int]]:
-    """The rows that add something to those before them, ``k(z, z) - |L^-1 k_z|^2 > DEPENDENT k(z, z)``.
+def dependent(prior: float, residual: float, c: Tensor) -> bool:
+    """Whether a point is dependent: k(z, z), what the anchors leave of it, and its coefficients c [m]."""
+    return residual <= DEPENDENT * prior * (1 + float(c @ c))
 
-    Args:
-        gram: ``k(Z, Z)``, [m m].
 
-    Returns:
-        The Cholesky factor [q q] of the q rows that were kept, and their numbers.
-    """
-    kept: list[int] = []
-    rows = torch.zeros_like(gram)  # the factor of the points kept so far, row by row against all points
-    for i in range(len(gram)):
-        column = rows[: len(kept), i]
-        rest = float(gram[i, i] - column @ column)
-        if rest > DEPENDENT * float(gram[i, i]):
-            rows[len(kept)] = (gram[i] - column @ rows[: len(kept)]) / rest**0.5
-            kept.append(i)
-    return rows[: len(kept), kept].mT.tril().contiguous(), kept
+def independent(gram: Tensor) -> list[int]:
+    """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other; mostly all of them."""
+    prior = gram.diagonal()
+    L, info = torch.linalg.cholesky_ex(gram)
+    if not int(info):
+        identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        row_norms = torch.linalg.solve_triangular(L, identity, upper=False).norm(dim=1)
+        if bool((row_norms.square() * prior * _SINGULAR < 1).all() & (L.diagonal().square() > _NOTHING * prior).all()):
+            return list(range(len(gram)))
+    rest, rows, kept = prior.clone(), torch.zeros_like(gram), []
+    while len(kept) < len(gram):
+        part = rest / prior
+        i = int((part >= 0.999 * part.max()).byte().argmax())  # the first of those that are nearly equal
+        if not float(rest[i]) > _NOTHING * float(prior[i]):
+            break
+        q = len(kept)
+        rows[q] = (gram[i] - rows[:q, i] @ rows[:q]) / rest[i].sqrt()
+        rest = rest - rows[q].square()
+        kept.append(i)
+    return sorted(kept)
+
+
+def kept_for(X: Tensor, matrix: Tensor) -> Tensor:
+    """A matrix that is written to in place; a copy of it if a graph of X is to keep it."""
+    return matrix.clone() if X.requires_grad else matrix

@@ -6,20 +6,19 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression.base import Regression, Ridge, View, as_ridges
+from kbo.regression.base import Regression, Ridge, View
 from kbo.regression.exact import KernelRidge
-from kbo.regression.hypothetical import Hypothetical
-from kbo.regression.path import RidgePath
+from kbo.regression.path import Moments, RidgePath
 from kbo.regression.sketched import NystromRidge
 from kbo.regression.tracked import TrackedPoints
 from kbo.regression.tracked_sketch import track
 
 
 class FrozenMean(View):
-    """``state`` after imagined observations at some of the points, with its means and widths as they are.
+    """``state`` after imagined observations at some of the points: means and widths as they are, variances as then.
 
-    Observing the mean itself leaves the mean where it is, so at the state's ridge a copy of the state follows the
-    choices at the price of an update each; at other ridges a ``Hypothetical`` answers.
+    Variances do not depend on targets, so a copy of the state that observes the choices has them, at the price of an
+    update each. The copy of a sketch goes on with its dictionary.
 
     Args:
         state: The posterior of the real data.
@@ -31,12 +30,11 @@ class FrozenMean(View):
         real = state.state if isinstance(state, TrackedPoints) else state
         if not isinstance(real, (KernelRidge, NystromRidge)):
             raise InvalidInput(f"batches are chosen under a KernelRidge or a NystromRidge, got {type(real).__name__}.")
-        self._fork = real.fork()
-        self._fork.check(points)
-        self._dictionary = self._fork.hold() if isinstance(self._fork, NystromRidge) else None
-        self._follower = track(self._fork, points)
-        self.points, self.chosen = points, []
-        self._mean = state.predict(points)[0]
+        fork = real.fork()
+        fork.check(points)
+        self._dictionary = fork.hold() if isinstance(fork, NystromRidge) else None
+        self._after = track(fork, points)
+        self.points = points
 
     @property
     def due(self) -> bool:
@@ -46,20 +44,31 @@ class FrozenMean(View):
     @torch.no_grad()
     def imagine(self, index: int) -> None:
         """From here on that row of the points counts as observed."""
-        self.chosen.append(index)
-        self._fork.update(self.points[index : index + 1], self._mean[index : index + 1])
+        self.imagined = True
+        chosen = self.points[index : index + 1]
+        self._after.update(chosen, chosen.new_zeros(1))
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
-        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        if X is self.points and single and ridges[0] == self.ridge:
-            return self._mean, self._follower.predict(X)[1]
-        return self._view().predict(X, ridge)
+        return self.state.predict(X, ridge)[0], self._after.predict(X, ridge)[1]
 
     def ridge_path(self, X: Tensor) -> RidgePath:  # noqa: D102
-        return self._view().ridge_path(X)
+        return _FrozenPath(self.state.ridge_path(X), self._after.ridge_path(X))
 
     def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._view().covariance(X, Z, ridge)
+        return self._after.covariance(X, Z, ridge)
 
-    def _view(self) -> Regression:
-        return Hypothetical(self.state, self.points[self.chosen]) if self.chosen else self.state
+
+class _FrozenPath(RidgePath):
+    """Mean and ``quad`` of one path, covariance of another."""
+
+    def __init__(self, real: RidgePath, after: RidgePath) -> None:
+        self.real, self.after = real, after
+
+    def at(self, ridges: Tensor) -> Moments:
+        return self.real.at(ridges)._replace(covariance=self.after.at(ridges).covariance)
+
+    def grid(self, ridges: Tensor) -> Moments:
+        return self.real.grid(ridges)._replace(covariance=self.after.grid(ridges).covariance)
+
+    def select(self, groups: Tensor) -> _FrozenPath:
+        return _FrozenPath(self.real.select(groups), self.after.select(groups))

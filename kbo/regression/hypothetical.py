@@ -34,6 +34,7 @@ class Hypothetical(View):
 
     def __init__(self, state: Regression, P: Tensor, targets: Tensor | None = None) -> None:
         super().__init__(state)
+        self.imagined = True
         self.P, self.targets = P, targets
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:

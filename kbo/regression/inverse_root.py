@@ -9,8 +9,8 @@ a row is added to B, M grows by a border (g, h)       | ``border``: S gains the 
 with ``q^2 = h - g'M^-1 g``, ``s = (-M^-1 g, 1) / q``; so ``z'M^-1 z <- z'M^-1 z + (s'z)^2``
 
 The first is Potter's form of the rank-one update (Bierman 1977, Ch. II.7): the square root keeps twice the digits of an
-updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). Every ``REFRESH`` columns S is computed
-anew, so rounding does not pile up.
+updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S is ``due`` to
+be computed anew, so that rounding does not pile up.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ class InverseRoot:
         """[m m]."""
         return self._S.value
 
-    def add(self, b: Tensor, G: Tensor) -> None:
-        """Take in a column b [m] of B; G [m m] has it already."""
+    @property
+    def due(self) -> bool:
+        """Whether S is best computed anew instead of taking in another column."""
+        return self.columns + 1 >= REFRESH
+
+    def add(self, b: Tensor) -> None:
+        """Take in a column b [m] of B."""
         self.columns += 1
-        if self.columns >= REFRESH:
-            self.refresh(G)
-            return
         v = b @ self.S
         a = 1 + float(v @ v)
         root = math.sqrt(a)
@@ -90,11 +92,12 @@ class InverseRoot:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values from which ``load_state_dict`` restores the same root."""
-        return {"S": self.S.clone(), "log_det": self.log_det, "columns": self.columns}
+        return {"S": self._S.state_dict(), "log_det": self.log_det, "columns": self.columns}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        self._S, self.log_det, self.columns = GrowingMatrix(state["S"]), state["log_det"], state["columns"]
+        self._S.load_state_dict(state["S"])
+        self.log_det, self.columns = state["log_det"], state["columns"]
         self.events = []
         self.generation = object()
 

@@ -14,7 +14,8 @@ asks. More anchors only make E smaller, so what was computed before they came st
 from __future__ import annotations
 
 import copy
-from typing import Any
+import math
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ from kbo.regression.rows import Rows
 BLOCK = 1024
 """Observations of a complete block: its norm costs BLOCK^3 once, so BLOCK^2 per observation."""
 
+_EPS = torch.finfo(torch.float64).eps
+
 _LEAST = 32
 """Observations of the smallest block whose norm is computed; fewer count with their trace."""
 
@@ -32,38 +35,46 @@ _LEAST = 32
 class ResidualNorm:
     """A running upper bound of ``|K - B'B|`` over the entries of ``Rows.order``.
 
-    The entries after the last complete block are cut into blocks of 512, 256, .. 32, as their number is in binary.
+    The entries after the last complete block are cut into blocks of half its size, a quarter, .. 32, as their number is
+    in binary.
+
+    Args:
+        block: Observations of a complete block, a power of two of at least 64.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, block: int = BLOCK) -> None:
+        self._block = block
         self._complete, self._done = 0.0, 0
         self._norms: dict[tuple[int, int], float] = {}
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
         """A number that is never below the operator norm of E."""
-        while len(rows.order) - self._done >= BLOCK:
-            self._complete += block_norm(k, rows, self._done, BLOCK)
-            self._done += BLOCK
+        while len(rows.order) - self._done >= self._block:
+            self._complete += block_norm(k, rows, self._done, self._block)
+            self._done += self._block
             self._norms = {}
-        total, start, size = self._complete, self._done, BLOCK // 2
+        total, start, size = self._complete, self._done, self._block // 2
         while size >= _LEAST:
             if len(rows.order) - start >= size:
                 if (start, size) not in self._norms:
                     self._norms[start, size] = block_norm(k, rows, start, size)
                 total, start = total + self._norms[start, size], start + size
             size //= 2
+        if start == len(rows.order):
+            return total
         rest = slice(start, None)
-        residual, weights = rows.residual[rows.order[rest]], rows.residual.new_tensor(rows.weights[rest])
-        return total + float(weights @ lifted(residual, rows.prior[rows.order[rest]], rows.features.shape[1]))
+        weights = rows.residual.new_tensor(rows.weights[rest])
+        return total + float(weights @ lifted(rows)[rows.order[rest]])
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values from which ``load_state_dict`` restores the bound."""
-        return {"complete": self._complete, "done": self._done, "norms": dict(self._norms)}
+        return {"complete": self._complete, "done": self._done, "norms": dict(self._norms), "block": self._block}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
         self._complete, self._done, self._norms = state["complete"], state["done"], dict(state["norms"])
+        self._block = state["block"]
 
     def fork(self) -> ResidualNorm:
         """An independent copy."""
@@ -72,9 +83,26 @@ class ResidualNorm:
         return twin
 
 
-def lifted(residual: Tensor, prior: Tensor, m: int) -> Tensor:
-    """Residuals, lifted by their rounding error: rounding never makes a sketch of m points look better than it is."""
-    return residual + 4 * torch.finfo(residual.dtype).eps * m * prior
+Number = TypeVar("Number", float, Tensor)
+
+
+def rounding(m: int, prior: Number, spread: Number) -> Number:
+    """How far rounding may have lowered the residual of a point with these numbers, under m anchors.
+
+    The factor of the dictionary is that of ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm is
+    about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the coefficients of x, and
+    ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the rounding of ``|z|^2`` itself.
+    """
+    return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
+
+
+def _rounding(rows: Rows) -> Tensor:
+    return rounding(rows.features.shape[1], rows.prior, rows.spread)
+
+
+def lifted(rows: Rows) -> Tensor:
+    """The residuals [n], lifted so that rounding never makes a sketch look better than it is."""
+    return rows.residual + _rounding(rows)
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
@@ -84,4 +112,5 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     X, features = rows.X[rows.order[block]], root.unsqueeze(-1) * rows.features[rows.order[block]]
     K = root.unsqueeze(-1) * k(X, X) * root
     largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
-    return float(largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max())
+    largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
+    return float(largest + root.square() @ _rounding(rows)[rows.order[block]])

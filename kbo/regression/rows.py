@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ class Rows:
         """``like``: a tensor [... d] with the dtype and device of the points."""
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._features = GrowingMatrix(like.new_empty(0, 0))
-        self._numbers = GrowingTensor(like.new_empty(0, 4))
+        self._numbers = GrowingTensor(like.new_empty(0, 5))
         self._row: dict[tuple[float, ...], int] = {}
         self.newest = -1
         self.order: list[int] = []
@@ -53,14 +55,19 @@ class Rows:
         return self._numbers.value[:, 1]
 
     @property
+    def spread(self) -> Tensor:
+        """How much rounding in the dictionary is multiplied in the features of a row, [n]; see ``residual.py``."""
+        return self._numbers.value[:, 2]
+
+    @property
     def counts(self) -> Tensor:
         """Observations per row, [n]."""
-        return self._numbers.value[:, 2]
+        return self._numbers.value[:, 3]
 
     @property
     def sums(self) -> Tensor:
         """Sum of targets per row, [n]."""
-        return self._numbers.value[:, 3]
+        return self._numbers.value[:, 4]
 
     def find(self, x: Tensor) -> int | None:
         """The row at the location x [1 d]; None if there is none."""
@@ -68,21 +75,21 @@ class Rows:
 
     def repeat(self, row: int, y: float) -> None:
         """One more observation y at a row."""
-        self._numbers.value[row, 2:] += self._numbers.value.new_tensor([1.0, y])
+        self._numbers.value[row, 3:] += self._numbers.value.new_tensor([1.0, y])
         self._arrived([row])
 
-    def append(self, x: Tensor, features: Tensor, residual: float, prior: float, y: float) -> None:
+    def append(self, x: Tensor, features: Tensor, residual: float, prior: float, spread: float, y: float) -> None:
         """A new row for x [1 d] with its features [m] and target."""
         row = self.n
         self._row[tuple(x[0].tolist())] = row
         self._X.append(x)
-        self._numbers.append(x.new_tensor([[residual, prior, 1.0, y]]))
+        self._numbers.append(x.new_tensor([[residual, prior, spread, 1.0, y]]))
         self._features.grow(1, 0)
         self._features.value[row] = features
         self._arrived([row])
 
-    def extend(self, X: Tensor, features: Tensor, residual: Tensor, prior: Tensor, y: Tensor) -> None:
-        """Many observations at once: X [r d], features [r m], residual, prior and targets [r]."""
+    def extend(self, X: Tensor, features: Tensor, residual: Tensor, prior: Tensor, spread: Tensor, y: Tensor) -> None:
+        """Many observations at once: X [r d], features [r m], residual, prior, spread and targets [r]."""
         old, first, rows = self.n, [], []
         for i, location in enumerate(map(tuple, X.tolist())):
             row = self._row.setdefault(location, old + len(first))
@@ -94,21 +101,23 @@ class Rows:
         self._features.grow(len(first), 0)
         self._features.value[old:] = features[new]
         zero = torch.zeros_like(residual)
-        self._numbers.append(torch.stack([residual, prior, zero, zero], -1)[new])
+        self._numbers.append(torch.stack([residual, prior, spread, zero, zero], -1)[new])
         index = torch.tensor(rows, device=X.device)
-        self._numbers.value[:, 2:].index_add_(0, index, torch.stack([torch.ones_like(y), y], -1))
+        self._numbers.value[:, 3:].index_add_(0, index, torch.stack([torch.ones_like(y), y], -1))
         self._arrived(rows)
 
-    def add_feature(self, coordinate: Tensor) -> None:
-        """One more coordinate [n] of the features."""
+    def add_feature(self, coordinate: Tensor, row_norm: float) -> None:
+        """One more coordinate [n] of the features, whose row of ``L^-1`` has that norm."""
         self._features.grow(0, 1)
         self._features.value[:, -1] = coordinate
         self._numbers.value[:, 0] = (self.residual - coordinate.square()).clamp_min(0)
+        self._numbers.value[:, 2] += coordinate.abs() * row_norm
 
-    def set_features(self, features: Tensor) -> None:
-        """Other features [n m] for all rows."""
+    def set_features(self, features: Tensor, row_norms: Tensor) -> None:
+        """Other features [n m] for all rows, and the norms [m] of the rows of ``L^-1``."""
         self._features = GrowingMatrix(features)
         self._numbers.value[:, 0] = (self.prior - features.square().sum(1)).clamp_min(0)
+        self._numbers.value[:, 2] = features.abs() @ row_norms
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
 
     def _arrived(self, rows: list[int]) -> None:
@@ -124,16 +133,16 @@ class Rows:
         copy._row, copy.order, copy.weights = dict(self._row), list(self.order), list(self.weights)
         return copy
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Plain tensors from which ``load_state_dict`` restores the same rows."""
-        values = {"X": self.X, "features": self.features, "numbers": self._numbers.value}
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values from which ``load_state_dict`` restores the same rows."""
         order = torch.tensor([self.order, self.weights], dtype=torch.float64)
-        return {**{name: value.clone() for name, value in values.items()}, "order": order}
+        features, numbers = self._features.state_dict(), self._numbers.value.clone()
+        return {"X": self.X.clone(), "numbers": numbers, "features": features, "order": order}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
         self._X, self._numbers = GrowingTensor(state["X"]), GrowingTensor(state["numbers"])
-        self._features = GrowingMatrix(state["features"])
+        self._features.load_state_dict(state["features"])
         self._row = {location: row for row, location in enumerate(map(tuple, state["X"].tolist()))}
         rows, self.weights = state["order"].tolist()
         self.order = [int(row) for row in rows]

@@ -16,10 +16,16 @@ from torch import Tensor
 
 from kbo.kernels import freeze
 from kbo.regression.dictionary import Dictionary, Newcomer
-from kbo.regression.features import DEPENDENT, Features
-from kbo.regression.inverse_root import InverseRoot
-from kbo.regression.residual import ResidualNorm, lifted
+from kbo.regression.features import Features
+from kbo.regression.inverse_root import REFRESH, InverseRoot
+from kbo.regression.residual import ResidualNorm, rounding
 from kbo.regression.rows import Rows
+
+_FEW = 8
+"""A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
+
+_SMALL_BLOCK = 64
+"""Observations of a block of ``residual.py`` where all norms are void whenever the dictionary is drawn anew."""
 
 
 class Sketch:
@@ -61,10 +67,10 @@ class Sketch:
 
     def _project(self) -> None:
         """Everything that follows from features and rows."""
-        self.rows.set_features(self.features(self.rows.X).mT.contiguous())
-        B = self.rows.features.mT
-        self.G, self.By = (B * self.rows.counts) @ B.mT, B @ self.rows.sums
+        self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
+        self._sum()
         self.root = InverseRoot(self.G, self.ridge)
+        self._residual_trace: float | None = None
         self.epoch = object()
 
     @torch.no_grad()
@@ -78,20 +84,26 @@ class Sketch:
 
     def _extend(self, X: Tensor, y: Tensor) -> None:
         """Many observations under a dictionary that does not change."""
-        features, prior = self.features(X), self.k.diagonal(X)
+        features, prior = self.features.solve(X), self.k.diagonal(X)
         residual = (prior - features.square().sum(0)).clamp_min(0)
-        self.rows.extend(X, features.mT, residual, prior, y)
+        spread = self.features.row_norms @ features.abs()
+        self.rows.extend(X, features.mT, residual, prior, spread, y)
         self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
         self.G = self.G + features @ features.mT
         self.By = self.By + features @ y
-        self.root.refresh(self.G)
+        self._residual_trace = None
+        if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
+            self.root.refresh(self.G)
+            return
+        for z in features.mT:
+            self.root.add(z)
 
     def _observe(self, x: Tensor, y: float) -> None:
         """One observation at x [1 d]."""
         row = self.rows.find(x)
         if row is None:
             prior, column = float(self.k.diagonal(x)), self.features.columns(x)[:, 0]
-            z = self.features.whitener @ column
+            z = self.features.solve_columns(column)
             residual = max(prior - float(z @ z), 0.0)
         else:
             z = self.rows.features[row].clone()
@@ -99,19 +111,40 @@ class Sketch:
             residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
         if not self.dictionary.fixed:
             anchor = None if row is None else self.features.at(x)
-            point = Newcomer(prior, residual, column, z, anchor, residual <= DEPENDENT * prior)
+            point = Newcomer(prior, residual, column, z, anchor, self.features)
             if self.dictionary.admits(point, self) and not point.dependent:
-                z, residual = self._admit(x, z, residual), 0.0
+                z, residual = self._admit(x, point), 0.0
         if row is None:
-            self.rows.append(x, z, residual, prior, y)
+            spread = float(z.abs() @ self.features.row_norms)
+            self.rows.append(x, z, residual, prior, spread, y)
         else:
+            spread = float(self.rows.spread[row])
             self.rows.repeat(row, y)
+        if self._residual_trace is not None:
+            self._residual_trace += residual + rounding(self.m, prior, spread)
         self._count(1, prior, prior, y * y)
-        self.G.addr_(z, z)
-        self.By.add_(z, alpha=y)
-        self.root.add(z, self.G)
+        if not self.root.due:
+            self.G.addr_(z, z)
+            self.By.add_(z, alpha=y)
+            self.root.add(z)
+        else:
+            self._refresh(z, y)
         if not self.dictionary.fixed and (drawn := self.dictionary.redraws(self)) is not None:
             self._replace(drawn)
+
+    def _sum(self) -> None:
+        """``B B'`` and ``B y`` from rows and counts."""
+        B = self.rows.features.mT
+        self.G, self.By = (B * self.rows.counts) @ B.mT, B @ self.rows.sums
+
+    def _refresh(self, z: Tensor, y: float) -> None:
+        """As few additions as possible: thousands of repeats of a few rows would drift."""
+        if self.rows.n <= REFRESH:
+            self._sum()
+        else:
+            self.G.addr_(z, z)
+            self.By.add_(z, alpha=y)
+        self.root.refresh(self.G)
 
     def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
         self.n += n
@@ -119,19 +152,20 @@ class Sketch:
         self.kappa = max(self.kappa, kappa)
         self.yy += yy
 
-    def _admit(self, x: Tensor, z: Tensor, residual: float) -> Tensor:
-        """Make x [1 d] an anchor, given its features z [m]; they gain a coordinate, [m + 1]."""
-        pivot = residual**0.5
-        self.features.append(x[0], z, pivot)
+    def _admit(self, x: Tensor, point: Newcomer) -> Tensor:
+        """Make x [1 d] an anchor; its features, which gain a coordinate, [m + 1]."""
+        pivot = point.residual**0.5
+        self.features.append(x, point.features, point.coefficients, pivot)
+        self._residual_trace = None
         coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
-        self.rows.add_feature(coordinate)
+        self.rows.add_feature(coordinate, float(self.features.row_norms[-1]))
         g = (self.rows.counts * coordinate) @ self.rows.features
         G = self.G.new_empty(self.m, self.m)
         G[:-1, :-1], G[-1], G[:, -1] = self.G, g, g
         self.G = G
         self.By = torch.cat([self.By, (coordinate @ self.rows.sums).reshape(1)])
         self.root.border(g[:-1], float(g[-1]) + self.ridge, G)
-        return torch.cat([z, z.new_tensor([pivot])])
+        return torch.cat([point.features, g.new_tensor([pivot])])
 
     def _replace(self, drawn: list[int]) -> None:
         """A new dictionary, of these rows."""
@@ -139,7 +173,7 @@ class Sketch:
         if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
             return
         self.features = Features(self.k, points)
-        self._residual = ResidualNorm()
+        self._residual = ResidualNorm(_SMALL_BLOCK)
         self._project()
 
     def row_leverages(self) -> Tensor:
@@ -159,7 +193,10 @@ class Sketch:
         """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, lifted by its rounding error."""
         if not self.n:
             return 0.0
-        return float(self.rows.counts @ lifted(self.rows.residual, self.rows.prior, self.m))
+        if self._residual_trace is None:
+            rows = self.rows
+            self._residual_trace = float(rows.counts @ (rows.residual + rounding(self.m, rows.prior, rows.spread)))
+        return self._residual_trace
 
     def residual_norm(self) -> float:
         """An upper bound of the operator norm of E; see ``residual.py``."""
@@ -190,6 +227,7 @@ class Sketch:
             "By": self.By.clone(),
             "dictionary": self.dictionary.state_dict(),
             "residual": self._residual.state_dict(),
+            "residual_trace": self._residual_trace,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -201,4 +239,5 @@ class Sketch:
         self.root.load_state_dict(state["root"])
         self.dictionary.load_state_dict(state["dictionary"])
         self._residual.load_state_dict(state["residual"])
+        self._residual_trace = state["residual_trace"]
         self.epoch = object()

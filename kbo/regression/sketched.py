@@ -28,18 +28,20 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import ill_conditioned_ratio
-from kbo.regression.base import Accuracy, Regression, Ridge, as_ridges, floored, in_chunks, warn_below_precision
+from kbo.regression.base import Regression, Ridge, as_ridges, floored, in_chunks, warn_below_precision
 from kbo.regression.dictionary import Dictionary
+from kbo.regression.features import kept_for
 from kbo.regression.path import CastPath, RidgePath
 from kbo.regression.sketch import Sketch
 from kbo.regression.spectral import SpectralPath
 from kbo.regression.spectrum import SketchedResolvent
 
-_CHUNK = {"cpu": 2**20, "cuda": 2**26}
+_CHUNK = {"cpu": 2**19, "cuda": 2**26}
 """Entries of k(Z, x) that are evaluated at once."""
 
-_MANY = 32
-"""Points per anchor from which a question is worth an eigendecomposition, which halves the work per point."""
+_MANY, _LARGE = 32, 1e-3
+"""Points per anchor from which a question is worth an eigendecomposition, which halves the work per point; and the
+ridge, as a fraction of the kernel, from which the variance has all its digits then."""
 
 
 class NystromRidge(Regression):
@@ -110,11 +112,6 @@ class NystromRidge(Regression):
         """The dictionary at work, with what it remembers."""
         return self.sketch.dictionary
 
-    @property
-    def accuracy(self) -> Accuracy | None:
-        """What the dictionary promises about leverages."""
-        return self.dictionary.accuracy(self.sketch)
-
     def update(self, X: Tensor, y: Tensor) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed.
 
@@ -150,7 +147,8 @@ class NystromRidge(Regression):
             mean, variance = in_chunks(lambda part: self._grid(part, asked), flat, size)
             mean, variance = (mean[0], variance[0]) if single else (mean, variance)
         else:
-            mean, variance = in_chunks(self._halved() if len(flat) > _MANY * self.m else self._moments, flat, size)
+            many = len(flat) > _MANY * self.m and self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
+            mean, variance = in_chunks(self._halved() if many else self._moments, flat, size)
         shape = X.shape[:-1] if single else (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), variance.reshape(shape)
 
@@ -158,7 +156,7 @@ class NystromRidge(Regression):
         """Mean and variance [N] of X [N d] at the state's ridge."""
         dtype, X = X.dtype, X.double()
         z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
-        form = (self.sketch.root.S.mT @ z).square().sum(0)
+        form = (kept_for(z, self.sketch.root.S).mT @ z).square().sum(0)
         variance = (prior - z.square().sum(0)).clamp_min(0) + self.ridge * form
         return (self.weights @ z).to(dtype), self.floored(variance, prior).to(dtype)
 
@@ -232,7 +230,7 @@ class NystromRidge(Regression):
     def _whitened(self, features: Tensor, ridge: float) -> Tensor:
         """A square root of ``M^-1`` at the ridge, times features [m N]."""
         if ridge == self.ridge:
-            return self.sketch.root.S.mT @ features
+            return kept_for(features, self.sketch.root.S).mT @ features
         basis = self._spectrum()
         return basis.whiten(*basis.coordinates(features), features.new_tensor(ridge))[0]
 
@@ -254,7 +252,7 @@ class NystromRidge(Regression):
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
-        return ill_conditioned_ratio(self._like.dtype) * (self.sketch.kappa or 1.0)
+        return ill_conditioned_ratio(torch.float64) * (self.sketch.kappa or 1.0)
 
     @property
     def residual_trace(self) -> Tensor:

@@ -40,11 +40,13 @@ class TrackedPoints(View):
         self._prior = state.prior_variance(points)
 
     def _tracks(self, X: Tensor) -> bool:
-        """Whether X is the tracked tensor, or that tensor as A groups of one."""
-        if X.shape not in (self.points.shape, self.points.unsqueeze(-2).shape):
-            return False
-        flat = X.reshape(self.points.shape)
-        return flat.data_ptr() == self.points.data_ptr() and flat.stride() == self.points.stride()
+        """Whether X is the tracked tensor [A d]."""
+        same = X.shape == self.points.shape and X.stride() == self.points.stride()
+        return same and X.data_ptr() == self.points.data_ptr()
+
+    def _groups(self, X: Tensor) -> bool:
+        """Whether X is the tracked tensor as A groups of one, [A 1 d]."""
+        return X.ndim == 3 and X.shape[-2] == 1 and self._tracks(X.squeeze(-2))
 
 
 class Tracked(TrackedPoints):
@@ -71,7 +73,7 @@ class Tracked(TrackedPoints):
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
-        if X is not None and (X.shape != self.points.shape or not self._tracks(X)):
+        if X is not None and not self._tracks(X):
             return self.state.predict(X, ridge)
         ridges, single = as_ridges(self.ridge if ridge is None else ridge)
         if single:
@@ -82,7 +84,7 @@ class Tracked(TrackedPoints):
 
     def ridge_path(self, X: Tensor) -> RidgePath:
         """The path of the tracked points, [A 1 d], from memory; of any others from the state."""
-        if self.state.data is None or not self._tracks(X):
+        if self.state.data is None or not self._groups(X):
             return self.state.ridge_path(X)
         return self._path()
 

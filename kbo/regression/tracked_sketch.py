@@ -49,7 +49,7 @@ class TrackedSketch(TrackedPoints):
 
     def ridge_path(self, X: Tensor) -> RidgePath:
         """The path of the tracked points, [A 1 d], from memory; of any others from the state."""
-        if not self._tracks(X):
+        if not self._groups(X):
             return self.state.ridge_path(X)
         self._catch_up()
         path = self.state.path_of(self._features.value, self._prior.unsqueeze(-1))

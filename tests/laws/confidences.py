@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from kbo.confidence import (
+    BKB,
+    EKUCB,
+    KUCB,
     Confidence,
     FiniteSet,
     FixedWidth,
@@ -84,7 +87,9 @@ def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
 
 
 def mixture_formula(grid) -> Callable:
-    return lambda d, Z, u: dense.mixture(d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale)
+    return lambda d, Z, u: dense.mixture(
+        d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale, d.error
+    )
 
 
 BOUNDS = [
@@ -99,6 +104,38 @@ BOUNDS = [
         lambda u: ImprovedGPUCB(u.noise_std, u.norm_bound, u.delta, 0.01),
         lambda d, Z, u: dense.igp(d, Z, 0.01, u.noise_std, u.norm_bound, u.delta),
         units=frozenset({"targets"}),
+    ),
+    Bound(
+        "bkb",
+        lambda u: BKB(u.noise_std, u.norm_bound, u.delta),
+        lambda d, Z, u: dense.bkb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.5),
+    ),
+    Bound(
+        "bkb-of-other-accuracy",
+        lambda u: BKB(u.noise_std, u.norm_bound, u.delta, 0.2),
+        lambda d, Z, u: dense.bkb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.2),
+    ),
+    # As printed it has the logarithm of the kernel.
+    Bound(
+        "bkb-printed",
+        lambda u: BKB(u.noise_std, u.norm_bound, u.delta, printed=True),
+        lambda d, Z, u: dense.bkb_printed(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.5),
+        units=frozenset({"targets"}),
+    ),
+    Bound(
+        "k-ucb",
+        lambda u: KUCB(u.noise_std, u.norm_bound, u.delta),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta),
+    ),
+    Bound(
+        "ek-ucb",
+        lambda u: EKUCB(u.noise_std, u.norm_bound, u.delta, 0.4 * u.ridge),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.4 * u.ridge),
+    ),
+    Bound(
+        "ek-ucb-printed",
+        lambda u: EKUCB(u.noise_std, u.norm_bound, u.delta, 3 * u.ridge, factor=2),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 3 * u.ridge, 2),
     ),
     # The prior gives the size of the function, so targets, noise and kernel only change together.
     Bound(
@@ -127,7 +164,7 @@ BOUNDS = [
     Bound(
         "cmm",
         mixture("cmm"),
-        lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale),
+        lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale, d.error),
         tol=1e-7,  # it is searched for
     ),
 ]

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from kbo import KernelRidge
 from kbo.kernels import PrecomputedKernel
-from kbo.regression import FixedDictionary, NystromRidge, Regression
+from kbo.regression import (
+    BatchedResampling,
+    Dictionary,
+    FixedDictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    NystromRidge,
+    OnlineRowSampling,
+    Regression,
+)
 from tests.dense import Dense, Sketched
 
 
@@ -31,16 +40,18 @@ def numbers(n: int, seed: int) -> Tensor:
 class State:
     """How to build one posterior, and distinct points that it understands.
 
-    ``exact``: it conditions on every observation, so it can be tracked, saved and conditioned on hypothetical ones.
+    ``exact``: it conditions on every observation, so hypothetical ones change it as real ones would.
+    ``living``: the data and their order choose its dictionary, which the formulas take from the state.
     """
 
     name: str
     kernel: Callable[[], Kernel]
     make: Callable[[Kernel, float], Regression] = KernelRidge
     points: Callable[[int, int], Tensor] = unit_square
-    reference: Callable[[Kernel, Tensor, Tensor], Dense] = Dense
     differentiable: bool = True
     exact: bool = True
+    living: bool = False
+    dictionary: Tensor | None = None
 
     def data(self, n: int, device, seed: int = 0) -> tuple[Tensor, Tensor]:
         y = torch.randn(n, generator=seeded(seed + 100), dtype=torch.float64)
@@ -50,6 +61,12 @@ class State:
         state = self.make(self.kernel(), ridge)
         state.update(X, y)
         return state
+
+    def formulas(self, state: Regression, X: Tensor, y: Tensor) -> Dense:
+        """What a state with these data must answer."""
+        if self.exact:
+            return Dense(self.kernel(), X, y)
+        return Sketched(self.kernel(), X, y, state.anchors if self.living else self.dictionary.to(X))
 
 
 def rbf(**kwargs) -> Kernel:
@@ -86,8 +103,20 @@ def sketched(name: str, kernel: Callable[[], Kernel], points: Tensor) -> State:
         f"sketched-{name}",
         kernel,
         lambda k, ridge: NystromRidge(k, ridge, FixedDictionary(points)),
-        reference=lambda k, X, y: Sketched(k, X, y, points.to(X)),
         exact=False,
+        dictionary=points,
+    )
+
+
+def living(name: str, kernel: Callable[[], Kernel], dictionary: Callable[[float], Dictionary], **kwargs) -> State:
+    """``dictionary`` is a function of the ridge, so that it has the units of the kernel."""
+    return State(
+        f"living-{name}",
+        kernel,
+        lambda k, ridge: NystromRidge(k, ridge, dictionary(ridge)),
+        exact=False,
+        living=True,
+        **kwargs,
     )
 
 
@@ -102,4 +131,15 @@ STATES = [
     sketched("rbf", rbf, unit_square(9, 30)),
     sketched("matern32", lambda: matern(1.5), unit_square(40, 31)),
     sketched("one-point", lambda: matern(2.5), unit_square(1, 32)),
+    living("online", rbf, lambda ridge: OnlineRowSampling(ridge, gamma=3.0)),
+    living("greedy", lambda: matern(1.5), lambda ridge: GreedyDictionary(5 * ridge)),
+    living("resampled", lambda: matern(0.5), lambda ridge: LeverageResampling(1.5)),
+    living("batched", lambda: matern(2.5), lambda ridge: BatchedResampling(1.5, growth=2.0)),
+    living(
+        "capped-precomputed",
+        precomputed,
+        lambda ridge: OnlineRowSampling(ridge, most=15),
+        points=numbers,
+        differentiable=False,
+    ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -15,12 +16,32 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo import KernelRidge
-from kbo.confidence import ImprovedGPUCB, MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
+from kbo.confidence import (
+    BKB,
+    EKUCB,
+    KUCB,
+    FixedWidth,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    norm_lower_bound,
+    squared_radius,
+)
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.regression import FixedDictionary, Hypothetical, NystromRidge, Tracked
+from kbo.regression import (
+    BatchedResampling,
+    FixedDictionary,
+    FrozenMean,
+    GreedyDictionary,
+    Hypothetical,
+    LeverageResampling,
+    NystromRidge,
+    OnlineRowSampling,
+    Tracked,
+)
 from kbo.regression.base import Regression, View
 from tests import dense
-from tests.dense import Dense, close, gram
+from tests.dense import Dense, Sketched, close, gram
 from tests.laws.confidences import BOUNDS, LAWS, Bound, Setting
 from tests.laws.states import seeded, unit_square
 
@@ -71,6 +92,21 @@ def test_equals_the_dense_formula(bound, device, n):
         close(one, other, max(bound.tol, 1e-8))
     close(confidence.lower(state, Z), expected[0], max(bound.tol, 1e-8))
     close(confidence.upper(state, Z), expected[1], max(bound.tol, 1e-8))
+
+
+@pytest.mark.parametrize("n", [1, 40])
+def test_equals_the_dense_formula_on_a_sketch(bound, device, n):
+    (X, y), points = noisy_data(n, device), unit_square(8, 4).to(device)
+    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    state = NystromRidge(kernel(), SETTING.ridge, FixedDictionary(points))
+    state.update(X, y)
+    reference = Sketched(kernel(), X, y, points)
+    reference.error = float(state.residual_norm())
+    assert float(torch.linalg.matrix_norm(reference.residual, 2)) <= (1 + 1e-12) * reference.error
+    expected = bound.formula(reference, Z, replace(SETTING, norm_bound=30.0))
+    found = bound.make(replace(SETTING, norm_bound=30.0)).interval(state, Z)
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, max(bound.tol, 1e-8))
 
 
 @pytest.mark.parametrize("n", [0, 40])
@@ -192,7 +228,14 @@ def test_the_leader_has_the_largest_upper_bound(bound, device):
 @pytest.mark.parametrize("name", ["noise_std", "norm_bound", "delta"])
 def test_impossible_settings_are_refused(name, value):
     good = {"noise_std": 0.3, "norm_bound": 2.0, "delta": 0.1}
-    for make in (SelfNormalized, MartingaleMixture, lambda **kwargs: ImprovedGPUCB(eta=0.01, **kwargs)):
+    for make in (
+        SelfNormalized,
+        MartingaleMixture,
+        lambda **kwargs: ImprovedGPUCB(eta=0.01, **kwargs),
+        BKB,
+        KUCB,
+        lambda **kwargs: EKUCB(projection=0.1, **kwargs),
+    ):
         kwargs = {"kind": "dmm"} if make is MartingaleMixture else {}
         with pytest.raises(InvalidInput):
             make(**{**good, name: value}, **kwargs)
@@ -401,6 +444,126 @@ def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, n
             assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
         broken += not held
     assert broken <= SETTING.delta * runs
+
+
+# Sketches
+
+
+def sketched_data(seed: int, noise_std: float, n: int = 60) -> tuple[NystromRidge, Tensor, Tensor, Tensor]:
+    """A sketch of some kind of a function of norm 4, the data, and points with the function's values."""
+    X, y = noisy_data(n, "cpu", seed, noise_std=noise_std)
+    points, ridge = unit_square(20, seed + 5), (1e-3, 0.05, 0.5, 5.0)[seed // 8 % 4]
+    dictionary = [
+        lambda: FixedDictionary(points),
+        lambda: FixedDictionary(X[:1]),
+        lambda: FixedDictionary(points + 50),
+        lambda: FixedDictionary(0.5 + 1e-2 * points),
+        lambda: OnlineRowSampling(0.5, 1.0, seed=seed),
+        lambda: GreedyDictionary(0.3),
+        lambda: LeverageResampling(0.5, seed=seed),
+        lambda: BatchedResampling(0.5, 3.0, most=6, seed=seed),
+    ][seed % 8]()
+    state = NystromRidge(kernel(), ridge, dictionary)
+    state.update(X, y)
+    Z = torch.cat([unit_square(30, seed + 9), X[:10], state.anchors])
+    return state, X, y, Z
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
+    state, X, y, _ = sketched_data(seed, 0.3)
+    exact, sketch = Dense(kernel(), X, y), Sketched(kernel(), X, y, state.anchors)
+    for ridge in (1e-3, 0.05, 2.0, 50.0):
+        found = state.leverage_sum(ridge)
+        close(found, sketch.leverage_sum(ridge), 1e-4)  # lifted by the rounding of a nearly singular dictionary
+        assert float(found) >= (1 - 1e-9) * float(exact.effective_dimension(ridge))
+    close(state.leverage_sum(), state.leverage(X).sum(), 1e-4)
+
+
+WIDE = {
+    "self-normalised": lambda state, sigma, delta: SelfNormalized(sigma, 4.0, delta),
+    "improved-gp-ucb": lambda state, sigma, delta: ImprovedGPUCB(sigma, 4.0, delta, 0.01),
+    "ek-ucb": lambda state, sigma, delta: EKUCB(sigma, 4.0, delta, float(state.residual_norm())),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("noise_std", [1e-9, 0.3])
+def test_widened_bounds_contain_the_function_whatever_the_dictionary(name, noise_std):
+    """Without noise always, for then only what the sketch misses is to be paid; with noise as often as promised."""
+    broken = narrow = 0
+    for seed in range(64):
+        state, _, _, Z = sketched_data(seed, noise_std)
+        bound, truth = WIDE[name](state, noise_std, 0.1), function(4.0, seed)(Z)
+        lower, upper = bound.interval(state, Z)
+        broken += not bool(((lower - 1e-7 <= truth) & (truth <= upper + 1e-7)).all())
+        mean, variance = state.predict(Z, bound.ridge(state))
+        narrow += not bool(((truth - mean).abs() <= 4.0 * variance.sqrt() + 1e-7).all())
+        assert bound.guarantee_on(state) is not None
+    if noise_std > 0.1:
+        assert broken <= 6
+    else:
+        assert broken == 0
+        assert narrow > 0  # sometimes the norm bound alone would be too narrow
+
+
+def sketch_of(dictionary, n: int = 30) -> NystromRidge:
+    state = NystromRidge(kernel(), SETTING.ridge, dictionary)
+    state.update(*noisy_data(n, "cpu"))
+    return state
+
+
+def test_bkb_claims_something_while_the_sketch_misses_at_most_what_its_radius_covers():
+    state = sketch_of(GreedyDictionary(0.2))
+    error = float(state.residual_norm()) / SETTING.ridge
+    assert error > 1
+    enough, short = 1 - 0.999 / error, 1 - 1.001 / error
+    assert "for this round" in BKB(0.3, 4.0, 0.1, eps=enough).guarantee_on(state)
+    assert BKB(0.3, 4.0, 0.1, eps=short).guarantee_on(state) is None
+    assert BKB(0.3, 4.0, 0.1, eps=enough, printed=True).guarantee_on(state) is None
+    assert BKB(0.3, 4.0, 0.1, printed=True).guarantee is None
+    exact = fed(*noisy_data(30, "cpu"))
+    assert BKB(0.3, 4.0, 0.1).guarantee_on(exact) == BKB(0.3, 4.0, 0.1).guarantee
+
+
+def test_nothing_is_claimed_where_observations_were_imagined():
+    state = fed(*noisy_data(30, "cpu"))
+    P = unit_square(5, 3)
+    batch = FrozenMean(state, P)
+    bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), BKB(0.3, 4.0, 0.1))
+    assert all(bound.guarantee_on(batch) is not None for bound in bounds)
+    batch.imagine(2)
+    for view in (batch, Hypothetical(state, P), Hypothetical(Hypothetical(state, P), P)):
+        assert all(bound.guarantee_on(view) is None for bound in bounds)
+
+
+def test_ek_ucb_claims_something_while_the_sketch_misses_at_most_its_projection():
+    state = sketch_of(GreedyDictionary(0.2))
+    error = float(state.residual_norm())
+    assert error > 0.01
+    enough, short = (EKUCB(0.3, 4.0, 0.1, times * error) for times in (1.001, 0.999))
+    assert "for this round" in enough.guarantee_on(state)
+    assert short.guarantee_on(state) is KUCB(0.3, 4.0, 0.1).guarantee_on(state) is None
+    exact = fed(*noisy_data(30, "cpu"))
+    assert short.guarantee_on(exact) is not None
+    assert KUCB(0.3, 4.0, 0.1).guarantee_on(exact) is not None
+
+
+def test_bounds_that_do_not_know_of_sketches_claim_nothing_on_them():
+    state = sketch_of(GreedyDictionary(0.2))
+    assert FixedWidth(2.0).guarantee_on(state) is None
+    for bound in (SelfNormalized(0.3, 4.0, 0.1), ImprovedGPUCB(0.3, 4.0, 0.1, 0.01), MartingaleMixture(0.3, 4.0, 0.1)):
+        assert bound.guarantee_on(state) is not None
+
+
+@given(log_ridge=st.floats(-2, 2), **numbers)
+def test_the_log_determinant_is_tighter_than_its_bound_by_the_effective_dimension(
+    device, seed, n, sigma, B, delta, log_ridge
+):
+    state, Z = fed(*noisy_data(n, device, seed), 10**log_ridge), unit_square(30, seed).to(device)
+    tight, loose = (make(sigma, B, delta).interval(state, Z) for make in (SelfNormalized, KUCB))
+    assert (tight[1] <= loose[1] + 1e-9).all()
+    assert (tight[0] >= loose[0] - 1e-9).all()
 
 
 class _Approximate(View):

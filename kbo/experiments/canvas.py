@@ -1,0 +1,112 @@
+"""What all pictures share: an empty figure, how axes and legends look, and the line of every method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# A method looks the same in every picture: colours of Okabe and Ito, which colour-blind readers can tell apart.
+_STYLES = {
+    "cmm-ucb": ("#d55e00", "-"),
+    "dmm-ucb": ("#0072b2", "--"),
+    "amm-ucb": ("#009e73", "-"),
+    "ay-gp-ucb": ("#cc79a7", "-"),
+    "igp-ucb": ("#e69f00", "-."),
+    "gp-ucb": ("#56b4e9", "-"),
+    "random": ("#7f7f7f", ":"),
+    "exact": ("#000000", "-"),
+    "k-ucb": ("#000000", "-"),
+    "ek-ucb": ("#d55e00", "--"),
+    "ek-ucb, gamma 1": ("#e69f00", "-"),
+    "c-bkb": ("#56b4e9", (0, (1, 1.5))),
+    "c-bbkb": ("#0072b2", "-"),
+    "c-bbkb, C = 3": ("#009e73", "-"),
+    "supk-ucb": ("#cc79a7", "-."),
+    "greedy": ("#8c564b", (0, (4, 1, 1, 1))),
+}
+_OTHERS = ("#000000", "#56b4e9", "#f0e442", "#8c564b")
+
+
+def blank(width: float, height: float) -> Any:
+    """An empty figure, in inches."""
+    # The object interface: a library must not choose the window system of the program it runs in.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
+    """Title, labels and a faint grid."""
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+
+
+def one_panel(title: str, xlabel: str, ylabel: str) -> tuple[Any, Any]:
+    """A figure with one panel, and its axes."""
+    figure = blank(7.5, 4.5)
+    axes = figure.add_subplot()
+    dress(axes, title, xlabel, ylabel)
+    return figure, axes
+
+
+def several_panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str, down: int = 1) -> tuple[Any, list[Any]]:
+    """A figure of panels with common axes, column by column, and their axes."""
+    across = -(-len(titles) // down)
+    figure = blank(1.2 + 3.4 * across, 1.2 + 2.9 * down)
+    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for position, axes in enumerate(grid.T.flat):
+        dress(axes, titles[position] if position < len(titles) else "", "", "")
+        axes.set_visible(position < len(titles))
+    for axes in grid[-1]:
+        axes.set_xlabel(xlabel)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(ylabel)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, list(grid.T.flat)[: len(titles)]
+
+
+def logarithmic(axes: Any) -> None:
+    """A logarithmic scale upwards, with plain numbers."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+
+
+def plain_numbers(*logarithmic_axes: Any) -> None:
+    """Labels at 1, 2 and 5 where a logarithmic axis spans less than two decades, and no powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    for axis in logarithmic_axes:
+        low, high = axis.get_view_interval()
+        if high < 100 * low:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def legend_below(figure: Any, note: str | None = None, columns: int = 4, lines: dict[str, Any] | None = None) -> None:
+    """One legend of all axes, or of the lines by name, under the figure; ``note`` says what curves and bands are."""
+    if lines is None:
+        found = (pair for axes in figure.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True))
+        lines = {name: line for line, name in found}
+    figure.legend(
+        list(lines.values()),
+        list(lines),
+        loc="outside lower center",
+        ncols=min(columns, max(1, len(lines))),
+        frameon=False,
+        fontsize=9,
+        title=note,
+        title_fontsize=9,
+    )
+
+
+def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Line styles of methods; unknown ones take colours in turn."""
+    others = iter(_OTHERS * len(methods))
+    chosen = {name: _STYLES.get(name) or (next(others), "-") for name in methods}
+    return {name: {"color": colour, "ls": dashes} for name, (colour, dashes) in chosen.items()}
