@@ -27,6 +27,8 @@ PANEL = 128
 
 def safe_sqrt(x: Tensor) -> Tensor:
     """Square root of ``x >= 0`` whose gradient at zero is zero instead of infinite."""
+    if not x.requires_grad:
+        return x.clamp_min(0).sqrt()
     positive = x > 0
     return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
 

@@ -28,7 +28,8 @@ class Confidence(ABC):
         return float(state.residual_trace) == 0
 
     def __repr__(self) -> str:
-        numbers = (f"{name}={value!r}" for name, value in vars(self).items() if name != "guarantee")
+        shown = (name for name in vars(self) if name != "guarantee" and not name.startswith("_"))
+        numbers = (f"{name}={vars(self)[name]!r}" for name in shown)
         return f"{type(self).__name__}({', '.join(numbers)})"
 
     @abstractmethod

@@ -66,6 +66,7 @@ class FixedWidth(WidthConfidence):
 
     def __init__(self, multiplier: float) -> None:
         self.multiplier = checks.non_negative("multiplier", multiplier)
+        self._width = torch.tensor(self.multiplier, dtype=torch.float64)
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
-        return torch.tensor(self.multiplier, dtype=torch.float64)
+        return self._width
