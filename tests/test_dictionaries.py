@@ -447,7 +447,7 @@ def main(runs: int = 200, n: int = 10_000) -> None:
     """Print how accurate leverages, sketches with all points, and sketches along a stream are."""
     for kernel, label in ((matern(0.5), "12"), (matern(1.5), "32"), (matern(2.5), "52"), (rbf(), "rbf")):
         for ridge in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0):
-            worst = all_points_errors(kernel, ridge, "cpu", greedy=name != "rbf")
+            worst = all_points_errors(kernel, ridge, "cpu", greedy=label != "rbf")
             print(f"all points, {label}, ridge {ridge}:", {name: f"{error:.1g}" for name, error in worst.items()})
     for name in STREAMS:
         worst, state = worst_along(name, n, "cpu")

@@ -46,6 +46,9 @@ def compare(
     Raises:
         CellsFailed: Some runs failed; it has the text for the others.
     """
+    arms = game.world(0).n_arms
+    if game.first is not None and not 0 <= game.first < arms:
+        raise InvalidInput(f"first must be the index of an arm, 0 to {arms - 1}, got {game.first}.")
     methods = {player.method: game.method(player) for player in players}  # a mistake shows before the work begins
     words = f"{game.label}{players[0].settings}"
     folder = out / f"run-{words.replace(' ', '-').replace('=', '')}"

@@ -34,7 +34,8 @@ class NystromGP(StreamingGP):
         ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
         dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default a
             ``GreedyDictionary`` of at most 500 points that leaves no observation more variance than the noise has.
-            Data enter it in the order of train_X.
+            Data enter it in the order of train_X. That is for predictions; tight bounds want less left out, for example
+            ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
         input_transform: Applied to training and test points, and to given points of the dictionary.
         outcome_transform: Applied to targets, undone in ``posterior``.
 

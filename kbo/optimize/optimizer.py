@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -39,8 +40,9 @@ class Optimizer:
     """Chooses parameters, learns from values, remembers everything in a journal.
 
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
-    on its journal continues as if nothing had happened. Points that were asked but not told come first. Several
-    points may be asked before any is told: each treats those before it as pending.
+    on its journal continues as if nothing had happened. Points that were asked but not told come first, where they fit
+    the context; ``fail`` those that will never be told. Several points may be asked before any is told: each treats
+    those before it as pending.
 
     Some parameters may be given from outside, as the weather or the customer is: ``ask(context=...)`` chooses the
     others, ``ask(choices=...)`` among the settings that there are this time.
@@ -93,8 +95,8 @@ class Optimizer:
                 raise
 
     def __repr__(self) -> str:
-        done = f"{len(self.completed())} complete, {len(self.failed())} failed"
-        return f"Optimizer(method={self.method!r}, setting={self.setting}, trials: {done})"
+        trials = dict(Counter(trial.status for trial in self.trials))
+        return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
 
     def _reset(self) -> None:
         self.belief = self.setting.begin(self.method, self._n_trials, self.space)
@@ -170,7 +172,7 @@ class Optimizer:
         what is known there.
 
         Args:
-            context: As in ``ask``.
+            context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
         question, state = Question(self.space, context, choices), self.belief.state
@@ -341,11 +343,11 @@ class Optimizer:
         return trial
 
 
-_NEED_HORIZON, _NEED_FINITE_SET = {"igp-ucb"}, {"gp-ucb", "supk-ucb"}
+_NEED_HORIZON = {"igp-ucb"}
 
 
 def _check_method(method: str, n_trials: int | None) -> None:
-    if method in _NEED_FINITE_SET:
+    if method in ("gp-ucb", "supk-ucb"):
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
     if method in _NEED_HORIZON and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")

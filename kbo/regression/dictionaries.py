@@ -1,12 +1,11 @@
 """Dictionaries: which points span a sketched posterior, chosen in advance or while the observations come.
 
-| dictionary | a point enters | a point leaves |
-|---|---|---|
-| ``FixedDictionary`` | never: the points are given | never |
-| ``GreedyDictionary`` | when those before it explain too little of it | never |
-| ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB) | with probability about its leverage | never |
-| ``LeverageResampling`` (BKB; Calandriello et al. 2019) | drawn anew after every observation | drawn anew |
-| ``BatchedResampling`` (BBKB; Calandriello et al. 2020) | drawn anew when much has been learned | drawn anew |
+* ``FixedDictionary``: the points are given.
+* ``GreedyDictionary``: a point enters when those before it explain too little of it, and stays.
+* ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB): it enters with probability about its leverage, and
+  stays.
+* ``LeverageResampling`` (BKB; Calandriello et al. 2019): all are drawn anew after every observation, O(n m^2).
+* ``BatchedResampling`` (BBKB; Calandriello et al. 2020): the same, when much has been learned.
 
 All draws are functions of a seed. What a dictionary is, and how to write your own, says ``dictionary.py``.
 """

@@ -45,7 +45,7 @@ ridge, as a fraction of the kernel, from which the variance has all its digits t
 
 
 class NystromRidge(Regression):
-    """The posterior seen through the features of a dictionary: the time of a step does not grow with n.
+    """The posterior seen through the features of a dictionary: while it stays, the time of a step does not grow with n.
 
     At the state's own ridge a step costs O(m^2); every other ridge is answered exactly from one eigendecomposition of
     ``B B'`` after a change. Distinct locations are kept with their features (m + d + 4 numbers each), so that the
