@@ -66,7 +66,8 @@ class StagedElimination(Method):
     def state(self, points: Tensor | None = None) -> Stages:
         """Empty posteriors for all stages."""
         stages = max(1, math.ceil(math.log2(self.horizon)))
-        return Stages(*_split([KernelRidge(self.kernel, self.ridge) for _ in range(stages + 1)]))
+        everything, *parts = (KernelRidge(self.kernel, self.ridge) for _ in range(stages + 1))
+        return Stages(everything, parts)
 
     def choose(self, state: Regression, points: Tensor, generator: torch.Generator | None = None) -> int:
         """The index of the next point among ``points`` [A d]; ties go to the first."""
@@ -96,7 +97,3 @@ class StagedElimination(Method):
         raise InvalidInput(
             f"{self.name!r} eliminates points of finite sets: it has no model and no acquisition function."
         )
-
-
-def _split(states: list[KernelRidge]) -> tuple[KernelRidge, list[KernelRidge]]:
-    return states[0], states[1:]

@@ -103,30 +103,15 @@ def make(
     Raises:
         InvalidInput: An unknown name (the message has near ones), or a number that the recipe needs is missing.
     """
-    if name not in _RECIPES:
-        near = difflib.get_close_matches(str(name), _RECIPES, n=3, cutoff=0.3)
-        hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise InvalidInput(f"unknown method {name!r}:{hint} Known: {', '.join(names())}.")
+    recipe = _recipe(name)
     checks.positive("scale", scale)
     for what, number in (("horizon", horizon), ("n_points", n_points)):
         if number is not None:
             checks.positive(what, number)
     if ridge is not None:
         checks.positive("ridge", ridge)
-    setting = Setting(
-        kernel,
-        noise_std,
-        norm_bound,
-        delta,
-        scale,
-        horizon,
-        n_points,
-        ridges,
-        given_ridge=ridge,
-        dictionary=dictionary,
-        seed=seed,
-    )
-    method = _RECIPES[name](name, setting)
+    numbers = (kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges)
+    method = recipe(name, Setting(*numbers, given_ridge=ridge, dictionary=dictionary, seed=seed))
     if ridge is not None and method.ridge != ridge:
         raise InvalidInput(f"method {name!r} has a ridge of its own, {method.ridge:g}: do not pass ridge.")
     if dictionary is not None and method.dictionary is not dictionary:
@@ -135,6 +120,14 @@ def make(
         checks.non_negative("multiplier", multiplier)
         method = method.with_multiplier(multiplier)
     return method
+
+
+def _recipe(name: str) -> Callable[[str, Setting], Method]:
+    if name in _RECIPES:
+        return _RECIPES[name]
+    near = difflib.get_close_matches(str(name), _RECIPES, n=3, cutoff=0.3)
+    hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise InvalidInput(f"unknown method {name!r}:{hint} Known: {', '.join(names())}.")
 
 
 def _needed(name: str, what: str, value: int | None) -> int:
@@ -157,11 +150,6 @@ def _igp_ucb(name: str, s: Setting) -> Method:
 
 
 def _ay_gp_ucb(name: str, s: Setting) -> Method:
-    return Method(name, s.kernel, s.ridge, SelfNormalized(s.noise_std, s.norm_bound, s.delta))
-
-
-def _k_ucb(name: str, s: Setting) -> Method:
-    # The exact log-determinant instead of the paper's bound of it by the effective dimension, which is KUCB.
     return Method(name, s.kernel, s.ridge, SelfNormalized(s.noise_std, s.norm_bound, s.delta))
 
 
@@ -229,7 +217,7 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "cmm-ucb": _cmm_ucb,
     "cmm-ucb-doubling": _cmm_ucb_doubling,
     "cmm-ucb-practical": _cmm_ucb_practical,
-    "k-ucb": _k_ucb,
+    "k-ucb": _ay_gp_ucb,  # the log-determinant instead of the paper's bound of it by the effective dimension, KUCB
     "supk-ucb": _supk_ucb,
     "bkb": _bkb,
     "bbkb": _bbkb,

@@ -12,6 +12,8 @@ radii follow from it for any dictionary (docs/papers.md), at every round in whic
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from torch import Tensor
 
 from kbo import checks
@@ -27,9 +29,9 @@ class _Projected(WidthConfidence):
     norm_bound: float
     delta: float
 
+    @abstractmethod
     def missed(self, state: Regression) -> float:
         """The largest ``|K - K~|`` that the radius covers."""
-        raise NotImplementedError
 
     def holds_on(self, state: Regression) -> bool:
         """Whether the dictionary misses little enough, now."""
@@ -50,7 +52,7 @@ class _Projected(WidthConfidence):
 
 
 class BKB(_Projected):
-    """The width of BKB and BBKB.
+    """The width of BKB and BBKB: Calandriello et al. (2019), Theorem 2.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
@@ -83,7 +85,7 @@ class BKB(_Projected):
 
 
 class EKUCB(_Projected):
-    """The width of EK-UCB, for a dictionary that misses at most ``projection`` of the kernel matrix.
+    """The width of EK-UCB, for a dictionary that misses at most ``projection``: Zenati et al. (2022), Lemma 4.1.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.

@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,18 +22,6 @@ from kbo.optimize.settings import Certified, Practical, Settings
 from kbo.optimize.trials import Trial
 from kbo.regression import Regression
 from kbo.space import Bounds, Params, Space
-
-
-class SpaceGap(NamedTuple):
-    """The optimality gap over a space.
-
-    Attributes:
-        value: The optimum is at most this much better than the recommendation, if the bounds hold.
-        exact: Whether every point of the space was looked at, or many starts were searched from.
-    """
-
-    value: float
-    exact: bool
 
 
 class Optimizer:
@@ -190,7 +178,7 @@ class Optimizer:
         low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
         return min(low, high), mean, max(low, high)
 
-    def gap(self) -> SpaceGap | None:
+    def gap(self) -> proposal.SpaceGap | None:
         """How much better than the recommendation the optimum can still be, and whether that is exact.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -204,7 +192,7 @@ class Optimizer:
         generator = self._generator(len(self._events))
         farthest, exact = proposal.largest_upper(confidence, state, self.space, self._starts(), generator)
         lower = self.belief.interval(self._features([best.number]))[0][0]
-        return SpaceGap(float(self.belief.raw(farthest) - lower), exact)
+        return proposal.SpaceGap(float(self.belief.raw(farthest) - lower), exact)
 
     def completed(self) -> list[Trial]:
         """The trials that returned a value."""

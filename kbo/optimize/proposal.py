@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
@@ -14,6 +16,18 @@ from kbo.space import Space
 
 _MOST_POINTS = 10_000
 """Points of a finite space that are all looked at."""
+
+
+class SpaceGap(NamedTuple):
+    """The optimality gap over a space.
+
+    Attributes:
+        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        exact: Whether every point of the space was looked at, or many starts were searched from.
+    """
+
+    value: float
+    exact: bool
 
 
 def filling(question: Question, number: int, seed: int, generator: torch.Generator) -> Tensor:

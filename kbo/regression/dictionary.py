@@ -153,7 +153,7 @@ class Uniforms:
         return self._numbers[position]
 
     def many(self, n: int) -> Tensor:
-        """N numbers, [n]."""
+        """Several numbers at once, [n]."""
         self.blocks += 1
         return self._generate(-self.blocks, n)
 

@@ -8,7 +8,7 @@ with ``v = S'b``, ``a = 1 + |v|^2``, ``u = S v / sqrt(a)``; so ``z'M^-1 z <- z'M
 a row is added to B, M grows by a border (g, h)       | ``border``: S gains the column ``s``
 with ``q^2 = h - g'M^-1 g``, ``s = (-M^-1 g, 1) / q``; so ``z'M^-1 z <- z'M^-1 z + (s'z)^2``
 
-The first is Potter's form of the rank-one update (Bierman 1977, Ch. II.7): the square root keeps twice the digits of an
+The first is Potter's form of the rank-one update (Bierman 1977): the square root keeps twice the digits of an
 updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S is ``due`` to
 be computed anew, so that rounding does not pile up.
 """

@@ -6,9 +6,10 @@ semi-definite matrix is at most the sum of the norms of its diagonal blocks (``|
 
     |E| <= sum over complete blocks of |E_bb| + Tr E over the rest.
 
-Every norm on the right is computed in full, and lifted by its rounding error, so the result is never below |E|. Against
-the trace it gains a factor of about the effective rank of the residual within a block. Norms are computed when somebody
-asks. More anchors only make E smaller, so what was computed before they came stays valid.
+Every norm on the right is computed in full, and everything is lifted by an estimate of its rounding error, so that the
+result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it gains a factor of about the
+effective rank of the residual within a block. Norms are computed when somebody asks. More anchors only make E smaller,
+so what was computed before they came stays valid.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ResidualNorm:
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
-        """A number that is never below the operator norm of E."""
+        """A number that is not below the operator norm of E."""
         while len(rows.order) - self._done >= self._block:
             self._complete += block_norm(k, rows, self._done, self._block)
             self._done += self._block
@@ -65,7 +66,7 @@ class ResidualNorm:
             return total
         rest = slice(start, None)
         weights = rows.residual.new_tensor(rows.weights[rest])
-        return total + float(weights @ lifted(rows)[rows.order[rest]])
+        return total + float(weights @ lifted(rows, rows.order[rest]))
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values from which ``load_state_dict`` restores the bound."""
@@ -87,30 +88,29 @@ Number = TypeVar("Number", float, Tensor)
 
 
 def rounding(m: int, prior: Number, spread: Number) -> Number:
-    """How far rounding may have lowered the residual of a point with these numbers, under m anchors.
+    """How far rounding is expected to have lowered the residual of a point with these numbers, under m anchors.
 
-    The factor of the dictionary is that of ``k(Z, Z) + delta``, delta an error of the size of rounding, whose norm is
-    about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``, where c are the coefficients of x, and
-    ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the rounding of ``|z|^2`` itself.
+    An estimate of the usual size, not a worst case. The factor of the dictionary is that of ``k(Z, Z) + delta``, delta
+    an error of the size of rounding, whose norm is about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``,
+    where c are the coefficients of x, and ``|c| <= sum_j |z_j| |row j of L^-1|``, the ``spread``. The first term is the
+    rounding of ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
 
 
-def _rounding(rows: Rows) -> Tensor:
-    return rounding(rows.features.shape[1], rows.prior, rows.spread)
-
-
-def lifted(rows: Rows) -> Tensor:
-    """The residuals [n], lifted so that rounding never makes a sketch look better than it is."""
-    return rows.residual + _rounding(rows)
+def lifted(rows: Rows, which: list[int]) -> Tensor:
+    """The residuals of some rows, lifted so that rounding does not make a sketch look better than it is."""
+    return rows.residual[which] + rounding(rows.features.shape[1], rows.prior[which], rows.spread[which])
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
-    """An upper bound of the operator norm of E over a block of observations, rounding included."""
+    """An upper bound of the operator norm of E over a block of observations, lifted by its rounding."""
     block = slice(start, start + size)
     root = rows.residual.new_tensor(rows.weights[block]).sqrt()
-    X, features = rows.X[rows.order[block]], root.unsqueeze(-1) * rows.features[rows.order[block]]
+    which = rows.order[block]
+    X, features = rows.X[which], root.unsqueeze(-1) * rows.features[which]
     K = root.unsqueeze(-1) * k(X, X) * root
     largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
     largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
-    return float(largest + root.square() @ _rounding(rows)[rows.order[block]])
+    lift = rounding(features.shape[1], rows.prior[which], rows.spread[which])
+    return float(largest + root.square() @ lift)
