@@ -18,12 +18,13 @@ if TYPE_CHECKING:
         TooManyFailures,
     )
     from kbo.optimize import Certified, Optimizer, Practical, Result, maximize, minimize
-    from kbo.regression import KernelRidge, NystromRidge
+    from kbo.regression import AdaptiveRidge, KernelRidge, NystromRidge
     from kbo.space import Choice, Float, Int
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
+    "AdaptiveRidge",
     "Certified",
     "Choice",
     "Float",
@@ -62,7 +63,7 @@ _HOME = {
         "TooManyFailures",
     ),
     "kbo.optimize": ("Certified", "Optimizer", "Practical", "Result", "maximize", "minimize"),
-    "kbo.regression": ("KernelRidge", "NystromRidge"),
+    "kbo.regression": ("AdaptiveRidge", "KernelRidge", "NystromRidge"),
     "kbo.space": ("Choice", "Float", "Int"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.acquisition import KernelUCB
-from kbo.confidence import Confidence, FixedWidth
+from kbo.confidence import Confidence, FixedWidth, NoiseBounds
 from kbo.errors import InvalidInput
-from kbo.models import KernelRidgeGP, NystromGP, StreamingGP
-from kbo.regression import Dictionary, FrozenMean, KernelRidge, NystromRidge, Regression, track
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
+from kbo.regression import AdaptiveRidge, Dictionary, FrozenMean, KernelRidge, NystromRidge, Regression, track
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Method:
         ridge: The ridge of the posterior.
         confidence: The bound whose upper end is maximised; None chooses uniformly at random.
         dictionary: Chooses the points of a sketched posterior; None for the exact one.
+        noise: Bounds of the noise level, which the ridge then follows; None if it stays.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Method:
     ridge: float
     confidence: Confidence | None
     dictionary: Dictionary | None = None
+    noise: NoiseBounds | None = None
 
     def state(self, points: Tensor | None = None) -> Regression:
         """An empty posterior; one that is cheap to ask for the fixed ``points`` [A d], if there are any."""
@@ -41,12 +43,16 @@ class Method:
             state = KernelRidge(self.kernel, self.ridge)
         else:
             state = NystromRidge(self.kernel, self.ridge, self.dictionary)
+        if self.noise is not None:
+            state = AdaptiveRidge(state, self.noise)
         return state if points is None else track(state, points)
 
     def with_multiplier(self, multiplier: float) -> Method:
         """The same with the upper bound ``mean + multiplier sqrt(leverage)``, which guarantees nothing."""
         if self.confidence is None:
             raise InvalidInput(f"{self.name!r} chooses at random: it has no bound to replace.")
+        if self.noise is not None:
+            raise InvalidInput(f"the ridge of {self.name!r} moves: a multiplier of the leverage has no meaning.")
         return replace(self, confidence=FixedWidth(multiplier / math.sqrt(self.ridge)))
 
     def choose(self, state: Regression, points: Tensor, generator: torch.Generator | None = None) -> int:
@@ -73,6 +79,8 @@ class Method:
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
         """The posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
+        if self.noise is not None:
+            return AdaptiveRidgeGP(train_X, train_Y, self.kernel, self.noise, self.dictionary)
         if self.dictionary is None:
             return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
         return NystromGP(train_X, train_Y, self.kernel, self.ridge, self.dictionary)

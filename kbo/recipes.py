@@ -7,8 +7,10 @@ finite action sets (``choose``) and continuous boxes (``model`` and ``acquisitio
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gpytorch.kernels import Kernel
 
@@ -17,10 +19,13 @@ from kbo.confidence import (
     BKB,
     EKUCB,
     PRACTICAL_MULTIPLE,
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
     FiniteSet,
     FixedWidth,
     ImprovedGPUCB,
     MartingaleMixture,
+    NoiseBounds,
     SelfNormalized,
     UnknownNorm,
     widths,
@@ -36,6 +41,9 @@ from kbo.regression import (
     LeverageResampling,
     OnlineRowSampling,
 )
+from kbo.thompson import ThompsonSampling
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,14 @@ class Setting:
     given_ridge: float | None = None
     dictionary: Dictionary | None = None
     seed: int = 0
+    noise_upper: float | None = None
+    noise_lower: float = 0.0
+    noise_variant: str = "tight+grid"
+
+    def noise(self, variant: str | None = None, share: float = 1.0) -> NoiseBounds:
+        """Bounds of the noise level that may fail with a ``share`` of delta."""
+        delta, variant = self.delta * share, variant or self.noise_variant
+        return NoiseBounds(self.norm_bound, delta, self.noise_upper, self.noise_lower, variant)
 
     @property
     def ridge(self) -> float:
@@ -80,13 +96,17 @@ def make(
     dictionary: Dictionary | None = None,
     multiplier: float | None = None,
     seed: int = 0,
+    noise_upper: float | None = None,
+    noise_lower: float = 0.0,
+    noise_variant: str = "tight+grid",
 ) -> Method:
     """The method of that name for a problem.
 
     Args:
         name: One of ``names()``.
         kernel: An unbatched GPyTorch kernel.
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets; not used by "...-adaptive", which find
+            it out, and "...-fixed", which use ``noise_upper``.
         norm_bound: Bound of the RKHS norm of the function; not used by "cmm-ucb-doubling" and "cmm-ucb-practical",
             which do without.
         delta: Probability that the bounds may fail.
@@ -98,6 +118,9 @@ def make(
             ``noise_std^2 / c``; also the mu of "ek-ucb".
         dictionary: The dictionary of a sketched method, instead of its own.
         seed: Seed of the random dictionaries that recipes bring along.
+        noise_upper: An upper bound of the noise level, needed by "...-fixed"; "...-adaptive" begin with it, if given.
+        noise_lower: A lower bound of the noise level, for "...-adaptive".
+        noise_variant: The variant of ``NoiseBounds`` of "kernel-ucb-adaptive" and "kernel-ts-adaptive".
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do: without a guarantee.
 
     Raises:
@@ -111,8 +134,9 @@ def make(
     if ridge is not None:
         checks.positive("ridge", ridge)
     numbers = (kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges)
-    method = recipe(name, Setting(*numbers, given_ridge=ridge, dictionary=dictionary, seed=seed))
-    if ridge is not None and method.ridge != ridge:
+    told = {"noise_upper": noise_upper, "noise_lower": noise_lower, "noise_variant": noise_variant}
+    method = recipe(name, Setting(*numbers, given_ridge=ridge, dictionary=dictionary, seed=seed, **told))
+    if ridge is not None and (method.ridge != ridge or method.noise is not None):
         raise InvalidInput(f"method {name!r} has a ridge of its own, {method.ridge:g}: do not pass ridge.")
     if dictionary is not None and method.dictionary is not dictionary:
         raise InvalidInput(f"method {name!r} has an exact posterior: do not pass dictionary.")
@@ -130,7 +154,7 @@ def _recipe(name: str) -> Callable[[str, Setting], Method]:
     raise InvalidInput(f"unknown method {name!r}:{hint} Known: {', '.join(names())}.")
 
 
-def _needed(name: str, what: str, value: int | None) -> int:
+def _needed(name: str, what: str, value: Number | None) -> Number:
     if value is None:
         raise InvalidInput(f"method {name!r} needs {what}: pass {what}=... to recipes.make.")
     return value
@@ -207,6 +231,46 @@ def _cmm_ucb_practical(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, s.noise_std**2 / s.scale, confidence)
 
 
+def _kernel_ucb(name: str, s: Setting) -> Method:
+    told = _told(name, s)
+    return Method(name, s.kernel, (told / s.norm_bound) ** 2, SelfNormalized(told, s.norm_bound, s.delta))
+
+
+def _kernel_ts(name: str, s: Setting) -> Method:
+    told = _told(name, s)
+    confidence = SelfNormalized(told, s.norm_bound, _TS_SHARE * s.delta)
+    return ThompsonSampling(name, s.kernel, (told / s.norm_bound) ** 2, confidence)
+
+
+def _told(name: str, s: Setting) -> float:
+    """The noise level of Kernel UCB and TS: the true one for an oracle, else the upper bound."""
+    return s.noise_std if name.endswith("oracle") else _needed(name, "noise_upper", s.noise_upper)
+
+
+def _kernel_ucb_adaptive(name: str, s: Setting) -> Method:
+    noise = s.noise()
+    return Method(name, s.kernel, noise.ridge, AdaptiveSelfNormalized(), s.dictionary, noise)
+
+
+def _kernel_ts_adaptive(name: str, s: Setting) -> Method:
+    noise = s.noise(share=_TS_SHARE * 3)  # the noise bounds give each of their three events a third
+    return ThompsonSampling(name, s.kernel, noise.ridge, AdaptiveSelfNormalized(), s.dictionary, noise)
+
+
+def _plain_ts(name: str, s: Setting) -> Method:
+    # The Gaussian process with prior covariance scale * k: inflation 1.
+    confidence = FixedWidth(s.noise_std / math.sqrt(s.ridge))
+    return ThompsonSampling(name, s.kernel, s.ridge, confidence, s.dictionary)
+
+
+def _mixture_adaptive(name: str, s: Setting) -> Method:
+    noise = s.noise("mixture")
+    return Method(name, s.kernel, noise.ridge, AdaptiveMixture(name.partition("-")[0]), s.dictionary, noise)
+
+
+_TS_SHARE = 1 / 12
+"""Of delta at which Durand et al. (2018), Sec. 6.4, take the radius of Thompson sampling."""
+
 _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "random": _random,
     "gp-ucb": _gp_ucb,
@@ -223,6 +287,15 @@ _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "bbkb": _bbkb,
     "ek-ucb": _ek_ucb,
     "sketched-cmm": _sketched_cmm,
+    "kernel-ucb-oracle": _kernel_ucb,
+    "kernel-ucb-fixed": _kernel_ucb,
+    "kernel-ucb-adaptive": _kernel_ucb_adaptive,
+    "kernel-ts-oracle": _kernel_ts,
+    "kernel-ts-fixed": _kernel_ts,
+    "kernel-ts-adaptive": _kernel_ts_adaptive,
+    "kernel-ts": _plain_ts,
+    "dmm-ucb-adaptive": _mixture_adaptive,
+    "cmm-ucb-adaptive": _mixture_adaptive,
     # With a context in every point, BKB and BBKB are what the contextual literature calls:
     "c-bkb": _bkb,
     "c-bbkb": _bbkb,

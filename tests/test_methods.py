@@ -34,7 +34,7 @@ SIGMA, NORM, DELTA, RIDGE = 0.3, 6.0, 0.1, 0.2
 
 
 def method(name: str, **kwargs) -> Method:
-    numbers = {"n_points": 40, "horizon": 100, **kwargs}
+    numbers = {"n_points": 40, "horizon": 100, "noise_upper": 1.0, **kwargs}
     return recipes.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
 
 
@@ -246,14 +246,17 @@ def test_staged_elimination_has_far_less_regret_than_chance():
 # Recipes
 
 OWN_RIDGE = ["random", "gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb", "cmm-ucb-doubling", "cmm-ucb-practical"]
+OWN_RIDGE += ["kernel-ucb-oracle", "kernel-ucb-fixed", "kernel-ts-oracle", "kernel-ts-fixed"]
+ADAPTIVE = ["kernel-ucb-adaptive", "kernel-ts-adaptive", "dmm-ucb-adaptive", "cmm-ucb-adaptive"]
 SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
 
 
 def test_every_recipe_is_of_a_known_kind():
-    free = {"ay-gp-ucb", "k-ucb", "supk-ucb", *SKETCHED} - {"sketched-cmm"}
-    assert set(recipes.names()) == free | {*OWN_RIDGE, "sketched-cmm"}
+    free = {"ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
+    assert set(recipes.names()) == free | {*OWN_RIDGE, *ADAPTIVE, "sketched-cmm"}
     for name in recipes.names():
         assert (method(name).dictionary is not None) == (name in SKETCHED)
+        assert (method(name).noise is not None) == (name in ADAPTIVE)
         if name in free:
             assert method(name, ridge=0.37).ridge == 0.37
             assert method(name, scale=2.0).ridge == pytest.approx(SIGMA**2 / 2)
@@ -271,7 +274,7 @@ def test_impossible_ridges_are_refused(ridge):
 def test_a_sketched_recipe_takes_a_dictionary_and_an_exact_one_refuses_it():
     dictionary = GreedyDictionary(0.1)
     for name in recipes.names():
-        if name in SKETCHED:
+        if name in (*SKETCHED, *ADAPTIVE, "kernel-ts"):
             assert method(name, dictionary=dictionary).dictionary is dictionary
         else:
             with pytest.raises(InvalidInput, match="exact posterior"):
@@ -297,8 +300,8 @@ def test_recipes_have_the_bound_of_their_paper():
 def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(device):
     (X, y), Z = stream(30, 30, device), unit_square(10, 6).to(device)
     for name in recipes.names():
-        if name == "random":
-            with pytest.raises(InvalidInput, match="at random"):
+        if name in ("random", *ADAPTIVE):
+            with pytest.raises(InvalidInput, match=r"at random|no meaning"):
                 method(name, multiplier=0.1)
             continue
         played = method(name, multiplier=0.1)
@@ -324,7 +327,7 @@ def test_a_missing_number_is_named(name, what):
 @pytest.mark.parametrize("game", ["bump", "chessboard", "step-diagonal"])
 def test_every_recipe_plays_with_contexts(game, name):
     problem = BANDITS[game](seed=1)
-    played = recipes.make(name, problem.kernel, 0.1, 30.0, 0.1, horizon=12, n_points=problem.n_arms)
+    played = recipes.make(name, problem.kernel, 0.1, 30.0, 0.1, horizon=12, n_points=problem.n_arms, noise_upper=0.5)
     rows = list(bandit.play(played, problem, 12, 1))
     assert len(rows) == 12
     assert all(math.isfinite(row["regret"]) and row["regret"] >= 0 for row in rows)

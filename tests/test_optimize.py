@@ -1,5 +1,6 @@
 """Ask, tell, minimise: failures, batches, settings, results."""
 
+import itertools
 import math
 import os
 import signal
@@ -7,10 +8,11 @@ import time
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
 from kbo.confidence import norm_lower_bound
+from kbo.errors import InvalidInput
 from kbo.optimize.settings import Practical
 from kbo.problems import RKHSBandit, branin, hartmann6
 
@@ -393,3 +395,73 @@ def test_a_norm_bound_that_follows_the_data_certifies_nothing(method):
 def test_a_gap_must_be_positive():
     with pytest.raises(kbo.InvalidInput, match="stop_at_gap"):
         kbo.minimize(quadratic, BOUNDS, 5, stop_at_gap=0.0)
+
+
+@pytest.mark.parametrize("method", ["dmm-ucb-adaptive", "kernel-ucb-adaptive", "kernel-ts-adaptive"])
+def test_a_certified_run_needs_no_noise_level(method):
+    kernel = RBFKernel().double().initialize(lengthscale=1.0)
+    noise = torch.Generator().manual_seed(0)
+
+    def objective(x):
+        return math.sin(2 * x[0]) + 0.05 * float(torch.randn((), generator=noise))
+
+    setting = kbo.Certified(kernel, None, norm_bound=5.0, noise_upper=0.2)
+    result = kbo.maximize(objective, [(0.0, 1.0)], 60, method=method, setting=setting)
+    assert result.certified
+    assert "unknown level" in result.guarantee
+    assert 0.05 < result.assumptions["noise_std"] <= 0.2
+    assert result.lower < math.sin(2 * result.params[0]) < result.upper
+    assert result.params[0] > 0.4
+
+
+def test_before_there_is_a_noise_bound_a_run_fills_the_space_and_recommends_by_value():
+    kernel = RBFKernel().double().initialize(lengthscale=0.3)
+    setting = kbo.Certified(kernel, None, norm_bound=5.0)
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=setting, method="dmm-ucb-adaptive")
+    for _ in range(8):
+        x = optimizer.ask()
+        optimizer.tell(x, -abs(x[0] - 0.3))
+    asked = sorted(trial.params[0] for trial in optimizer.trials)
+    assert max(b - a for a, b in itertools.pairwise(asked)) < 0.4
+    assert optimizer.interval([0.5]) is None
+    assert optimizer.recommended().value == min(trial.value for trial in optimizer.trials)
+
+
+@pytest.mark.parametrize("setting", ["certified", "practical"])
+def test_thompson_sampling_finds_an_optimum_and_is_not_certified(setting):
+    kernel = RBFKernel().double().initialize(lengthscale=0.5)
+    chosen = kbo.Certified(kernel, 0.05, 5.0) if setting == "certified" else kbo.Practical()
+    runs = [
+        kbo.maximize(lambda p: math.sin(2 * p["x"]) - p["y"] ** 2, BOX, 30, method="kernel-ts", setting=chosen, seed=3)
+        for _ in range(2)
+    ]
+    assert [trial.params for trial in runs[0].trials] == [trial.params for trial in runs[1].trials]
+    assert not runs[0].certified
+    assert runs[0].params["x"] > 0.6
+    assert runs[0].params["y"] < 0.3
+
+
+BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+
+def test_thompson_sampling_does_not_return_to_where_it_failed():
+    """A failed trial is imagined as bad as the worst value, in the draw too."""
+
+    def objective(p):
+        if p["x"] > 0.5:
+            raise RuntimeError("diverged")
+        return p["x"]
+
+    kernel = RBFKernel().double().initialize(lengthscale=0.3)
+    setting = kbo.Certified(kernel, 0.05, 2.0)
+    result = kbo.maximize(objective, {"x": (0.0, 1.0)}, 30, method="kernel-ts", setting=setting)
+    late = [trial.status for trial in result.trials[15:]]
+    assert late.count("failed") < 8
+
+
+def test_settings_say_what_they_need_to_know_of_the_noise():
+    kernel = RBFKernel().double()
+    with pytest.raises(InvalidInput, match="needs the noise level"):
+        kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 5, setting=kbo.Certified(kernel, None, 1.0))
+    with pytest.raises(InvalidInput, match="certified setting"):
+        kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 5, method="kernel-ucb-adaptive")

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from kbo.problems import (
     ClassificationBandit,
     RKHSBandit,
     StepDiagonal,
+    StreamingBandit,
     TuningTable,
     stationary_kernel,
 )
@@ -217,6 +219,88 @@ def test_pulls_of_the_table_are_its_splits_and_its_noise_is_theirs():
     assert problem.noise_std == pytest.approx(max(spread))
 
 
+def features(x, order, rho=0.3):
+    """``exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` for i = 0 .. order - 1, [n order]."""
+    rows = [[(v / rho) ** i / math.sqrt(math.factorial(i)) for i in range(order)] for v in x]
+    return np.exp(-(np.asarray(x)[:, None] ** 2) / (2 * rho**2)) * np.array(rows)
+
+
+@pytest.mark.parametrize(("norm", "n_arms"), [(2.06, 100), (7.0, 13)])
+def test_the_streaming_function_is_that_of_its_coordinates(norm, n_arms):
+    problem = StreamingBandit(n_arms, norm=norm)
+    theta = np.random.default_rng(12).standard_normal(25)
+    theta *= norm / np.sqrt(np.sum(theta**2))
+    x = problem.arms().flatten().tolist()
+    assert x == pytest.approx([i / (n_arms - 1) for i in range(n_arms)], abs=1e-15)
+    assert problem.mean(problem.arms()).numpy() == pytest.approx(features(x, 25) @ theta, abs=1e-12)
+    assert problem.mean(problem.arms().float()).dtype == torch.float32
+    assert problem.norm_bound == 5
+
+
+def test_the_streaming_function_has_the_maximum_of_the_paper():
+    problem = StreamingBandit()
+    values = problem.mean(problem.arms())
+    assert float(values.max()) == pytest.approx(0.63, abs=0.005)
+    assert float(problem.arms()[values.argmax()]) == pytest.approx(0.39, abs=0.005)
+
+
+def test_the_norm_of_the_streaming_function_is_that_of_its_coordinates():
+    """The features sum to the kernel and are independent: so it is the norm of theta, and of the least interpolant."""
+    problem = StreamingBandit()
+    x = np.linspace(0, 1, 41)
+    phi = features(x, 70)
+    gram = problem.kernel(torch.tensor(x).unsqueeze(-1)).to_dense().numpy()
+    assert gram == pytest.approx(phi @ phi.T, abs=1e-12)
+    assert float(problem.theta.norm()) == pytest.approx(2.06)
+    # The least interpolant at ever more points has a norm that rises to that of the function.
+    mpmath = pytest.importorskip("mpmath")
+    mpmath.mp.dps = 60
+    points = [mpmath.mpf(i) / 12 for i in range(-24, 25)]
+    rho = mpmath.mpf(3) / 10
+    K = mpmath.matrix([[mpmath.exp(-((a - b) ** 2) / (2 * rho**2)) for b in points] for a in points])
+    theta = [mpmath.mpf(float(v)) for v in problem.theta]
+    f = mpmath.matrix(
+        [
+            mpmath.exp(-(v**2) / (2 * rho**2))
+            * sum(c * (v / rho) ** i / mpmath.sqrt(mpmath.factorial(i)) for i, c in enumerate(theta))
+            for v in points
+        ]
+    )
+    square = float((f.T * mpmath.lu_solve(K, f))[0])
+    assert 2.06 * (1 - 1e-4) < math.sqrt(square) < 2.06 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "rademacher", "laplace", "spikes"])
+def test_streaming_noise_has_the_promised_size_and_shape(noise):
+    problem = StreamingBandit(noise=noise, noise_std=0.2, seed=4)
+    X = problem.arms()[30:31].expand(200_000, -1)
+    draws = (problem.observe(X) - problem.mean(X)) / 0.2
+    fourth = {"gaussian": 3.0, "rademacher": 1.0, "laplace": 6.0, "spikes": 50.0}[noise]
+    assert float(draws.mean()) == pytest.approx(0, abs=0.01)
+    assert float(draws.square().mean()) == pytest.approx(1, abs=4 * math.sqrt((fourth - 1) / 200_000) + 1e-12)
+    assert float(draws.pow(4).mean()) == pytest.approx(fourth, rel=0.1)
+    if noise == "rademacher":
+        assert draws.abs().tolist() == pytest.approx([1.0] * len(draws))
+    if noise == "spikes":
+        assert float((draws.abs() > 1e-9).double().mean()) == pytest.approx(0.02, abs=0.002)
+    if noise == "laplace":  # P(|xi| > u) = exp(-u sqrt(2))
+        assert float((draws.abs() > 2).double().mean()) == pytest.approx(math.exp(-2 * math.sqrt(2)), rel=0.05)
+    if noise == "gaussian":
+        assert float((draws.abs() > 2).double().mean()) == pytest.approx(0.0455, rel=0.05)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "rademacher", "laplace", "spikes"])
+def test_a_seed_drives_the_streaming_noise_and_nothing_else(noise):
+    first, twin, other = (StreamingBandit(noise=noise, seed=seed) for seed in (1, 1, 2))
+    X = first.arms()
+    assert torch.equal(first.mean(X), other.mean(X))
+    together = first.observe(X)
+    torch.manual_seed(99)  # the stream is its own
+    one_by_one = torch.cat([twin.observe(x) for x in X.split(1)])
+    torch.testing.assert_close(one_by_one, together, rtol=0, atol=1e-14)
+    assert not torch.equal(other.observe(X), together)
+
+
 def test_seeds_share_the_table_and_nobody_can_change_it_for_others():
     first = TuningTable(**TINY)
     values = first.values.clone()
@@ -267,6 +351,13 @@ def test_the_first_pull_is_learnt_from_and_not_counted(index):
         (lambda: _play(first=100), "0 to 99"),
         (lambda: _play(first=-1), "first"),
         (lambda: stationary_kernel("cubic", 1.0), "unknown kernel"),
+        (lambda: StreamingBandit(noise="cauchy"), "unknown noise 'cauchy'.*gaussian, rademacher, laplace, spikes"),
+        (lambda: StreamingBandit(n_arms=1), "n_arms"),
+        (lambda: StreamingBandit(n_arms=2.5), "whole number"),
+        (lambda: StreamingBandit(noise_std=0.0), "noise_std"),
+        (lambda: StreamingBandit(norm=-1.0), "norm"),
+        (lambda: StreamingBandit(norm_bound=math.inf), "norm_bound"),
+        (lambda: StreamingBandit().mean(torch.rand(3, 2).double()), "columns"),
     ],
 )
 def test_mistakes_are_named(make, says):

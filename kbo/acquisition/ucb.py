@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence, MartingaleMixture
 from kbo.errors import InvalidInput
+from kbo.linalg import safe_sqrt
 from kbo.models import RegressionModel
 from kbo.regression import Hypothetical, Regression
 
@@ -47,7 +48,7 @@ class KernelUCB(AcquisitionFunction):
         if not isinstance(model, RegressionModel):
             raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
         self.confidence = confidence
-        self.weight, self.offset = _affine(posterior_transform)
+        self.weight, self.offset = affine(posterior_transform)
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -67,7 +68,9 @@ class KernelUCB(AcquisitionFunction):
         return torch.cat(values, -1).mean(-1)
 
     def _bound(self, view: Regression, X: Tensor) -> Tensor:
-        """The optimistic side of ``weight f + offset``."""
+        """The optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""
+        if not self.confidence.finite_on(view):
+            return safe_sqrt(view.predict(X)[1])
         side = self.confidence.upper if self.weight >= 0 else self.confidence.lower
         return self.weight * side(view, X) + self.offset
 
@@ -119,7 +122,12 @@ class CMMUCB(AMMUCB):
     kind = "cmm"
 
 
-def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
+def affine(transform: PosteriorTransform | None) -> tuple[float, float]:
+    """Weight and offset of a posterior transform ``weight f + offset``.
+
+    Raises:
+        InvalidInput: It is of another kind.
+    """
     if transform is None:
         return 1.0, 0.0
     if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:

@@ -1,10 +1,12 @@
 """mean, variance, log_det, quad -> upper and lower bounds: the confidence of posterior x confidence x rule."""
 
 from kbo.confidence import widths
+from kbo.confidence.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.base import Confidence, WidthConfidence
 from kbo.confidence.cone import Certificate, certify, cone_program
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
+from kbo.confidence.noise import NoiseBounds
 from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.radius import norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
@@ -16,6 +18,8 @@ __all__ = [
     "EKUCB",
     "KUCB",
     "PRACTICAL_MULTIPLE",
+    "AdaptiveMixture",
+    "AdaptiveSelfNormalized",
     "Certificate",
     "Confidence",
     "FiniteSet",
@@ -23,6 +27,7 @@ __all__ = [
     "Gap",
     "ImprovedGPUCB",
     "MartingaleMixture",
+    "NoiseBounds",
     "SelfNormalized",
     "UnknownNorm",
     "WangDeFreitas",

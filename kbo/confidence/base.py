@@ -48,14 +48,21 @@ class Confidence(ABC):
         """Lower bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[0]
 
+    def finite_on(self, state: Regression) -> bool:
+        """Whether there are bounds yet; as long as there are none, points are searched by their standard deviation.
+
+        That is the limit of ever wider bounds.
+        """
+        return True
+
     def quick_upper(self, state: Regression, X: Tensor) -> Tensor:
-        """A bound [...] that is at least ``upper`` and cheap to search with; ``upper`` itself unless that is dear."""
-        return self.upper(state, X)
+        """A score [...] that is at least ``upper`` and cheap to search with; ``upper`` itself unless that is dear."""
+        return self.upper(state, X) if self.finite_on(state) else safe_sqrt(state.predict(X)[1])
 
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:
         """The row of X [A d] with the largest upper bound, the first of several, and that bound."""
         upper = self.upper(state, X)
-        first = int(upper.argmax())
+        first = int((upper if self.finite_on(state) else state.predict(X)[1]).argmax())
         return first, float(upper[first])
 
     def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:
@@ -66,7 +73,18 @@ class Confidence(ABC):
 
 
 class WidthConfidence(Confidence):
-    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge."""
+    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge.
+
+    Attributes:
+        any_ridge: Whether they hold at ridges that were chosen from the data.
+    """
+
+    any_ridge = False
+
+    def guarantee_on(self, state: Regression) -> str | None:
+        """As for any confidence; nothing at a ridge that follows the data, unless the bound allows for that."""
+        follows_data = state.schedule is not None and self.ridge(state) == state.ridge
+        return None if follows_data and not self.any_ridge else super().guarantee_on(state)
 
     @abstractmethod
     def width(self, state: Regression) -> Tensor:

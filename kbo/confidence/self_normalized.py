@@ -12,6 +12,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence import widths
 from kbo.confidence.base import WidthConfidence
+from kbo.errors import InvalidInput
 from kbo.regression import Regression
 
 _GUARANTEE = (
@@ -23,19 +24,25 @@ _GUARANTEE = (
 class SelfNormalized(WidthConfidence):
     """AY-GP-UCB: the bound of Abbasi-Yadkori (2012), Theorem 3.11 = Durand et al. (2018), Theorem 1.
 
+    With ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen from the data or
+    not, at the price of the log-determinant of the least one.
+
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         norm_bound: Bound of the RKHS norm of the function, in units of the targets over sqrt(kernel).
         delta: Probability that the bounds may fail, ever and anywhere.
+        least_ridge: The least ridge that the state may have, fixed beforehand; by default its ridge is fixed.
 
     Raises:
         InvalidInput: A number out of its range.
     """
 
-    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
+    def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
         self.noise_std = checks.positive("noise_std", noise_std)
         self.norm_bound = checks.positive("norm_bound", norm_bound)
         self.delta = checks.probability("delta", delta)
+        self.least_ridge = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
+        self.any_ridge = least_ridge is not None
         self.guarantee = _GUARANTEE.format(**vars(self))
 
     def holds_on(self, state: Regression) -> bool:
@@ -43,7 +50,12 @@ class SelfNormalized(WidthConfidence):
         return True
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
-        log_det, bias = widened(state, state.ridge, self.norm_bound)
+        least = state.ridge if self.least_ridge is None else self.least_ridge
+        if state.ridge < least:
+            raise InvalidInput(
+                f"the state's ridge {state.ridge:g} is below least_ridge = {least:g}: no theorem covers it."
+            )
+        log_det, bias = widened(state, state.ridge, self.norm_bound, least)
         return bias + widths.abbasi_yadkori(log_det, state.ridge, self.noise_std, self.norm_bound, self.delta)
 
 
@@ -80,9 +92,12 @@ class ImprovedGPUCB(WidthConfidence):
         return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
 
 
-def widened(state: Regression, ridge: float, norm_bound: float) -> tuple[Tensor, Tensor]:
-    """An upper bound of the exact ``log_det``, and what the error of a sketch adds to the width; [] each."""
-    log_det, trace = state.log_det(ridge), state.residual_trace
+def widened(
+    state: Regression, ridge: float, norm_bound: float, least_ridge: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """An upper bound of the exact ``log_det`` at the least ridge, and what the error of a sketch adds to the width."""
+    least = ridge if least_ridge is None else least_ridge
+    log_det, trace = state.log_det(least), state.residual_trace
     if float(trace) == 0:
         return log_det, trace
-    return log_det + trace / ridge, norm_bound * (state.residual_norm() / ridge).sqrt()
+    return log_det + trace / least, norm_bound * (state.residual_norm() / ridge).sqrt()

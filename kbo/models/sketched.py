@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -74,11 +73,7 @@ class NystromGP(StreamingGP):
         return GreedyDictionary(min(float(self.ridge), least), most=MOST_ANCHORS)
 
     def _new_state(self) -> NystromRidge:
-        dictionary = self.dictionary
-        if isinstance(dictionary, Dictionary) and (points := dictionary.points) is not None:
-            dictionary = copy.copy(dictionary)
-            dictionary.points = self.transform_inputs(points.to(self.train_targets))
-        return NystromRidge(self.covar_module, float(self.ridge), dictionary)
+        return NystromRidge(self.covar_module, float(self.ridge), self.transformed(self.dictionary))
 
     @classmethod
     def construct_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]

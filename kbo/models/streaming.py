@@ -17,7 +17,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import RegressionModel
-from kbo.regression import KernelRidge, NystromRidge
+from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 
 
 class StreamingGP(RegressionModel):
@@ -61,7 +61,7 @@ class StreamingGP(RegressionModel):
         self.eval()
 
     @abstractmethod
-    def _new_state(self) -> KernelRidge | NystromRidge:
+    def _new_state(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
         """The state without data, for the current kernel and ridge."""
 
     @property
@@ -79,8 +79,16 @@ class StreamingGP(RegressionModel):
             self._fingerprint = [value.clone() for value in fingerprint]
         return self._state
 
+    def transformed(self, dictionary: Dictionary) -> Dictionary:
+        """The dictionary, its given points, if any, in the units that the state sees."""
+        if not isinstance(dictionary, Dictionary) or dictionary.points is None:
+            return dictionary
+        moved = copy.copy(dictionary)
+        moved.points = self.transform_inputs(dictionary.points.to(self.train_targets))
+        return moved
+
     @property
-    def regression(self) -> KernelRidge | NystromRidge:
+    def regression(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
         """The posterior in transformed units; the same as ``state``."""
         return self.state
 
@@ -119,7 +127,7 @@ class StreamingGP(RegressionModel):
         model._state = state
         return model
 
-    def _shared_state(self) -> KernelRidge | NystromRidge:
+    def _shared_state(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
         """The state, with everything done that later models would otherwise do each on its own."""
         return self.state
 

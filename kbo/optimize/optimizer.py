@@ -147,7 +147,7 @@ class Optimizer:
         complete = self.completed()
         if not complete:
             return None
-        if self.belief.state is None or self.belief.confidence() is None:
+        if self.belief.state is None or self.belief.reported() is None:
             return max(complete, key=lambda trial: self._sign * (trial.value or 0.0))
         lower, _, _ = self.belief.interval(self._features([t.number for t in complete]))
         return complete[int(lower.argmax())]
@@ -172,7 +172,7 @@ class Optimizer:
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
-        if self.belief.state is None or self.belief.confidence() is None:
+        if self.belief.state is None or self.belief.reported() is None:
             return None
         features = self.space.features(self.space.unit(params).unsqueeze(0))
         low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
@@ -258,7 +258,8 @@ class Optimizer:
             return proposal.filling(question, number, self.seed, generator)
         confidence, view = self.belief.confidence(), self._imagined(state)
         assert confidence is not None
-        return proposal.most_promising(confidence, view, self.space, question, self._starts(), generator)
+        find = proposal.drawn if self.belief.draws else proposal.most_promising
+        return find(confidence, view, self.space, question, self._starts(), generator)
 
     def _starts(self) -> Tensor:
         """The best points so far, [s P]."""

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from kbo.acquisition.thompson import drawn_at, inflated
 from kbo.confidence import Confidence
 from kbo.optimize.question import Question
 from kbo.optimize.search import argmax
-from kbo.regression import Hypothetical, Regression
+from kbo.regression import Hypothetical, Regression, draw_path
 from kbo.space import Space
 
 _MOST_POINTS = 10_000
@@ -66,6 +67,30 @@ def most_promising(
     if question.choices is not None:
         return question.choices[leader(question.choices)]
     return argmax(score, starts, generator, leader, question.fixed)
+
+
+@torch.no_grad()
+def drawn(
+    confidence: Confidence,
+    view: Regression,
+    space: Space,
+    question: Question,
+    starts: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """A point [P] of the unit cube at which one draw of the function, as wide as the confidence, is nearly the largest.
+
+    Arguments as ``most_promising``.
+    """
+    path = draw_path(view, space.features(starts), generator, drawn_at(confidence, view))
+
+    def score(U: Tensor) -> Tensor:
+        features = space.features(U)
+        return inflated(confidence, view, features, path(features))
+
+    if question.choices is not None:
+        return question.choices[int(score(question.choices).argmax())]
+    return argmax(score, starts, generator, fixed=question.fixed)
 
 
 def safest(

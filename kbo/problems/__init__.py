@@ -5,6 +5,7 @@ from kbo.problems.classification import ClassificationBandit
 from kbo.problems.contextual import Bump, Chessboard, ContextualBandit, StepDiagonal
 from kbo.problems.digits import DigitsMLP
 from kbo.problems.rkhs import RKHSBandit, stationary_kernel
+from kbo.problems.streaming import StreamingBandit
 from kbo.problems.synthetic import NoisyFunction, ackley, branin, hartmann6
 from kbo.problems.table import TuningTable
 
@@ -15,6 +16,7 @@ BANDITS = {
     "bump": Bump,
     "chessboard": Chessboard,
     "step-diagonal": StepDiagonal,
+    "streaming": StreamingBandit,
     "digits-bandit": ClassificationBandit,
     "tuning-table": TuningTable,
 }
@@ -32,6 +34,7 @@ __all__ = [
     "NoisyFunction",
     "RKHSBandit",
     "StepDiagonal",
+    "StreamingBandit",
     "TuningProblem",
     "TuningTable",
     "ackley",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,34 @@ from kbo.errors import IllConditionedWarning, InvalidInput
 from kbo.regression.path import AskedPath, RidgePath
 
 Ridge = float | Tensor | Sequence[float] | None
+
+
+class RidgeSchedule(ABC):
+    """What moves the ridge of a posterior as data come in; see ``adaptive.py``.
+
+    Attributes:
+        ridge: The ridge after the data seen so far.
+        continuous: Whether the ridge may move at every observation, so that no factor of its own is worth having.
+    """
+
+    ridge: float
+    continuous: bool
+
+    @abstractmethod
+    def update(self, state: Regression) -> None:
+        """Take in what ``state`` has learned since the last update."""
+
+    @abstractmethod
+    def fork(self) -> RidgeSchedule:
+        """An independent copy."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, from which ``load_state_dict`` continues exactly."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``, for an equally constructed schedule."""
 
 
 class Regression(ABC):
@@ -33,6 +62,19 @@ class Regression(ABC):
     @abstractmethod
     def n(self) -> int:
         """Number of observations, repeats included."""
+
+    @property
+    def schedule(self) -> RidgeSchedule | None:
+        """What moves the ridge as data come in; None if it stays."""
+        return None
+
+    def move_ridge(self, ridge: float) -> None:
+        """From here on the state's own ridge is this one.
+
+        Raises:
+            InvalidInput: It is not a finite number above zero.
+        """
+        self.ridge = checks.positive("ridge", ridge)
 
     @abstractmethod
     def update(self, X: Tensor, y: Tensor) -> None:
@@ -68,6 +110,10 @@ class Regression(ABC):
         """``y'(I + K / ridge)^-1 y``, in squared units of y; [] or [r]."""
 
     @abstractmethod
+    def rss(self, ridge: Ridge = None) -> Tensor:
+        """``|y - mean(X)|^2``, the residual sum of squares of the fit to the data, in squared units of y; [] or [r]."""
+
+    @abstractmethod
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
         """``Tr K (K + ridge I)^-1``, the sum of the training leverages; [] or [r]."""
 
@@ -89,6 +135,11 @@ class Regression(ABC):
     @abstractmethod
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may do to ``quad`` and ``rss``, in squared units of y; zero where they are sums of squares."""
+        return 0.0
 
     def leverage_sum(self, ridge: Ridge = None) -> Tensor:
         """The sum of the leverages of the observations, [] or [r].
@@ -115,9 +166,16 @@ class Regression(ABC):
 
         Eigenvalues of the covariance that rounding makes negative count as zero: nothing is added to it.
         """
-        values, vectors = torch.linalg.eigh(self.covariance(X, X))
+        return self.predict(X)[0] + self.deviations(X, count, generator)
+
+    @torch.no_grad()
+    def deviations(
+        self, X: Tensor, count: int, generator: torch.Generator | None = None, ridge: float | None = None
+    ) -> Tensor:
+        """The same less the mean, at any one ridge; ``draws.py`` has it for many points."""
+        values, vectors = torch.linalg.eigh(self.covariance(X, X, ridge))
         normal = torch.randn(count, len(X), generator=generator, dtype=X.dtype).to(X.device)
-        return self.predict(X)[0] + (normal * values.clamp_min(0).sqrt()) @ vectors.mT
+        return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
 
     def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
         """Ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
@@ -162,7 +220,19 @@ class View(Regression):
 
     def __init__(self, state: Regression) -> None:
         self.state = state
-        self.ridge, self.imagined = state.ridge, state.imagined
+        self.imagined = state.imagined
+
+    @property
+    def ridge(self) -> float:
+        """The ridge of the posterior behind, also after it moved."""
+        return self.state.ridge
+
+    @property
+    def schedule(self) -> RidgeSchedule | None:  # noqa: D102
+        return self.state.schedule
+
+    def move_ridge(self, ridge: float) -> None:  # noqa: D102
+        self.state.move_ridge(ridge)
 
     @property
     def n(self) -> int:  # noqa: D102
@@ -187,6 +257,9 @@ class View(Regression):
     def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self.state.quad(ridge)
 
+    def rss(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self.state.rss(ridge)
+
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self.state.effective_dimension(ridge)
 
@@ -204,6 +277,10 @@ class View(Regression):
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self.state.residual_norm()
+
+    @property
+    def rounding(self) -> float:  # noqa: D102
+        return self.state.rounding
 
 
 def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:

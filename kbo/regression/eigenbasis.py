@@ -91,6 +91,10 @@ class Eigenbasis(Resolvent):
         border = L.diagonal(dim1=-2, dim2=-1).square() / ridges.unsqueeze(-1)
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border.log().sum(-1)
 
+    def rss(self, ridges: Tensor) -> Tensor:
+        """``|y - mean(X)|^2``, [r]: the scaled residuals are ``a H^-1 y``."""
+        return self.rest + ridges.square() * self.solved_square(ridges)
+
     def effective_dimension(self, ridges: Tensor) -> Tensor:
         """``Tr K (K + a I)^-1``, [r]: rows less ``a Tr (K + a I)^-1``."""
         W = self.weights(ridges)

@@ -192,6 +192,9 @@ class KernelRidge(Regression):
     def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self._number(ridge, lambda factor: factor.quad, Eigenbasis.quad)
 
+    def rss(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self._number(ridge, Factor.rss, Eigenbasis.rss)
+
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
         """``Tr K (K + ridge I)^-1`` in O(n^3) for a number, and in little for each of several ridges."""
         return self._number(ridge, Factor.effective_dimension, Eigenbasis.effective_dimension)

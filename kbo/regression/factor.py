@@ -43,6 +43,12 @@ class Factor:
         self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
 
     @torch.no_grad()
+    def rss(self) -> Tensor:
+        """``|y - mean(X)|^2``, in O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
+        solved = self.cholesky.solve_transposed(self.z.value)
+        return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
+
+    @torch.no_grad()
     def effective_dimension(self) -> Tensor:
         """``sum_r 1 - (ridge / c_r) [A^-1]_rr``: the sum of leverages over observations."""
         identity = torch.eye(self.n, dtype=self.data.X.dtype, device=self.data.X.device)

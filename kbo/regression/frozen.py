@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
+from kbo.regression.adaptive import AdaptiveRidge
 from kbo.regression.base import Regression, Ridge, View
 from kbo.regression.exact import KernelRidge
 from kbo.regression.path import Moments, RidgePath
@@ -27,7 +28,8 @@ class FrozenMean(View):
 
     def __init__(self, state: Regression, points: Tensor) -> None:
         super().__init__(state)
-        real = state.state if isinstance(state, TrackedPoints) else state
+        real = state.base if isinstance(state, AdaptiveRidge) else state
+        real = real.state if isinstance(real, TrackedPoints) else real
         if not isinstance(real, (KernelRidge, NystromRidge)):
             raise InvalidInput(f"batches are chosen under a KernelRidge or a NystromRidge, got {type(real).__name__}.")
         fork = real.fork()

@@ -24,6 +24,9 @@ from kbo.regression.rows import Rows
 _FEW = 8
 """A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
 
+_ROUNDING = 1e-13
+"""Relative error of ``y'y``, with room to spare."""
+
 _SMALL_BLOCK = 64
 """Observations of a block of ``residual.py`` where all norms are void whenever the dictionary is drawn anew."""
 
@@ -176,6 +179,11 @@ class Sketch:
         self._residual = ResidualNorm(_SMALL_BLOCK)
         self._project()
 
+    def move_ridge(self, ridge: float) -> None:
+        """From here on the regulariser is this one; O(m^3)."""
+        self.ridge = ridge
+        self.root = InverseRoot(self.G, ridge)
+
     def row_leverages(self) -> Tensor:
         """The leverages of all rows at the state's ridge, [rows]."""
         form = (self.rows.features @ self.root.S).square().sum(1)
@@ -188,6 +196,19 @@ class Sketch:
     def effective_dimension(self) -> float:
         """``Tr B'B (B'B + ridge I)^-1 = m - ridge Tr M^-1``."""
         return self.m - self.ridge * float(self.root.S.square().sum()) if self.n else 0.0
+
+    def quad(self, weights: Tensor) -> float:
+        """``y'y - (By)'M^-1 By``, given ``weights = M^-1 B y``, [m]."""
+        return max(self.yy - float(self.By @ weights), 0.0)
+
+    def rss(self, weights: Tensor) -> float:
+        """``|y - B'w|^2 = quad - ridge |w|^2``, given the weights w, [m]."""
+        return max(self.quad(weights) - self.ridge * float(weights.square().sum()), 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may do to ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""
+        return _ROUNDING * self.yy
 
     def residual_trace(self) -> float:
         """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, lifted by its rounding error."""

@@ -112,6 +112,12 @@ class NystromRidge(Regression):
         """The dictionary at work, with what it remembers."""
         return self.sketch.dictionary
 
+    def move_ridge(self, ridge: float) -> None:
+        """From here on the state's own ridge is this one, also for the dictionary; O(m^3)."""
+        self.ridge = checks.positive("ridge", ridge)
+        self.sketch.move_ridge(self.ridge)
+        self._w = None
+
     def update(self, X: Tensor, y: Tensor) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed.
 
@@ -238,9 +244,10 @@ class NystromRidge(Regression):
         return self._number(ridge, SketchedResolvent.log_det, self.sketch.log_det)
 
     def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._number(
-            ridge, SketchedResolvent.quad, lambda: max(self.sketch.yy - float(self.sketch.By @ self.weights), 0.0)
-        )
+        return self._number(ridge, SketchedResolvent.quad, lambda: self.sketch.quad(self.weights))
+
+    def rss(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
+        return self._number(ridge, SketchedResolvent.rss, lambda: self.sketch.rss(self.weights))
 
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
         """``Tr B'B (B'B + ridge I)^-1``, the effective dimension of the sketched kernel matrix."""
@@ -262,6 +269,10 @@ class NystromRidge(Regression):
     def residual_norm(self) -> Tensor:
         """An upper bound of the operator norm of E; see ``residual.py``."""
         return self._answer(self.sketch.residual_norm())
+
+    @property
+    def rounding(self) -> float:  # noqa: D102
+        return self.sketch.rounding
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""

@@ -100,6 +100,14 @@ class Resolvent(ABC):
         """``quad`` [r] for ridges [r]."""
         return self.fit(ridges, *self.factored(ridges))[1]
 
+    def solved_square(self, ridges: Tensor) -> Tensor:
+        """``|H^-1 y|^2``, [r]."""
+        W, L = self.factored(ridges)
+        s = self.fit(ridges, W, L)[0].unsqueeze(-1)
+        border = torch.linalg.solve_triangular(L.mT, s, upper=True).squeeze(-1)
+        rest = W * (self.target[0] - border @ self.C.mT)
+        return rest.square().sum(-1) + border.square().sum(-1)
+
     def whiten(self, p: Tensor, p_border: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
         """``diag(l + a)^-1/2 p`` and ``L^-1 e_p`` for p [n0 q]: the factors of ``p'H^-1 p``."""
         W = self.weights(ridge.reshape(1))

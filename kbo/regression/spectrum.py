@@ -38,6 +38,10 @@ class SketchedResolvent(Resolvent):
         """``ln det(I + B'B / a)``, [r]."""
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1)
 
+    def rss(self, ridges: Tensor) -> Tensor:
+        """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``, [r]."""
+        return (self.quad(ridges) - ridges * self.solved_square(ridges)).clamp_min(0)
+
     def effective_dimension(self, ridges: Tensor) -> Tensor:
         """``Tr B'B (B'B + a I)^-1``, [r]."""
         return (self.values * self.weights(ridges)).sum(-1)

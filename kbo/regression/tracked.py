@@ -25,7 +25,14 @@ from kbo.regression.path import RidgePath
 from kbo.regression.spectral import SpectralPath
 
 if TYPE_CHECKING:
+    from kbo.regression.eigenbasis import Eigenbasis
     from kbo.regression.sketched import NystromRidge
+
+MOST_JOINT = 2048
+"""Points whose joint covariance is decomposed or remembered."""
+
+_MOST_RIDGES = 4
+"""Ridges given as numbers that are remembered; the least recently used one is dropped and would be recomputed."""
 
 
 class TrackedPoints(View):
@@ -53,8 +60,9 @@ class Tracked(TrackedPoints):
     """The same posterior as ``state``, with O(n A) answers for the points it tracks.
 
     ``predict(tracked.points)`` is answered from memory and catches up with whatever the state has
-    learned since; every other question goes to the state. Memory: n A numbers per ridge given as a number, and n A
-    for all ridges given as lists. For sketched posteriors see ``TrackedSketch``, or let ``track`` choose.
+    learned since; every other question goes to the state. Their joint covariance costs O(n A^2) for up to
+    ``MOST_JOINT`` points. Memory: n A numbers for each of the last few ridges given as a number, and n A for all ridges
+    given as lists. For sketched posteriors see ``TrackedSketch``, or let ``track`` choose.
 
     Args:
         state: The posterior to follow; keep updating it, or call ``update`` here.
@@ -70,6 +78,7 @@ class Tracked(TrackedPoints):
         self.state: KernelRidge = state
         self._memory: dict[float, _Memory] = {}
         self._coordinates: _Coordinates | None = None
+        self._joint_prior: Tensor | None = None
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance at the tracked points (X omitted, or ``points`` itself), else as the state."""
@@ -88,8 +97,31 @@ class Tracked(TrackedPoints):
             return self.state.ridge_path(X)
         return self._path()
 
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:
+        """Joint covariance of the tracked points (``points`` twice) from memory; of any others from the state."""
+        if self.state.data is None or len(self.points) > MOST_JOINT or not (self._tracks(X) and self._tracks(Z)):
+            return self.state.covariance(X, Z, ridge)
+        return self._joint(*as_ridges(self.ridge if ridge is None else ridge))
+
+    @torch.no_grad()
+    def _joint(self, ridges: list[float], single: bool) -> Tensor:
+        if self._joint_prior is None:
+            self._joint_prior = self.state.prior(self.points, self.points)
+        if single:
+            roots = [self._current(ridges[0]).W.value]
+        else:
+            basis, p, border = self._in_basis()
+            roots = [torch.cat(basis.whiten(p, border, p.new_tensor(r))) for r in ridges]
+        out = [self._joint_prior - W.mT @ W for W in roots]
+        return out[0] if single else torch.stack(out)
+
     @torch.no_grad()
     def _path(self) -> SpectralPath:
+        prior = self._prior.unsqueeze(-1)
+        return SpectralPath(*self._in_basis(), prior.unsqueeze(-1), prior, self.state.trace)
+
+    def _in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
+        """The eigenbasis, and the tracked points in it and at its border."""
         basis = self.state.eigenbasis()
         memory = self._coordinates
         if memory is None or memory.vectors is not basis.vectors:
@@ -98,16 +130,18 @@ class Tracked(TrackedPoints):
         start = len(memory.p) + memory.border.n
         new = self.state.prior(basis.data.X[start:], self.points)
         memory.border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
-        prior = self._prior.unsqueeze(-1)
-        return SpectralPath(basis, memory.p, memory.border.value, prior.unsqueeze(-1), prior, self.state.trace)
+        return basis, memory.p, memory.border.value
 
     @torch.no_grad()
     def _current(self, ridge: float) -> _Memory:
         data = self.state.data
         epoch = data.epoch if data else 0
-        memory = self._memory.get(ridge)
+        memory = self._memory.pop(ridge, None)
         if memory is None or memory.data is not data or memory.epoch != epoch:
-            memory = self._memory[ridge] = _Memory(data, epoch, self._prior)
+            memory = _Memory(data, epoch, self._prior)
+        self._memory[ridge] = memory  # at the end of the dict: the most recently used
+        if len(self._memory) > _MOST_RIDGES:
+            del self._memory[next(iter(self._memory))]
         if data is None:
             return memory
         factor = self.state.factor(ridge)

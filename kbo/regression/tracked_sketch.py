@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.linalg import GrowingTensor
+from kbo.regression.adaptive import AdaptiveRidge
 from kbo.regression.base import Regression, Ridge, as_ridges
 from kbo.regression.exact import KernelRidge
 from kbo.regression.path import CastPath, RidgePath
@@ -55,6 +56,13 @@ class TrackedSketch(TrackedPoints):
         path = self.state.path_of(self._features.value, self._prior.unsqueeze(-1))
         return path if self.points.dtype == torch.float64 else CastPath(path, self.points.dtype)
 
+    def features(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
+        """``z`` [m A] and ``k(x, x) - |z|^2`` [A] of the tracked points, in float64; None if X is not their tensor."""
+        if not self._tracks(X):
+            return None
+        self._catch_up()
+        return self._features.value, self._residual
+
     @torch.no_grad()
     def _catch_up(self) -> None:
         """Follow the state's dictionary, then its observations."""
@@ -75,7 +83,7 @@ class TrackedSketch(TrackedPoints):
         self._followed = len(root.events)
 
 
-def track(state: Regression, points: Tensor) -> Tracked | TrackedSketch:
+def track(state: Regression, points: Tensor) -> Tracked | TrackedSketch | AdaptiveRidge:
     """The same posterior as ``state``, cheap to ask for the fixed points [A d] after every observation.
 
     Raises:
@@ -85,4 +93,6 @@ def track(state: Regression, points: Tensor) -> Tracked | TrackedSketch:
         return TrackedSketch(state, points)
     if isinstance(state, KernelRidge):
         return Tracked(state, points)
+    if isinstance(state, AdaptiveRidge):
+        return state.over(track(state.base, points))
     raise InvalidInput(f"a {type(state).__name__} cannot be followed; track a KernelRidge or a NystromRidge.")

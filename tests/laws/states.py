@@ -9,7 +9,8 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from kbo import KernelRidge
+from kbo import AdaptiveRidge, KernelRidge
+from kbo.confidence import NoiseBounds
 from kbo.kernels import PrecomputedKernel
 from kbo.regression import (
     BatchedResampling,
@@ -120,6 +121,17 @@ def living(name: str, kernel: Callable[[], Kernel], dictionary: Callable[[float]
     )
 
 
+def adaptive(name: str, kernel: Callable[[], Kernel], variant: str, **kwargs) -> State:
+    """A ridge that follows bounds of the noise level and begins at the one that is given."""
+    base = kwargs.pop("base", KernelRidge)
+    return State(
+        f"adaptive-{name}",
+        kernel,
+        lambda k, ridge: AdaptiveRidge(base(k, ridge), NoiseBounds(50.0, 0.1, variant=variant, largest_ridge=ridge)),
+        **kwargs,
+    )
+
+
 STATES = [
     State("exact-rbf", rbf),
     State("exact-matern12", lambda: matern(0.5)),
@@ -135,6 +147,16 @@ STATES = [
     living("greedy", lambda: matern(1.5), lambda ridge: GreedyDictionary(5 * ridge)),
     living("resampled", lambda: matern(0.5), lambda ridge: LeverageResampling(1.5)),
     living("batched", lambda: matern(2.5), lambda ridge: BatchedResampling(1.5, growth=2.0)),
+    adaptive("grid", lambda: matern(1.5), "tight+grid"),
+    adaptive("mixture", rbf, "mixture"),
+    adaptive(
+        "sketched",
+        lambda: matern(2.5),
+        "tight+grid",
+        base=lambda k, ridge: NystromRidge(k, ridge, FixedDictionary(unit_square(15, 33))),
+        exact=False,
+        dictionary=unit_square(15, 33),
+    ),
     living(
         "capped-precomputed",
         precomputed,

@@ -1,0 +1,188 @@
+"""Inflated Thompson sampling: the argmax of a draw whose spread is that of a confidence sequence.
+
+Kernel TS of Durand, Maillard & Pineau (2018, Sec. 6.4) draws from ``N(mean, width^2 covariance)`` with the width of its
+confidence sequence. For any other confidence with centre c and half width r at x, g a joint draw of the posterior less
+its mean, and s its standard deviation,
+
+    draw(x) = c(x) + r(x) g(x) / s(x),
+
+which for bounds ``mean +- width s`` is the same. Plain Thompson sampling is ``FixedWidth(1.0)``.
+"""
+
+from __future__ import annotations
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.generation.sampling import SamplingStrategy
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from kbo.acquisition.ucb import affine
+from kbo.confidence import Confidence
+from kbo.confidence.base import WidthConfidence
+from kbo.errors import InvalidInput
+from kbo.linalg import safe_sqrt
+from kbo.models import RegressionModel
+from kbo.regression import Regression, SamplePath, centred_draws, draw_path
+
+
+def inflated(confidence: Confidence, state: Regression, X: Tensor, g: Tensor) -> Tensor:
+    """Draws [... N] as wide as the confidence, from draws g [... N] at X [N d] of the posterior less its mean.
+
+    As long as the bounds are infinite, g itself: the limit of ever wider bounds ranks points as g does.
+
+    Args:
+        confidence: The bound.
+        state: The posterior.
+        X: Points [N d]; or [... d], for one draw.
+        g: At the ridge ``drawn_at``.
+    """
+    if not confidence.finite_on(state):
+        return g
+    if isinstance(confidence, WidthConfidence):
+        width = confidence.width(state)
+        return state.predict(X, drawn_at(confidence, state))[0] + width.to(g) * g
+    lower, upper = confidence.interval(state, X)
+    deviation = safe_sqrt(state.predict(X)[1])
+    known = deviation == 0  # and g with it
+    return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
+
+
+def drawn_at(confidence: Confidence, state: Regression) -> float | None:
+    """The ridge of the draws: that of the bound if it fixes one, else None, the state's own."""
+    ridge = confidence.ridge(state) if isinstance(confidence, WidthConfidence) else state.ridge
+    return None if ridge == state.ridge else ridge
+
+
+def inflated_draws(
+    confidence: Confidence, state: Regression, X: Tensor, count: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
+    g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
+    return inflated(confidence, state, X, g)
+
+
+class InflatedThompsonSampling(AcquisitionFunction):
+    """A function drawn with the spread of a confidence, to be maximised; one for every point of a batch.
+
+    The value of a batch of q > 1 points is the mean of their values, each under a function of its own, so every point
+    maximises its own. Functions are drawn when they are first needed, from the posterior as it is then and from the
+    seed: the same seed gives the same values. Draws are independent, so pending points need no hallucination: they only
+    take the first functions, so that sequential and joint optimisation of a batch agree. Draws are in the units of the
+    model's (transformed) targets.
+
+    Args:
+        model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
+        confidence: The bound that says how far draws spread; ``FixedWidth(1.0)`` is plain Thompson sampling.
+        seed: Of the draws. Change it from one round to the next.
+        posterior_transform: As in ``KernelUCB``: with weight -1 f is minimised.
+        X_pending: Points [p d] that are being evaluated.
+
+    Raises:
+        InvalidInput: The model, seed or posterior transform is of another kind; when evaluated, the kernel has no
+            random features.
+    """
+
+    X_pending: Tensor | None = None
+
+    def __init__(
+        self,
+        model: RegressionModel,
+        confidence: Confidence,
+        seed: int = 0,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        _check_model(model)
+        self.confidence = confidence
+        self.weight, self.offset = affine(posterior_transform)
+        self.set_X_pending(X_pending)
+        self._generator = _seeded(seed)
+        self._paths: list[SamplePath] = []
+
+    @property
+    def guarantee(self) -> str | None:
+        """What is proved about the bounds behind the draws, in words; None for plain Thompson sampling."""
+        return self.confidence.guarantee_on(self.model.regression)  # pyright: ignore[reportArgumentType]
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Points X_pending [p d] that are being evaluated; None or an empty tensor clears them."""
+        self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
+
+    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
+    def forward(self, X: Tensor) -> Tensor:
+        """Values [b] of the batches X [b q d]."""
+        self.model.eval()
+        X = self.model.transform_inputs(X)
+        state: Regression = self.model.regression  # pyright: ignore[reportAssignmentType]
+        first = 0 if self.X_pending is None else len(self.X_pending)
+        g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
+        return (self.weight * inflated(self.confidence, state, X, g) + self.offset).mean(-1)
+
+    def _path(self, number: int, state: Regression, like: Tensor) -> SamplePath:
+        while len(self._paths) <= number:
+            self._paths.append(draw_path(state, like.detach(), self._generator, drawn_at(self.confidence, state)))
+        return self._paths[number]
+
+
+class InflatedPosteriorSampling(SamplingStrategy):
+    """The same over a finite set, with any kernel: the points at which draws of the function are largest.
+
+    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once. Every call draws anew.
+
+    Args:
+        model: A model of kbo.
+        confidence: As in ``InflatedThompsonSampling``.
+        seed: Of the draws: two strategies with the same seed return the same points, call by call.
+        posterior_transform: As in ``KernelUCB``.
+
+    Raises:
+        InvalidInput: The model, seed or posterior transform is of another kind.
+
+    Example:
+        >>> sampling = InflatedPosteriorSampling(model, SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.1))
+        >>> batch = sampling(candidates, num_samples=4)
+    """
+
+    def __init__(
+        self,
+        model: RegressionModel,
+        confidence: Confidence,
+        seed: int = 0,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> None:
+        super().__init__()
+        _check_model(model)
+        self.model, self.confidence = model, confidence
+        self.weight, _ = affine(posterior_transform)
+        self._generator = _seeded(seed)
+
+    @property
+    def guarantee(self) -> str | None:
+        """What is proved about the bounds behind the draws, in words; None for plain Thompson sampling."""
+        return self.confidence.guarantee_on(self.model.regression)
+
+    @torch.no_grad()
+    def forward(self, X: Tensor, num_samples: int = 1) -> Tensor:
+        """Points [num_samples d], chosen independently among the rows of X [N d].
+
+        Raises:
+            InvalidInput: X is not one set of points, or has too many of them (see ``centred_draws``).
+        """
+        self.model.eval()
+        points = self.model.transform_inputs(X)
+        draws = inflated_draws(self.confidence, self.model.regression, points, num_samples, self._generator)
+        return X[(self.weight * draws).argmax(-1)]
+
+
+def _check_model(model: RegressionModel) -> None:
+    if not isinstance(model, RegressionModel):
+        raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
+
+
+def _seeded(seed: int) -> torch.Generator:
+    if not isinstance(seed, int):
+        raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
+    return torch.Generator().manual_seed(seed)

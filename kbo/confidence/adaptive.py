@@ -1,0 +1,129 @@
+"""Confidence sequences for noise of unknown level, on states whose ridge follows ``NoiseBounds``."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.mixture import MartingaleMixture
+from kbo.confidence.noise import NoiseBounds
+from kbo.errors import InvalidInput
+from kbo.regression import Regression
+
+
+def noise_bounds(state: Regression) -> NoiseBounds:
+    """The noise bounds that the ridge of ``state`` follows.
+
+    Raises:
+        InvalidInput: It does not follow any.
+        RefutedAssumptions: They contradict each other.
+    """
+    bounds = state.schedule
+    if not isinstance(bounds, NoiseBounds):
+        raise InvalidInput(
+            f"this confidence reads the noise level from the state, and a {type(state).__name__} without NoiseBounds "
+            "knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
+        )
+    if not state.imagined:
+        bounds.refuse_if_refuted()
+    return bounds
+
+
+class _Adaptive(Confidence):
+    """What all have in common: the guarantee is that of the noise bounds, and there may be no bound yet."""
+
+    variants: tuple[str, ...]
+
+    def holds_on(self, state: Regression) -> bool:
+        """On every posterior: all radii account for ``residual_trace`` and ``residual_norm``."""
+        return True
+
+    def guarantee_on(self, state: Regression) -> str | None:
+        return None if state.imagined else self._bounds(state).guarantee
+
+    def finite_on(self, state: Regression) -> bool:
+        return math.isfinite(self._bounds(state).upper)
+
+    def _bounds(self, state: Regression) -> NoiseBounds:
+        bounds = noise_bounds(state)
+        if bounds.variant not in self.variants:
+            wanted = " or ".join(f'"{variant}"' for variant in self.variants)
+            raise InvalidInput(
+                f"{type(self).__name__} needs NoiseBounds of variant {wanted}, the state's are {bounds.variant!r}: "
+                "other variants rest on another event."
+            )
+        return bounds
+
+
+class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
+    """Kernel UCB with unknown noise: Durand et al. (2018), Corollary 1.
+
+    ``width = C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, with ``D`` from ``NoiseBounds.deviation``; the printed
+    radius divided by ``sqrt(lam)``, widened on a sketch as ``SelfNormalized`` is. Infinite as long as the noise has no
+    upper bound.
+
+    Example:
+        >>> state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
+        >>> lower, upper = AdaptiveSelfNormalized().interval(state, X)
+    """
+
+    variants = ("paper", "tight", "tight+grid")
+    any_ridge = True
+
+    def width(self, state: Regression) -> Tensor:  # noqa: D102
+        bounds = self._bounds(state)
+        error, D = float(state.residual_norm()), bounds.deviation(state)
+        bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
+        return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
+
+
+class AdaptiveMixture(_Adaptive):
+    """AMM, DMM and CMM with unknown noise: the mixture at the upper bound of the noise level.
+
+    For a fixed ridge a the event of the mixture, ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``,
+    has a right side that grows with sigma: it holds for every noise level above the true one, at every ridge of the
+    grid at once. So the mixture with ``noise_std = upper`` and ``scale = upper^2 / a`` is valid whatever was estimated,
+    on the very event that bounds the noise level (docs/papers.md).
+
+    Args:
+        kind: "amm", "dmm" or "cmm", as for ``MartingaleMixture``.
+
+    Raises:
+        InvalidInput: An unknown kind.
+    """
+
+    variants = ("mixture",)
+
+    def __init__(self, kind: str = "cmm") -> None:
+        MartingaleMixture(1.0, 1.0, 0.1, kind)  # checks it
+        self.kind = kind
+
+    def in_force(self, state: Regression) -> MartingaleMixture:
+        """The mixture at the noise level and the ridge of now."""
+        b = self._bounds(state)
+        level = max(b.upper, 1e-150)  # targets without any noise; a larger level is valid
+        return MartingaleMixture(level, b.norm_bound, b.mixture_delta, self.kind, level**2 / state.ridge)
+
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        if not self.finite_on(state):
+            unknown = torch.full(X.shape[:-1], math.inf, dtype=X.dtype, device=X.device)
+            return -unknown, unknown
+        return self.in_force(state).interval(state, X)
+
+    def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).upper(state, X) if self.finite_on(state) else self.interval(state, X)[1]
+
+    def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).lower(state, X) if self.finite_on(state) else self.interval(state, X)[0]
+
+    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).quick_upper(state, X) if self.finite_on(state) else super().quick_upper(state, X)
+
+    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        return self.in_force(state).leader(state, X) if self.finite_on(state) else super().leader(state, X)
+
+    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        return self.in_force(state).safest(state, X) if self.finite_on(state) else super().safest(state, X)

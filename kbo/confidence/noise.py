@@ -1,0 +1,297 @@
+"""Online bounds of the noise level: nobody told it, the residuals of the fit do.
+
+Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if exact).
+
+On paper                                                           | in code
+``t sh^2 = |y - f_lam(x_1..t)|^2``                                 | ``state.rss``
+``D = 2 ln(1/delta) + ln det(I + K / lam')``                       | ``NoiseBounds.deviation``
+``|xi|^2 - 2 sigma^2 D - 2 sigma X <= t sh^2``, ``X = C sqrt(lam D)`` | ``_upper``   (Durand et al. 2018, Theorem 3)
+``sqrt(t) sh <= |xi| + C sqrt(lam / 2)``                           | ``_lower``
+``quad(a) - a C^2 <= |xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))`` | ``_update_mixture``
+how ``|xi|^2`` is related to ``t sigma^2``                         | ``energy.py``
+
+All hold for all t at once; what E changes is proved in docs/papers.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kbo import checks
+from kbo.confidence.energy import mixed, printed_deviation, stitched
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import Regression
+from kbo.regression.base import RidgeSchedule
+
+VARIANTS = ("paper", "tight", "tight+grid", "mixture")
+
+_EVENTS = 3
+"""Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
+
+_MIXTURE_RIDGES, _MIXTURE_RATIO = 12, 4.0
+"""Ridges of the mixture and their ratio: seven decades."""
+
+
+class NoiseBounds(RidgeSchedule):
+    """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
+
+    With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
+    function has norm at most ``norm_bound`` and the noise is Gaussian to second order (see ``energy.py``): with
+    heavier tails the bounds are off (docs/validity.md). The same probability covers the confidence bounds built on
+    them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
+
+    | variant | noise bounds | ridge |
+    |---|---|---|
+    | "paper" | Durand et al. (2018), Theorem 3, Corollary 1 | ``upper^2 / C^2`` at every step |
+    | "tight" | the same event, without slack | the same |
+    | "tight+grid" | the same, at ridges of a grid | the least ``largest_ridge / 2^j`` above ``upper^2 / C^2`` |
+    | "mixture" | a martingale mixture (Flynn & Reeb 2024) | the best of ``largest_ridge / 4^j`` |
+
+    "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
+
+    An instance is a description until a state follows it: ``AdaptiveRidge(state, bounds)`` works on a copy, its
+    ``schedule``. ``update`` may also be called by hand.
+
+    Args:
+        norm_bound: Bound C of the RKHS norm of the function, in units of the targets over sqrt(kernel).
+        delta: Probability that anything may fail, ever.
+        upper: An upper bound of the noise level that is known beforehand; None if there is none.
+        lower: A lower bound that is known beforehand. "paper" and "tight" learn little from 0.
+        variant: See the table.
+        largest_ridge: Where the grid begins, any number chosen beforehand; by default ``upper^2 / C^2`` for
+            "tight+grid", and 1, the prior variance of an unscaled kernel, for "mixture" and without upper.
+
+    Raises:
+        InvalidInput: A number out of its range, an unknown variant, or one without the upper bound that it needs.
+
+    Attributes:
+        upper, lower: The bounds now; ``upper`` is inf as long as nothing is known.
+        ridge: The ridge now.
+        n: Observations seen.
+    """
+
+    def __init__(
+        self,
+        norm_bound: float,
+        delta: float,
+        upper: float | None = None,
+        lower: float = 0.0,
+        variant: str = "tight+grid",
+        largest_ridge: float | None = None,
+    ) -> None:
+        self.norm_bound = checks.positive("norm_bound", norm_bound)
+        self.delta = checks.probability("delta", delta)
+        self.upper = math.inf if upper is None else checks.positive("upper", upper)
+        self.lower = checks.non_negative("lower", lower)
+        if self.lower > self.upper:
+            raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
+        if variant not in VARIANTS:
+            raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
+        self.variant, self.n = variant, 0
+        self.largest_ridge = self._largest(largest_ridge)
+        self.event_delta = self.delta / _EVENTS
+        self.continuous = variant != "tight+grid"
+        self._floor = 0.0
+        self.ridge = self._ridge()
+
+    def _largest(self, given: float | None) -> float:
+        if self.variant in ("paper", "tight"):
+            if given is not None:
+                raise InvalidInput(
+                    f"variant {self.variant!r} has no grid: do not pass largest_ridge, or another variant."
+                )
+            if math.isinf(self.upper):
+                raise InvalidInput(
+                    f"variant {self.variant!r} needs an upper bound of the noise level to begin with: pass upper=..., "
+                    'or use variant="tight+grid" or "mixture", which do without.'
+                )
+        if given is not None:
+            return checks.positive("largest_ridge", given)
+        known = self.variant != "mixture" and math.isfinite(self.upper)
+        return self.upper**2 / self.norm_bound**2 if known else 1.0
+
+    def __repr__(self) -> str:
+        return (
+            f"NoiseBounds(lower={self.lower:.4g}, upper={self.upper:.4g}, ridge={self.ridge:.4g}, n={self.n}, "
+            f"norm_bound={self.norm_bound:g}, delta={self.delta:g}, variant={self.variant!r})"
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """What holds, in words."""
+        return (
+            f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
+            f"has norm at most {self.norm_bound:g} and the noise, of unknown level, is Gaussian to second order"
+        )
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bounds contradict each other: then an assumption is false, but for probability delta."""
+        return self.lower > self.upper
+
+    def refuse_if_refuted(self) -> None:
+        """Raise RefutedAssumptions if the bounds contradict each other."""
+        if self.refuted:
+            raise RefutedAssumptions(
+                "The data refute the assumptions: the lower bound of the noise level is above its upper bound. Raise "
+                "norm_bound, change the kernel, or doubt that the noise is Gaussian to second order (docs/validity.md)",
+                noise_at_least=self.lower,
+                noise_at_most=self.upper,
+                norm_bound=self.norm_bound,
+                n=self.n,
+            )
+
+    def update(self, state: Regression) -> None:
+        """Take in what ``state`` has learned since the last update; after every observation, or more rarely.
+
+        Raises:
+            InvalidInput: The state has fewer observations than were seen already.
+        """
+        if state.n < self.n:
+            raise InvalidInput(
+                f"these noise bounds have seen {self.n} observations, the state has {state.n}: they follow one state."
+            )
+        if state.n == self.n:
+            return
+        self.n = state.n
+        self._floor = max(self._floor, state.least_ridge)
+        if self.variant == "mixture":
+            self._update_mixture(state)
+        else:
+            self._update_sandwich(state)
+
+    def deviation(self, state: Regression) -> float:
+        """``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1`` for every ridge in force.
+
+        Durand et al. (2018), Theorem 2, at the least ridge that may be in force, or, on a grid, at the ridge itself.
+        """
+        ridge, delta = self._reference()
+        return 2 * math.log(1 / delta) + (_log_det(state, ridge, self.continuous) if state.n else 0.0)
+
+    # The sandwich of Durand et al. (2018)
+
+    def _update_sandwich(self, state: Regression) -> None:
+        """Section 5 of the specification of the order: lower bound, deviation, upper bound, ridge."""
+        t = state.n
+        rss = float(state.rss([self.ridge])[0] if self.continuous else state.rss(self.ridge))
+        error = float(state.residual_norm())
+        self.lower = max(self.lower, self._lower(t, max(rss - state.rounding, 0), error))
+        self.upper = min(self.upper, self._upper(t, rss + state.rounding, error, self.deviation(state)))
+        self.ridge = self._ridge()
+
+    def _lower(self, t: int, rss: float, error: float) -> float:
+        """Largest sigma that the energy of the residuals excludes; what the sketch leaves out acts like a ridge."""
+        residual = math.sqrt(rss / t) - self.norm_bound * math.sqrt(max(self.ridge / 2, error) / t)
+        return residual / math.sqrt(self._most(t) / t)
+
+    def _most(self, t: int) -> float:
+        if self.variant == "paper":
+            return t * (1 + math.sqrt(2 * printed_deviation(t, self.event_delta) / t)) ** 2
+        return stitched(t, self.event_delta)[1]
+
+    def _upper(self, t: int, rss: float, error: float, D: float) -> float:
+        """The root sigma of ``least(t) sigma^2 - 2 sigma^2 D - 2 sigma X = rss``; inf if there is none."""
+        X = self.norm_bound * math.sqrt(self.ridge * D + self._missed(t, error, D))
+        if self.variant == "paper":
+            C_t = printed_deviation(t, self.event_delta)
+            alpha = 1 - math.sqrt(C_t / t) - math.sqrt((C_t + 2 * D) / t)
+            if alpha <= 0:
+                return math.inf
+            half = X / (2 * t)
+            return (math.sqrt(math.sqrt(rss / t) * alpha + half) + math.sqrt(half)) ** 2 / alpha**2
+        a = (stitched(t, self.event_delta)[0] - 2 * D) / t
+        if a <= 0:
+            return math.inf
+        b = 2 * X / t
+        return (b + math.sqrt(b * b + 4 * a * rss / t)) / (2 * a)
+
+    def _missed(self, t: int, error: float, D: float) -> float:
+        """What the part of the function that the sketch does not see adds to ``(X / C)^2``; see docs/papers.md."""
+        if error == 0:
+            return 0.0
+        seen = math.sqrt(self.ridge + error) + math.sqrt(32 / 27 * error)
+        return min(D * seen**2, self._most(t) * error)
+
+    def _ridge(self) -> float:
+        """The ridge that the upper bound asks for; never below the precision, which keeps every bound valid."""
+        if self.variant == "mixture":
+            return self.largest_ridge
+        wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
+        return self._grid_ridge(self._step(wanted)) if self.variant == "tight+grid" else wanted
+
+    def _step(self, wanted: float) -> int:
+        """The largest j with ``largest_ridge / 2^j >= wanted``, at least 0."""
+        if wanted >= self.largest_ridge:
+            return 0
+        j = math.floor(math.log2(self.largest_ridge / wanted))
+        return j - (self._grid_ridge(j) < wanted) + (self._grid_ridge(j + 1) >= wanted)  # rounding
+
+    def _grid_ridge(self, j: int) -> float:
+        return math.ldexp(self.largest_ridge, -j)
+
+    def _reference(self) -> tuple[float, float]:
+        """The ridge at which D is taken and the probability that D may fail there."""
+        if self.variant == "tight+grid":
+            j = round(math.log2(self.largest_ridge / self.ridge))
+            return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
+        return max((self.lower / self.norm_bound) ** 2, self._floor), self.event_delta
+
+    # The martingale mixture of Flynn & Reeb (2024)
+
+    @property
+    def mixture_delta(self) -> float:
+        """Probability that the mixture at one ridge of the grid may fail."""
+        return self.event_delta / _MIXTURE_RIDGES
+
+    def _update_mixture(self, state: Regression) -> None:
+        """The mixture is a bound of the energy of the noise: the same event serves noise bound and confidence set."""
+        ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
+        ridges = [ridge for ridge in ridges if ridge >= self._floor]  # the others keep their part of delta
+        if not ridges:
+            return
+        trace, error = float(state.residual_trace), float(state.residual_norm())
+        quads, costs = state.quad(ridges).tolist(), []
+        for ridge, gain in zip(ridges, state.log_det(ridges).tolist(), strict=True):
+            costs.append(gain + trace / ridge + 2 * math.log(1 / self.mixture_delta))
+        least, most = mixed(state.n, self.event_delta)
+        for ridge, quad, cost in zip(ridges, quads, costs, strict=True):
+            if least > cost:
+                self.upper = min(self.upper, math.sqrt((quad + state.rounding) / (least - cost)))
+            unexplained = max(quad - state.rounding - ridge * self.norm_bound**2, 0)
+            energy = math.sqrt(unexplained) - self.norm_bound * math.sqrt(error)
+            self.lower = max(self.lower, energy / math.sqrt(most))
+        if math.isfinite(self.upper):
+            radii = [quad + self.upper**2 * cost for quad, cost in zip(quads, costs, strict=True)]
+            self.ridge = ridges[radii.index(min(radii))]
+
+    # Plumbing
+
+    def fork(self) -> NoiseBounds:
+        """An independent copy."""
+        copy = object.__new__(NoiseBounds)
+        vars(copy).update(vars(self))
+        return copy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, from which ``load_state_dict`` continues exactly."""
+        return {name: vars(self)[name] for name in _MEMORY}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``, for equally constructed bounds."""
+        vars(self).update({name: state[name] for name in _MEMORY})
+
+
+_MEMORY = ("upper", "lower", "ridge", "n", "_floor")
+
+
+def _log_det(state: Regression, ridge: float, listed: bool) -> float:
+    """At least ``ln det(I + K / ridge)``: that of the sketch and what it leaves out.
+
+    Args:
+        state: The posterior.
+        ridge: The ridge.
+        listed: Whether the ridge is one of many, so that it is best asked for in a list.
+    """
+    value = state.log_det([ridge])[0] if listed else state.log_det(ridge)
+    return float(value) + float(state.residual_trace) / ridge

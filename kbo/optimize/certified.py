@@ -1,0 +1,142 @@
+"""The certified setting: everything a bound needs is given."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks, recipes
+from kbo.confidence import Confidence, NoiseBounds, UnknownNorm, refuse_if_refuted
+from kbo.errors import InvalidInput
+from kbo.kernels import freeze
+from kbo.optimize.belief import Belief
+from kbo.regression import Regression
+from kbo.space import Space
+from kbo.thompson import ThompsonSampling
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
+
+    Args:
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)).
+        noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
+            "dmm-ucb-adaptive" and the like.
+        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture.
+        noise_upper: An upper bound of the noise level, for those methods, if there is one.
+
+    Trials that fail are left out, so the guarantee also assumes that failing does not depend on the noise.
+    """
+
+    kernel: Kernel
+    noise_std: float | None
+    norm_bound: float
+    delta: float = 0.1
+    scale: float = 1.0
+    noise_upper: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise InvalidInput(f"kernel must be a gpytorch.kernels.Kernel, got {type(self.kernel).__name__}.")
+        for name in ("noise_std", "noise_upper"):
+            if (value := getattr(self, name)) is not None:
+                checks.positive(name, value)
+        checks.positive("norm_bound", self.norm_bound)
+        checks.probability("delta", self.delta)
+        checks.positive("scale", self.scale)
+
+    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
+        """The belief before the first evaluation.
+
+        Raises:
+            InvalidInput: A number out of range, or a kernel that does not fit the features of the space.
+        """
+        _fingerprint(self.kernel, space.columns)
+        return _CertifiedBelief(self, method, n_trials)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """The setting as plain JSON values."""
+        return {
+            "setting": "certified",
+            "kernel": _fingerprint(self.kernel, space.columns),
+            "noise_std": self.noise_std,
+            "norm_bound": self.norm_bound,
+            "delta": self.delta,
+            "scale": self.scale,
+            **({} if self.noise_upper is None else {"noise_upper": self.noise_upper}),
+        }
+
+
+def _fingerprint(kernel: Kernel, columns: int) -> str:
+    """Equal for kernels that are equal functions, to eight digits, on some points [16 columns]."""
+    X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    try:
+        values = freeze(kernel, X)(X, X)
+    except (RuntimeError, IndexError) as error:
+        raise InvalidInput(
+            f"the kernel cannot be evaluated on the {columns} features of this space: {error}"
+        ) from error
+    text = " ".join(f"{value:.8e}" for value in values.flatten().tolist())
+    return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+class _CertifiedBelief(Belief):
+    certified = True
+
+    def __init__(self, setting: Certified, method: str, n_trials: int | None) -> None:
+        s = self._setting = setting
+        noise_std = 1.0 if s.noise_std is None else s.noise_std
+        told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper}
+        self._method = recipes.make(method, s.kernel, noise_std, s.norm_bound, s.delta, **told)
+        if s.noise_std is None and self._method.noise is None:
+            raise InvalidInput(
+                f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
+                'bounds it online, for example method="dmm-ucb-adaptive".'
+            )
+        self.draws = isinstance(self._method, ThompsonSampling)
+        self._state = self._method.state()
+        self._checked = 0
+        self.norm_is_given = not isinstance(self._method.confidence, UnknownNorm)
+
+    @property
+    def state(self) -> Regression | None:
+        return self._state if self._state.n else None
+
+    def observe(self, features: Tensor, y: float) -> None:
+        self._state.update(features, torch.tensor([y], dtype=features.dtype))
+
+    def confidence(self) -> Confidence | None:
+        confidence = self._method.confidence
+        if confidence is not None and self._method.noise is None and not isinstance(confidence, UnknownNorm):
+            self._refuse_if_refuted()
+        return confidence
+
+    def _refuse_if_refuted(self) -> None:
+        """The same check for every method: some bounds look at one ridge only, or at none, and would not notice."""
+        s, n = self._setting, self._state.n
+        if n != self._checked and s.noise_std is not None:
+            refuse_if_refuted(self._state, s.noise_std, s.norm_bound, s.delta, s.scale)
+            self._checked = n
+
+    def assumptions(self) -> dict[str, Any]:
+        s, confidence, noise = self._setting, self._method.confidence, self._state.schedule
+        origin, norm_bound = "all given", s.norm_bound
+        if isinstance(confidence, UnknownNorm):
+            origin, norm_bound = "norm bound from the data, the others given", confidence.norm_bound(self._state)
+        if isinstance(noise, NoiseBounds):
+            origin = f"noise level bounded online (at least {noise.lower:.3g}), the others given"
+        return {
+            "kernel": "given",
+            "noise_std": noise.upper if isinstance(noise, NoiseBounds) else s.noise_std,
+            "norm_bound": norm_bound,
+            "delta": s.delta,
+            "from": origin,
+        }

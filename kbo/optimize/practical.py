@@ -1,0 +1,157 @@
+"""The practical setting: kernel, noise and norm bound are estimated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks, recipes
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm
+from kbo.errors import InvalidInput
+from kbo.method import Method
+from kbo.optimize.belief import Belief
+from kbo.optimize.fitting import fit, unit_kernel
+from kbo.regression import Regression
+from kbo.space import Space
+from kbo.thompson import ThompsonSampling
+
+GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
+"""Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
+
+REFIT_GROWTH = 1.3
+"""The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
+
+OUTLYING = 1.5
+"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should say
+"bad", not stretch the scale on which all good ones look alike."""
+
+
+@dataclass(frozen=True)
+class Practical:
+    """Everything is estimated: useful bounds without a guarantee.
+
+    Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
+    standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
+    have grown by 30%; values far on the bad side are cut first. The norm bound is ``norm_factor`` times the
+    anytime lower confidence bound of the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at
+    least 1 prior standard deviation.
+
+    Args:
+        delta: Nominal failure probability of the bounds.
+        scale: Covariance scale of the mixture.
+        norm_factor: Multiple of the lower confidence bound of the norm.
+        n_initial: Space-filling evaluations before the first fit; by default ``2 P + 2`` for P parameters.
+    """
+
+    delta: float = 0.1
+    scale: float = 1.0
+    norm_factor: float = PRACTICAL_MULTIPLE
+    n_initial: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.probability("delta", self.delta)
+        checks.positive("scale", self.scale)
+        if checks.positive("norm_factor", self.norm_factor) < 1:
+            raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
+        if self.n_initial is not None and self.n_initial < 2:
+            raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
+
+    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
+        """The belief before the first evaluation."""
+        return _PracticalBelief(self, method, n_trials, self.n_initial or 2 * space.dimension + 2)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """The setting as plain JSON values."""
+        return {"setting": "practical", **vars(self)}
+
+
+class _PracticalBelief(Belief):
+    certified = False
+
+    def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
+        made = recipes.make(method, unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        if isinstance(made.confidence, UnknownNorm):
+            raise InvalidInput(
+                f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
+                "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
+            )
+        if made.noise is not None:
+            raise InvalidInput(
+                f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
+                "the certified setting, Certified(noise_std=None, ...), or a method without it."
+            )
+        self.draws = isinstance(made, ThompsonSampling)
+        self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
+        self._features: list[Tensor] = []
+        self._y: list[float] = []
+        self._state: Regression | None = None
+        self._bound: tuple[int, Confidence | None] | None = None
+        self.noise_std = self.norm_bound = float("nan")
+
+    @property
+    def state(self) -> Regression | None:
+        return self._state
+
+    def observe(self, features: Tensor, y: float) -> None:
+        self._features.append(features)
+        self._y.append(y)
+        if len(self._y) >= self._next_fit and self._name != "random":
+            self._fit()
+            self._next_fit = math.ceil(REFIT_GROWTH * len(self._y))
+        elif self._state is not None:
+            self._state.update(features, torch.tensor([self.target(y)], dtype=features.dtype))
+
+    def _fit(self) -> None:
+        """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
+        X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
+        low, high = y.quantile(0.25), y.quantile(0.75)
+        self.floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+        y = y.clamp_min(self.floor)
+        peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
+        spread = float((y / peak).std()) * peak
+        centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
+        kernel, noise_std, constant = fit(X, (y - centre) / scale)
+        self.location, self.unit = centre + scale * constant, scale
+        self.noise_std, self._kernel = noise_std, kernel
+        self._state = self._method(kernel, norm_bound=1.0).state()
+        self._state.update(X, (y - self.location) / self.unit)
+
+    def confidence(self) -> Confidence | None:
+        assert self._state is not None
+        if self._bound is None or self._bound[0] != self._state.n:
+            s = self._setting
+            guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+            self.norm_bound = guess.norm_bound(self._state)
+            self._bound = self._state.n, self._method(self._kernel, self.norm_bound).confidence
+        return self._bound[1]
+
+    def reported(self) -> Confidence | None:
+        """AMM in place of tighter mixtures: they rest on a guessed norm, and with that guess would exclude too much."""
+        confidence = self.confidence()
+        if not isinstance(confidence, MartingaleMixture):
+            return confidence
+        return MartingaleMixture(self.noise_std, self.norm_bound, self._setting.delta, "amm", self._setting.scale)
+
+    @property
+    def _ridges(self) -> list[float]:
+        return [g * self.noise_std**2 / self._setting.scale for g in GRID]
+
+    def _method(self, kernel: Kernel, norm_bound: float) -> Method:
+        numbers = (kernel, self.noise_std, norm_bound, self._setting.delta)
+        scale, horizon = self._setting.scale, self._n_trials
+        return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges)
+
+    def assumptions(self) -> dict[str, Any]:
+        return {
+            "kernel": "fitted",
+            "noise_std": self.noise_std * self.unit,
+            "norm_bound": self.norm_bound * self.unit,
+            "delta": self._setting.delta,
+            "from": "kernel and noise by marginal likelihood, "
+            f"norm bound {self._setting.norm_factor:g} x its lower bound",
+        }

@@ -1,0 +1,284 @@
+"""States whose ridge follows the data, and the models and methods built on them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.models.transforms import Normalize, Standardize
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import MaternKernel, RBFKernel
+from torch import Tensor
+
+from kbo import AdaptiveRidge, InvalidInput, KernelRidge, NystromRidge, RefutedAssumptions, recipes
+from kbo.acquisition import KernelUCB
+from kbo.confidence import (
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    NoiseBounds,
+    SelfNormalized,
+)
+from kbo.models import AdaptiveRidgeGP
+from kbo.regression import FixedDictionary, FrozenMean, Hypothetical, track
+from kbo.regression.factor import Factor
+from tests.dense import Dense, close
+
+UPPER = {"paper": 1.0, "tight": 1.0, "tight+grid": 1.0, "mixture": None}
+
+
+def rbf():
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 1.0
+    return kernel
+
+
+def data(n: int, device="cpu", noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    y = torch.sin(2 * X[:, 0]) + noise * torch.randn(n, generator=generator, dtype=torch.float64)
+    return X.to(device), y.to(device)
+
+
+def noise_bounds(variant: str, **kwargs) -> NoiseBounds:
+    return NoiseBounds(
+        **{"norm_bound": 5.0, "delta": 0.1, "lower": 0.05, "upper": UPPER[variant], "variant": variant, **kwargs}
+    )
+
+
+def confidence(variant: str):
+    return AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
+
+
+@pytest.fixture(params=UPPER)
+def variant(request) -> str:
+    return request.param
+
+
+def fed(variant: str, X: Tensor, y: Tensor, base=KernelRidge) -> AdaptiveRidge:
+    bounds = noise_bounds(variant)
+    state = AdaptiveRidge(base(rbf(), bounds.ridge), bounds)
+    state.update(X, y)
+    return state
+
+
+def sketched(kernel, ridge: float) -> NystromRidge:
+    return NystromRidge(kernel, ridge, FixedDictionary(torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)))
+
+
+def test_the_ridge_moves_and_answers_are_those_of_the_ridge_of_now(variant, device):
+    X, y = data(420, device)
+    state = fed(variant, X, y)
+    assert state.ridge < noise_bounds(variant).ridge
+    assert state.ridge == state.schedule.ridge == state.base.ridge
+    Z, formulas = X[:7] + 0.01, Dense(rbf(), X, y)
+    close(torch.stack(state.predict(Z)), torch.stack(formulas.predict(Z, state.ridge)))
+    close(state.covariance(Z, Z), formulas.covariance(Z, Z, state.ridge))
+    for name in ("log_det", "quad", "effective_dimension"):
+        close(getattr(state, name)(), getattr(formulas, name)(state.ridge))
+
+
+def test_the_caller_keeps_a_description(variant):
+    bounds = noise_bounds(variant)
+    before = repr(bounds)
+    AdaptiveRidge(KernelRidge(rbf(), 1.0), bounds).update(*data(50))
+    assert repr(bounds) == before
+
+
+@pytest.mark.parametrize("base", [KernelRidge, sketched])
+def test_one_by_one_in_blocks_forked_and_restored_are_the_same(variant, base):
+    X, y = data(160)
+    whole = fed(variant, X, y, base)
+    parts = fed(variant, X[:70], y[:70], base)
+    fork = parts.fork()
+    restored = AdaptiveRidge(base(rbf(), 1.0), noise_bounds(variant))
+    restored.load_state_dict(parts.state_dict())
+    for state in (parts, fork, restored):
+        state.update(X[70:71], y[70:71])
+        state.update(X[71:], y[71:])
+        assert repr(state.schedule) == repr(whole.schedule)
+        assert (state.schedule.upper, state.schedule.lower, state.ridge) == pytest.approx(
+            (whole.schedule.upper, whole.schedule.lower, whole.ridge), rel=1e-9
+        )
+        close(torch.stack(state.predict(X)), torch.stack(whole.predict(X)))
+
+
+def test_bad_data_change_nothing(variant):
+    X, y = data(30)
+    state = fed(variant, X, y)
+    before = repr(state)
+    bad = y[:3].clone()
+    bad[2] = math.nan
+    with pytest.raises(InvalidInput, match="NaN"):
+        state.update(X[:3], bad)
+    with pytest.raises(InvalidInput, match="columns"):
+        state.update(X[:3].repeat(1, 2), y[:3])
+    assert repr(state) == before
+    assert state.n == 30
+
+
+def test_a_ridge_on_a_grid_costs_few_factorisations(monkeypatch):
+    """A hundred arms, ten thousand rounds: as many factors as the grid has steps, besides those of repeats."""
+    built: list[float] = []
+    begin = Factor.__init__
+    monkeypatch.setattr(
+        Factor, "__init__", lambda self, ridge, data: (built.append(ridge), begin(self, ridge, data))[1]
+    )
+    arms = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
+    generator = torch.Generator().manual_seed(0)
+    bounds = noise_bounds("tight+grid")
+    state = AdaptiveRidge(KernelRidge(rbf(), bounds.ridge), bounds)
+    for _ in range(2000):
+        x = arms[torch.randint(20, (1,), generator=generator)]
+        state.update(x, torch.sin(2 * x[:, 0]) + 0.1 * torch.randn(1, generator=generator, dtype=torch.float64))
+    assert len(set(built)) <= 8
+    assert state.schedule.upper < 0.12
+
+
+def test_tracked_points_equal_predictions_while_the_ridge_moves(variant):
+    X, y = data(420)
+    Z = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
+    bounds = noise_bounds(variant)
+    state = track(AdaptiveRidge(KernelRidge(rbf(), bounds.ridge), bounds), Z)
+    for start in range(0, 420, 20):
+        state.update(X[start : start + 20], y[start : start + 20])
+        close(torch.stack(state.predict(Z)), torch.stack(state.base.predict(Z, state.ridge)))
+    assert state.ridge < bounds.ridge
+
+
+def test_imagined_observations_leave_the_noise_bounds_alone(variant):
+    X, y = data(200)
+    state = fed(variant, X, y)
+    views = Hypothetical(state, X[:2] + 0.1), FrozenMean(state, X[:9].clone())
+    views[1].imagine(3)
+    for view in views:
+        assert view.schedule is state.schedule
+        assert confidence(variant).guarantee_on(view) is None
+        lower, upper = confidence(variant).interval(view, X[:9])
+        assert (lower < upper).all()
+    assert confidence(variant).guarantee_on(state) is not None
+
+
+def test_no_theorem_about_a_fixed_ridge_claims_anything_at_a_moving_one():
+    state = fed("tight+grid", *data(60))
+    numbers = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
+    assert SelfNormalized(**numbers).guarantee_on(state) is None
+    assert SelfNormalized(**numbers, least_ridge=1e-6).guarantee_on(state) is not None
+    assert ImprovedGPUCB(**numbers, eta=0.1).guarantee_on(state) is not None  # a ridge of its own
+    assert MartingaleMixture(**numbers).guarantee_on(state) is not None
+
+
+def test_theorem_2_is_theorem_1_with_the_log_determinant_of_the_least_ridge(device):
+    X, y = data(30, device)
+    state = KernelRidge(rbf(), 0.04)
+    state.update(X, y)
+    bound, formulas = SelfNormalized(0.2, 3.0, 0.05, least_ridge=0.01), Dense(rbf(), X, y)
+    noise = 0.2 * (2 * math.log(20) + formulas.log_det(0.01)) ** 0.5
+    close(bound.width(state), 3.0 + noise / 0.2)
+    with pytest.raises(InvalidInput, match="below least_ridge"):
+        SelfNormalized(0.2, 3.0, 0.05, least_ridge=0.05).width(state)
+
+
+def test_a_confidence_that_reads_the_noise_says_where_from():
+    state = KernelRidge(rbf(), 0.1)
+    with pytest.raises(InvalidInput, match="AdaptiveRidge"):
+        AdaptiveSelfNormalized().upper(state, torch.zeros(1, 1, dtype=torch.float64))
+    with pytest.raises(InvalidInput, match="another event"):
+        AdaptiveMixture().upper(fed("tight+grid", *data(5)), torch.zeros(1, 1, dtype=torch.float64))
+    with pytest.raises(InvalidInput, match="needs an upper bound"):
+        NoiseBounds(5.0, 0.1, variant="paper")
+    with pytest.raises(InvalidInput, match="must be one of"):
+        NoiseBounds(5.0, 0.1, variant="grid")
+
+
+def test_without_a_bound_yet_points_are_ranked_by_their_standard_deviation():
+    X, y = data(3)
+    for variant in ("tight+grid", "mixture"):
+        bounds = noise_bounds(variant, upper=None)
+        state = AdaptiveRidge(KernelRidge(rbf(), bounds.ridge), bounds)
+        state.update(X, y)
+        Z, bound = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1), confidence(variant)
+        assert bound.upper(state, Z).isinf().all()
+        assert bound.leader(state, Z) == (int(state.predict(Z)[1].argmax()), math.inf)
+        model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), bounds)
+        close(KernelUCB(model, bound)(Z.unsqueeze(-2)), state.predict(Z)[1].sqrt())
+
+
+# Models
+
+
+def test_a_conditioned_model_equals_one_built_from_all_data(variant):
+    X, y = data(120)
+    Y, Z = y.unsqueeze(-1), torch.rand(6, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    whole = AdaptiveRidgeGP(X, Y, rbf(), noise_bounds(variant))
+    grown = AdaptiveRidgeGP(X[:80], Y[:80], rbf(), noise_bounds(variant))
+    grown = grown.condition_on_observations(X[80:81], Y[80:81]).condition_on_observations(X[81:], Y[81:])
+    assert repr(grown.state.schedule) == repr(whole.state.schedule)
+    close(grown.posterior(Z).mean, whole.posterior(Z).mean)
+    close(grown.posterior(Z).variance, whole.posterior(Z).variance)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_a_model_drives_optimize_acqf(variant, q):
+    X, y = data(120)
+    model = AdaptiveRidgeGP(
+        X * 3, y.unsqueeze(-1), rbf(), noise_bounds(variant), input_transform=Normalize(1), dictionary=None
+    )
+    box = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
+    chosen, value = optimize_acqf(KernelUCB(model, confidence(variant)), box, q=q, num_restarts=2, raw_samples=32)
+    grid = torch.linspace(0, 3, 400, dtype=torch.float64).reshape(-1, 1, 1)
+    assert chosen.shape == (q, 1)
+    if q == 1:
+        best = KernelUCB(model, confidence(variant))(grid).max()
+        assert float(value) >= float(best) - 1e-4 * abs(float(best))
+
+
+def test_a_sketched_model_follows_its_noise_too():
+    X, y = data(300)
+    dictionary = FixedDictionary(torch.linspace(0, 3, 6, dtype=torch.float64).unsqueeze(-1))
+    model = AdaptiveRidgeGP(
+        X * 3,
+        y.unsqueeze(-1),
+        rbf(),
+        noise_bounds("tight+grid"),
+        dictionary,
+        input_transform=Normalize(1),
+        outcome_transform=Standardize(1),
+    )
+    bounds = model.state.schedule
+    assert model.state.base.m == 6
+    noise = 0.1 / float(y.std())
+    assert bounds.lower < noise < bounds.upper < 3 * noise
+
+
+def test_a_model_refuses_bounds_that_have_seen_data():
+    X, y = data(20)
+    used = fed("tight+grid", X, y).schedule
+    with pytest.raises(InvalidInput, match="have seen 20"):
+        AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), used)
+
+
+# Methods
+
+
+def test_a_method_whose_ridge_moves_refuses_a_ridge_and_a_multiplier():
+    numbers = (MaternKernel().double(), 1.0, 5.0, 0.1)
+    with pytest.raises(InvalidInput, match="ridge of its own"):
+        recipes.make("kernel-ucb-adaptive", *numbers, ridge=1.0)
+    with pytest.raises(InvalidInput, match="multiplier"):
+        recipes.make("kernel-ucb-adaptive", *numbers, multiplier=1.0)
+    with pytest.raises(InvalidInput, match="noise_upper"):
+        recipes.make("kernel-ucb-fixed", *numbers)
+
+
+def test_refuted_assumptions_end_a_run():
+    """A norm bound a hundred times too small: what the function leaves unexplained looks like noise."""
+    X, y = data(400, noise=0.001)
+    state = AdaptiveRidge(KernelRidge(rbf(), 1.0), NoiseBounds(0.02, 0.1, upper=0.01))
+    state.update(X, y)
+    assert state.schedule.refuted
+    assert state.schedule.lower > state.schedule.upper
+    with pytest.raises(RefutedAssumptions, match="noise_at_least"):
+        AdaptiveSelfNormalized().upper(state, X[:1])
