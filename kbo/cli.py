@@ -44,6 +44,9 @@ _PROBLEMS = (
 )
 _RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
 _MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
+_NOISE_UPPER = (
+    'What methods that are not told the noise level know of it: "...-fixed" use it, "...-adaptive" begin with it.'
+)
 _FIRST = "Index of an arm that is pulled in one uncounted round before the first."
 _WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 
@@ -148,6 +151,7 @@ def run(
     ridge: Annotated[float | None, typer.Option(help=_RIDGE, show_default="noise variance")] = None,
     multiplier: Annotated[float | None, typer.Option(help=_MULTIPLIER, show_default="the method's bound")] = None,
     first: Annotated[int | None, typer.Option(help=_FIRST, show_default="no such round")] = None,
+    noise_upper: Annotated[float | None, typer.Option(help=_NOISE_UPPER, show_default="none")] = None,
     workers: Workers = None,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
@@ -160,6 +164,8 @@ def run(
     Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
 
     Example:  kbo run chessboard -m k-ucb -m ek-ucb -m bbkb --ridge 10 --multiplier 0.1 --first 2 -T 1000
+
+    Example:  kbo run streaming -m kernel-ucb-adaptive -m dmm-ucb-adaptive -m kernel-ucb-fixed --noise-upper 1
     """
     _logging(quiet, verbose)
     from kbo.experiments.compare import compare
@@ -167,7 +173,7 @@ def run(
 
     asked = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
     options = {name: value for name, value in asked.items() if value is not None}
-    game = Game(problem, options, rounds, delta, first=first)
+    game = Game(problem, options, rounds, delta, first=first, noise_upper=noise_upper)
     methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
     players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
     with _experiment():

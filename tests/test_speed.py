@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kbo.experiments import speed, speed_sketch, timing
+from kbo.experiments import speed, speed_noise, speed_sketch, timing
 from kbo.experiments.games import Game, Player
 
 
@@ -59,6 +59,18 @@ def test_sketches_agree_with_inducing_points():
 
 
 def test_a_figure_without_another_shows_no_ratio():
-    text = timing.table([speed_sketch._least("x", 1, 2.0, 1.0)])
+    text = timing.table([timing.least("x", 1, 2.0, 1.0)])
     assert "MISSED" in text
     assert "nan" not in text
+
+
+def test_a_joint_draw_over_many_candidates_takes_little_memory():
+    wall, memory = speed_noise.draw(30_000, threads=1)
+    assert wall > 0
+    assert memory < 150  # their covariance would be 7 GB
+
+
+def test_adaptive_methods_are_timed():
+    rows = speed_noise._adaptive(torch.device("cpu"), quick=True)
+    assert len(rows) == 6
+    assert all(row.kbo > 0 for row in rows)

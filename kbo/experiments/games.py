@@ -46,6 +46,7 @@ class Player:
         ridge: Its ridge, if not the recipe's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
         dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
+        noise_variant: Variant of its noise bounds, if not the recipe's own.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Player:
     ridge: float | None = None
     multiplier: float | None = None
     dictionary: Mapping[str, Any] | None = field(default=None, hash=False)
+    noise_variant: str | None = None
 
     @property
     def settings(self) -> str:
@@ -82,6 +84,8 @@ class Game:
         delta: Probability that the bounds may fail.
         told_norm: The norm bound that the players are given, if not the problem's own.
         told_noise_std: The noise level that the players are given, if not the true one.
+        noise_upper: The upper bound of the noise level that players without a noise level are given, if any.
+        noise_lower: Their lower bound.
         first: Index of the arm that is pulled in one uncounted round before the first.
         every: Keep every so many rounds, and the last.
 
@@ -95,6 +99,8 @@ class Game:
     delta: float = 0.01
     told_norm: float | None = None
     told_noise_std: float | None = None
+    noise_upper: float | None = None
+    noise_lower: float | None = None
     first: int | None = None
     every: int = 1
 
@@ -133,6 +139,9 @@ class Game:
             multiplier=None if plays_by_chance else player.multiplier,
             dictionary=player.chosen_dictionary(seed),
             seed=seed,
+            noise_upper=self.noise_upper,
+            noise_lower=self.noise_lower or 0.0,
+            noise_variant=player.noise_variant or "tight+grid",
         )
 
     @property
@@ -140,7 +149,7 @@ class Game:
         """A few words that tell it from other games."""
         defaults = self._defaults()
         options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
-        told = (("B", self.told_norm), ("s", self.told_noise_std), ("first", self.first))
+        told = (("B", self.told_norm), ("s", self.told_noise_std), ("s", self.noise_upper), ("first", self.first))
         more = [f"{letters}{value:g}" for letters, value in told if value is not None]
         return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
 

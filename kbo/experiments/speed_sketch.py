@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from botorch.models import SingleTaskGP
@@ -22,7 +19,17 @@ from torch import Tensor
 from kbo import bandit
 from kbo.confidence import FixedWidth
 from kbo.experiments.games import Game, Player
-from kbo.experiments.timing import MeanVariance, Row, agree, faster, in_fresh_process, medians, one_thread
+from kbo.experiments.timing import (
+    MeanVariance,
+    Row,
+    agree,
+    faster,
+    in_fresh_process,
+    least,
+    medians,
+    one_thread,
+    peak_megabytes,
+)
 from kbo.kernels import freeze
 from kbo.models import NystromGP
 from kbo.problems import stationary_kernel
@@ -55,13 +62,13 @@ def _runs(device: torch.device, quick: bool) -> list[Row]:
     for position, rounds in enumerate((100,) if quick else (1000, 2000)):
         game = Game("chessboard", rounds=rounds)
         for name, player in _PLAYERS.items():
-            found = statistics.median(_cpu_seconds(game, player)[-1] for _ in range(3))
+            found = statistics.median(cpu_seconds(game, player)[-1] for _ in range(3))
             goal = _GOALS[name][position]
-            rows.append(_least(f"{rounds} rounds of {name} on Chessboard, CPU", rounds, found, goal))
+            rows.append(least(f"{rounds} rounds of {name} on Chessboard, CPU", rounds, found, goal))
     return rows
 
 
-def _cpu_seconds(game: Game, player: Player) -> list[float]:
+def cpu_seconds(game: Game, player: Player) -> list[float]:
     """CPU seconds of the method alone, so far, after every round."""
     rows = bandit.play(game.method(player), game.world(0), game.rounds)
     return [row["cpu_seconds"] for row in rows]
@@ -75,9 +82,9 @@ def _streams(device: torch.device, quick: bool) -> list[Row]:
         code = f"from kbo.experiments import speed_sketch; print(*speed_sketch.stream({name!r}))"
         total, early, late, peak = map(float, in_fresh_process(code).split())
         rows += [
-            _least(f"{rounds} rounds of {name}, CPU", rounds, total, 60),
+            least(f"{rounds} rounds of {name}, CPU", rounds, total, 60),
             Row("  a step then / at a tenth of them", rounds, late, early, "at most 1.3 times", late <= 1.3 * early),
-            _least("  peak memory of the process", rounds, peak, 1000, "MB"),
+            least("  peak memory of the process", rounds, peak, 1000, "MB"),
         ]
     return rows
 
@@ -85,11 +92,11 @@ def _streams(device: torch.device, quick: bool) -> list[Row]:
 def stream(name: str) -> tuple[float, float, float, float]:
     """CPU seconds of a whole stream, of a step at a tenth of it and at its end, and the peak memory in MB."""
     with one_thread():
-        seconds = _cpu_seconds(*_STREAMS[name])
+        seconds = cpu_seconds(*_STREAMS[name])
     few = len(seconds) // 50
     tenth = len(seconds) // 10
     early, late = ((seconds[end - 1] - seconds[end - 1 - few]) / few for end in (tenth, len(seconds)))
-    return seconds[-1], early, late, _peak_megabytes()
+    return seconds[-1], early, late, peak_megabytes()
 
 
 def _million(device: torch.device, quick: bool) -> list[Row]:
@@ -98,7 +105,7 @@ def _million(device: torch.device, quick: bool) -> list[Row]:
     code = f"from kbo.experiments import speed_sketch; print(*speed_sketch.million({arms}))"
     wall, memory = map(float, in_fresh_process(code).split())
     name = f"{arms} fresh arms scored, m = 200, d = 3, two threads, wall clock"
-    return [_least(name, 0, wall, 1.5), _least("  memory beyond the arms", 0, memory, 250, "MB")]
+    return [least(name, 0, wall, 1.5), least("  memory beyond the arms", 0, memory, 250, "MB")]
 
 
 def million(arms: int, threads: int = 2) -> tuple[float, float]:
@@ -106,23 +113,23 @@ def million(arms: int, threads: int = 2) -> tuple[float, float]:
     before_that = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        state, confidence = _sketch(200, torch.device("cpu")), FixedWidth(1.0)
-        confidence.leader(state, _uniform(1000, 3, seed=3))
-        X = _uniform(arms, 3, seed=4)
-        before, times = _peak_megabytes(), []
+        state, confidence = sketch(200, torch.device("cpu")), FixedWidth(1.0)
+        confidence.leader(state, uniform(1000, 3, seed=3))
+        X = uniform(arms, 3, seed=4)
+        before, times = peak_megabytes(), []
         for _ in range(3):
             start = time.perf_counter()
             confidence.leader(state, X)
             times.append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(before_that)
-    return statistics.median(times), _peak_megabytes() - before
+    return statistics.median(times), peak_megabytes() - before
 
 
 def _inducing_points(device: torch.device, quick: bool) -> list[Row]:
     """The same sketch as GPyTorch's inducing-point regression: mean and variance of fresh candidates."""
     n, m, points, chunk = (500, 30, 20, 10) if quick else (4000, 100, 1000, 100)
-    X, P = _uniform(n, 3, seed=1).to(device), _uniform(points, 3, seed=2).to(device)
+    X, P = uniform(n, 3, seed=1).to(device), uniform(points, 3, seed=2).to(device)
     y = torch.sin(5 * X).sum(-1, keepdim=True)
     kernel = RBFKernel().double().initialize(lengthscale=0.3).to(device)
     dictionary = FixedDictionary.pivoted(kernel, X[:2000], m)
@@ -161,7 +168,7 @@ def _throughput(device: torch.device, quick: bool) -> list[Row]:
     if device.type != "cuda":
         return []
     m, arms = 512, _ARMS // 100 if quick else _ARMS
-    state, confidence, X = _sketch(m, device), FixedWidth(1.0), _uniform(arms, 3, seed=4).to(device)
+    state, confidence, X = sketch(m, device), FixedWidth(1.0), uniform(arms, 3, seed=4).to(device)
     left = torch.rand(m, m, device=device, dtype=torch.float64)
     right = torch.rand(m, arms, device=device, dtype=torch.float64)
     k = freeze(state.kernel, X)
@@ -196,20 +203,16 @@ BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [
 ]
 
 
-def _least(name: str, n: int, found: float, goal: float, unit: str = "s") -> Row:
-    """A row of a figure that should be small."""
-    return Row(name, n, found, 0.0, f"at most {goal:g} {unit}", found <= goal, unit)
-
-
-def _sketch(m: int, device: torch.device) -> NystromRidge:
+def sketch(m: int, device: torch.device) -> NystromRidge:
     """A posterior of 2000 observations in three dimensions with about m anchors."""
-    kernel, X = stationary_kernel("rbf", 0.2).to(device), _uniform(2000, 3, seed=1).to(device)
+    kernel, X = stationary_kernel("rbf", 0.2).to(device), uniform(2000, 3, seed=1).to(device)
     state = NystromRidge(kernel, 0.01, FixedDictionary.pivoted(kernel, X, m))
     state.update(X, torch.sin(5 * X).sum(-1))
     return state
 
 
-def _uniform(n: int, d: int, seed: int) -> Tensor:
+def uniform(n: int, d: int, seed: int) -> Tensor:
+    """Uniform points [n d] of the unit cube."""
     return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -222,13 +225,3 @@ def _scores(model: SingleTaskGP | NystromGP, X: Tensor) -> MeanVariance:
 def _means(model: SingleTaskGP | NystromGP, X: Tensor) -> MeanVariance:
     mean = _scores(model, X)[0]
     return mean, mean
-
-
-def _peak_megabytes() -> float:
-    """Peak memory of this process; the rusage of a young process may still be that of its parent."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
-    except (OSError, StopIteration):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / 1e6 * (1 if sys.platform == "darwin" else 1024)

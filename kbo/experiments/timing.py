@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -118,3 +120,18 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def least(name: str, n: int, found: float, goal: float, unit: str = "s") -> Row:
+    """A row of a figure that should be small."""
+    return Row(name, n, found, 0.0, f"at most {goal:g} {unit}", found <= goal, unit)
+
+
+def peak_megabytes() -> float:
+    """Peak memory of this process; the rusage of a young process may still be that of its parent."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 1e6 * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,70 @@
+"""Unknown noise and Thompson sampling: steps of adaptive methods, whole runs, and draws over many candidates."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from kbo.experiments.games import Game, Player
+from kbo.experiments.speed_sketch import cpu_seconds, sketch, uniform
+from kbo.experiments.timing import Row, in_fresh_process, least, peak_megabytes
+from kbo.regression import centred_draws
+
+_ADAPTIVE = {"kernel-ucb-adaptive": (1e-3, 20.0), "dmm-ucb-adaptive": (None, None), "kernel-ts-adaptive": (None, None)}
+"""Goals: CPU seconds of a step at t = 2000, and of 5000 rounds."""
+
+_CANDIDATES = 100_000
+
+
+def _adaptive(device: torch.device, quick: bool) -> list[Row]:
+    """Whole runs on a hundred fixed arms; the step is the median of those of rounds 1900 to 2100."""
+    rounds, rows = 400 if quick else 5000, []
+    middle = 2 * rounds // 5
+    for name, (step_goal, goal) in _ADAPTIVE.items():
+        game = Game("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01)
+        seconds = cpu_seconds(game, Player(name))
+        steps = [after - before for before, after in itertools.pairwise(seconds)]
+        step = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
+        rows += [
+            _figure(f"a step of {name}, 100 fixed arms, CPU", middle, step, step_goal),
+            _figure(f"  {rounds} rounds", rounds, seconds[-1], goal),
+        ]
+    return rows
+
+
+def _draws(device: torch.device, quick: bool) -> list[Row]:
+    """One joint draw over candidates from a sketched posterior on two threads, in a fresh process."""
+    candidates = _CANDIDATES // 100 if quick else _CANDIDATES
+    code = f"from kbo.experiments import speed_noise; print(*speed_noise.draw({candidates}))"
+    wall, memory = map(float, in_fresh_process(code).split())
+    name = f"a joint draw over {candidates} fresh candidates, m = 200, two threads, wall clock"
+    return [least(name, 0, wall, 1.0), least("  memory beyond the candidates", 0, memory, 1000, "MB")]
+
+
+def draw(candidates: int, threads: int = 2) -> tuple[float, float]:
+    """Wall-clock seconds of a joint draw over so many candidates, and the memory in MB that it takes beside them."""
+    before_that = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        state, generator = sketch(200, torch.device("cpu")), torch.Generator().manual_seed(0)
+        centred_draws(state, uniform(1000, 3, seed=3), 1, generator)
+        X = uniform(candidates, 3, seed=4)
+        before, times = peak_megabytes(), []
+        for _ in range(3):
+            start = time.perf_counter()
+            centred_draws(state, X, 1, generator)
+            times.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before_that)
+    return statistics.median(times), peak_megabytes() - before
+
+
+def _figure(name: str, n: int, found: float, goal: float | None) -> Row:
+    return Row(name, n, found, 0.0, "", True) if goal is None else least(name, n, found, goal)
+
+
+BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [_adaptive, _draws]
