@@ -16,6 +16,9 @@ from kbo.problems.base import Bandit
 from kbo.regression import NystromRidge, Regression
 from kbo.regression.base import View
 
+_CHOICES = 2_500_000_000
+"""Added to seeds: a method's random choices have nothing to do with a problem of the same seed."""
+
 
 def play(
     method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap_every: int = 0, first: int | None = None
@@ -47,7 +50,7 @@ def play(
     checks.positive("rounds", rounds)
     if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(_CHOICES + seed)
     state = method.state(problem.fixed_arms)
     if first is not None:
         _pull_uncounted(state, problem, first)

@@ -156,7 +156,8 @@ def _recipe(name: str) -> Callable[[str, Setting], Method]:
 
 def _needed(name: str, what: str, value: Number | None) -> Number:
     if value is None:
-        raise InvalidInput(f"method {name!r} needs {what}: pass {what}=... to recipes.make.")
+        option = " (kbo run --noise-upper ...)" if what == "noise_upper" else ""
+        raise InvalidInput(f"method {name!r} needs {what}: pass {what}=... to recipes.make{option}.")
     return value
 
 

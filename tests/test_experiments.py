@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 
 from kbo import InvalidInput
 from kbo.cli import app
-from kbo.experiments import mixture, papers, sketching
+from kbo.confidence import WangDeFreitas
+from kbo.experiments import mixture, papers, sketching, streaming, streaming_uniform
 from kbo.experiments.cells import Cell, Folder, read_folder
 from kbo.experiments.games import PROBLEMS, Game, Player
 from kbo.experiments.runner import CellsFailed, sweep
+from kbo.problems import StreamingBandit
+from kbo.regression import KernelRidge
 from tests.chores import square, squares
 
 CHORES = "tests.chores"
@@ -241,6 +244,55 @@ def test_a_sketch_without_its_residual_is_starved(out):
         exact, dtc, sor = map(float, line.split()[2:])
         assert dtc == pytest.approx(exact, abs=0.01)
         assert sor < 0.5 < 0.99 < exact
+
+
+def test_the_streaming_table_stands_beside_an_independent_one(out):
+    lines = reproduce(out, "--table", "1", paper="streaming").splitlines()
+    assert sum(line.startswith("T = 40 ") for line in lines) == 14
+    rows = pd.DataFrame(
+        {"method": ["kernel-ucb-oracle"] * 2, "seed": 0, "round": [980, 1000], "cumulative": [18, 19.0]}
+    )
+    (row,) = streaming._table(rows.assign(cpu_seconds=1.0), (1000,)).itertuples()
+    assert (row.problem, row.mean, row.published_mean, row.published_sd) == ("T = 1000", 19, 18.9, 1.9)
+
+
+@pytest.mark.parametrize("figure", [1, 2, 3, 4, 6, 8])
+def test_streaming_figures_are_drawn(out, figure):
+    assert set(streaming.PAPER.figures) == set(range(1, 9))
+    printed = reproduce(out, "--figure", str(figure), paper="streaming")
+    picture = out / f"streaming-quick/figure{figure}.png"
+    assert str(picture) in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("study", "lines"), [("slope", 3), ("width", 10), ("coverage", 10), ("outside", 12)], ids=lambda value: str(value)
+)
+def test_streaming_studies_have_a_line_for_every_player(out, study, lines):
+    printed = reproduce(out, "--study", study, paper="streaming").splitlines()
+    names = ("kernel-ucb", "dmm", "cmm", "amm", "paper", "tight", "gaussian", "rademacher", "spikes", "laplace")
+    assert sum(line.startswith(names) for line in printed) == lines
+
+
+def test_a_ridge_that_stays_and_one_that_follows():
+    fixed, paper, mixture_ = (
+        streaming_uniform.learn(form, 0, 650, 650)[0] for form in (streaming_uniform.FIXED_RIDGE, "paper", "mixture")
+    )
+    assert fixed["ridge"] == pytest.approx(0.04)
+    assert fixed["lower"] < paper["lower"] < mixture_["lower"] < 0.1
+    assert 0.1 < mixture_["upper"] < paper["upper"] < fixed["upper"]
+    assert mixture_["half"] < paper["half"]
+    assert "half" not in fixed
+
+
+def test_lemma_3_is_asked_at_the_ridge_of_the_state():
+    problem = StreamingBandit()
+    state = KernelRidge(problem.kernel, 0.01)
+    state.update(problem.fixed_arms[::9], problem.observe(problem.fixed_arms[::9]))
+    lemma, anywhere = WangDeFreitas(0.1, 5.0, 0.1), streaming._Lemma3(0.1, 5.0, 0.1)
+    assert float(anywhere.width(state)) == pytest.approx(float(lemma.width(state)))
+    state.move_ridge(0.0004)
+    assert float(anywhere.width(state)) > 5 * float(lemma.width(state))  # 5: the ratio of the roots of the ridges
 
 
 def test_published_values_are_those_of_the_paper():

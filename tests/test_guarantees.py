@@ -8,7 +8,7 @@ import torch
 from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
-from kbo.experiments import guarantees
+from kbo.experiments import guarantees, streaming_studies
 from kbo.experiments.mixture import games
 from kbo.problems import RKHSBandit
 from kbo.regression import KernelRidge
@@ -62,3 +62,22 @@ def test_the_lower_bound_of_the_norm_grows_towards_it():
 def test_the_sketch_study_orders_the_bounds(tmp_path):
     text = guarantees.sketch(tmp_path, True, 1, False)
     assert text.count("exact cmm") == 3
+
+
+@pytest.mark.parametrize("form", ["paper", "tight+grid", "mixture", "mixture, sketched"])
+def test_noise_bounds_and_their_envelopes_hold(form):
+    noises = ("gaussian", "rademacher")
+    runs = 3 if form.startswith("mixture") else 7
+    rows = [row for noise in noises for row in streaming_studies.watch(form, noise, 7, runs, 100, 0.3)]
+    assert len(rows) == 2 * runs
+    assert not any(row[name] for row in rows for name in streaming_studies.FAILURES)
+    assert all(0.01 < row["lower"] < 0.1 < row["upper"] <= 0.3 and 0 < row["closest"] < 1 for row in rows)
+
+
+@pytest.mark.parametrize("form", ["tight+grid", "mixture"])
+def test_a_noise_level_above_its_bound_is_refuted(form):
+    (row,) = streaming_studies.watch(form, "gaussian", 0, 1, 300, 0.05)
+    assert row["upper < sigma"]
+    assert row["refuted"]
+    assert not row["lower > sigma"]
+    assert row["ended"] < 300

@@ -12,13 +12,12 @@ which for bounds ``mean +- width s`` is the same. Plain Thompson sampling is ``F
 from __future__ import annotations
 
 import torch
-from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.generation.sampling import SamplingStrategy
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo.acquisition.ucb import affine
+from kbo.acquisition.base import ConfidenceAcquisition, affine, check_model
 from kbo.confidence import Confidence
 from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
@@ -63,7 +62,7 @@ def inflated_draws(
     return inflated(confidence, state, X, g)
 
 
-class InflatedThompsonSampling(AcquisitionFunction):
+class InflatedThompsonSampling(ConfidenceAcquisition):
     """A function drawn with the spread of a confidence, to be maximised; one for every point of a batch.
 
     The value of a batch of q > 1 points is the mean of their values, each under a function of its own, so every point
@@ -84,8 +83,6 @@ class InflatedThompsonSampling(AcquisitionFunction):
             random features.
     """
 
-    X_pending: Tensor | None = None
-
     def __init__(
         self,
         model: RegressionModel,
@@ -94,29 +91,14 @@ class InflatedThompsonSampling(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        super().__init__(model=model)
-        _check_model(model)
-        self.confidence = confidence
-        self.weight, self.offset = affine(posterior_transform)
-        self.set_X_pending(X_pending)
+        super().__init__(model, confidence, posterior_transform, X_pending)
         self._generator = _seeded(seed)
         self._paths: list[SamplePath] = []
-
-    @property
-    def guarantee(self) -> str | None:
-        """What is proved about the bounds behind the draws, in words; None for plain Thompson sampling."""
-        return self.confidence.guarantee_on(self.model.regression)  # pyright: ignore[reportArgumentType]
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Points X_pending [p d] that are being evaluated; None or an empty tensor clears them."""
-        self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Values [b] of the batches X [b q d]."""
-        self.model.eval()
-        X = self.model.transform_inputs(X)
-        state: Regression = self.model.regression  # pyright: ignore[reportAssignmentType]
+        state, X = self._regression, self.model.transform_inputs(X)
         first = 0 if self.X_pending is None else len(self.X_pending)
         g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
         return (self.weight * inflated(self.confidence, state, X, g) + self.offset).mean(-1)
@@ -130,7 +112,8 @@ class InflatedThompsonSampling(AcquisitionFunction):
 class InflatedPosteriorSampling(SamplingStrategy):
     """The same over a finite set, with any kernel: the points at which draws of the function are largest.
 
-    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once. Every call draws anew.
+    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once. Every call draws anew. For many
+    candidates take a confidence that is cheap to ask: "cmm" searches over the ridge for each of them, "dmm" does not.
 
     Args:
         model: A model of kbo.
@@ -154,7 +137,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
         super().__init__()
-        _check_model(model)
+        check_model(model)
         self.model, self.confidence = model, confidence
         self.weight, _ = affine(posterior_transform)
         self._generator = _seeded(seed)
@@ -175,11 +158,6 @@ class InflatedPosteriorSampling(SamplingStrategy):
         points = self.model.transform_inputs(X)
         draws = inflated_draws(self.confidence, self.model.regression, points, num_samples, self._generator)
         return X[(self.weight * draws).argmax(-1)]
-
-
-def _check_model(model: RegressionModel) -> None:
-    if not isinstance(model, RegressionModel):
-        raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
 
 
 def _seeded(seed: int) -> torch.Generator:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import torch
-from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo.confidence import Confidence, MartingaleMixture
-from kbo.errors import InvalidInput
+from kbo.acquisition.base import ConfidenceAcquisition
+from kbo.confidence import MartingaleMixture
 from kbo.linalg import safe_sqrt
 from kbo.models import RegressionModel
 from kbo.regression import Hypothetical, Regression
 
 
-class KernelUCB(AcquisitionFunction):
+class KernelUCB(ConfidenceAcquisition):
     """The upper confidence bound of a model, to be maximised.
 
     Bounds are in the units of the model's (transformed) targets. Pending points are hallucinated: the
@@ -32,35 +31,13 @@ class KernelUCB(AcquisitionFunction):
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: The posterior transform is of another kind.
+        InvalidInput: The model or the posterior transform is of another kind.
     """
-
-    X_pending: Tensor | None = None
-
-    def __init__(
-        self,
-        model: RegressionModel,
-        confidence: Confidence,
-        posterior_transform: PosteriorTransform | None = None,
-        X_pending: Tensor | None = None,
-    ) -> None:
-        super().__init__(model=model)
-        if not isinstance(model, RegressionModel):
-            raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
-        self.confidence = confidence
-        self.weight, self.offset = affine(posterior_transform)
-        self.set_X_pending(X_pending)
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate observations at X_pending [p d]; None or an empty tensor clears them."""
-        self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Values [b] of the batches X [b q d]."""
-        self.model.eval()
-        X = self.model.transform_inputs(X)
-        view: Regression = self.model.regression  # pyright: ignore[reportAssignmentType]
+        view, X = self._regression, self.model.transform_inputs(X)
         if self.X_pending is not None:
             view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
         views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
@@ -120,21 +97,3 @@ class CMMUCB(AMMUCB):
     """
 
     kind = "cmm"
-
-
-def affine(transform: PosteriorTransform | None) -> tuple[float, float]:
-    """Weight and offset of a posterior transform ``weight f + offset``.
-
-    Raises:
-        InvalidInput: It is of another kind.
-    """
-    if transform is None:
-        return 1.0, 0.0
-    if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:
-        raise InvalidInput(
-            "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "
-            f"{type(transform).__name__}: a bound of f says nothing about other functions of f."
-        )
-    weights = transform.weights
-    assert isinstance(weights, Tensor)
-    return float(weights[0]), float(transform.offset)

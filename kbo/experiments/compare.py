@@ -13,7 +13,6 @@ from kbo.experiments.cells import read_file, read_folder
 from kbo.experiments.games import Game, Player
 from kbo.experiments.runner import sweep
 from kbo.method import Method
-from kbo.problems import BANDITS
 
 _RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
 _WITHIN_A_GAME = {*_RESULTS, "method", "recipe", "multiplier", "every"}
@@ -66,7 +65,7 @@ def compare(
     plots.regret(found.rows, picture, title=title)
     lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
     lines += [f"{name}: {_promise(method)}" for name, method in methods.items()]
-    if game.problem in BANDITS:
+    if not game.world(0).norm_is_known:
         lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
 

@@ -19,7 +19,11 @@ asks for tiny sizes, to see that it works. ``workers`` and ``progress`` are for 
 experiment with failed cells returns what it can say through ``Sweep.checked``.
 """
 
-PAPERS = {"mixture": "kbo.experiments.mixture", "sketching": "kbo.experiments.sketching"}
+PAPERS = {
+    "mixture": "kbo.experiments.mixture",
+    "sketching": "kbo.experiments.sketching",
+    "streaming": "kbo.experiments.streaming",
+}
 """Name of a paper -> the module that has its ``PAPER``."""
 
 

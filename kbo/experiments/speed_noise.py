@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 import torch
 
+from kbo.confidence import AdaptiveSelfNormalized, NoiseBounds
 from kbo.experiments.games import Game, Player
 from kbo.experiments.speed_sketch import cpu_seconds, sketch, uniform
 from kbo.experiments.timing import Row, in_fresh_process, least, peak_megabytes
-from kbo.regression import centred_draws
+from kbo.problems import stationary_kernel
+from kbo.regression import AdaptiveRidge, GreedyDictionary, NystromRidge, centred_draws
 
 _ADAPTIVE = {"kernel-ucb-adaptive": (1e-3, 20.0), "dmm-ucb-adaptive": (None, None), "kernel-ts-adaptive": (None, None)}
 """Goals: CPU seconds of a step at t = 2000, and of 5000 rounds."""
@@ -34,6 +36,26 @@ def _adaptive(device: torch.device, quick: bool) -> list[Row]:
             _figure(f"  {rounds} rounds", rounds, seconds[-1], goal),
         ]
     return rows
+
+
+def _sketched(device: torch.device, quick: bool) -> list[Row]:
+    """A stream of distinct points through a sketch whose ridge follows the noise: update and width, every step."""
+    n = 400 if quick else 20_000
+    X, bounds = uniform(n, 2, seed=5).to(device), NoiseBounds(5.0, 0.1, upper=1.0)
+    noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    y = torch.sin(4 * X).sum(-1) + noise.to(device)
+    sketch_of = NystromRidge(stationary_kernel("rbf", 0.3).to(device), bounds.ridge, GreedyDictionary(1e-4))
+    state, confidence, seconds = AdaptiveRidge(sketch_of, bounds), AdaptiveSelfNormalized(), [time.process_time()]
+    for x, target in zip(X.split(1), y.split(1), strict=True):
+        state.update(x, target)
+        confidence.width(state)
+        seconds.append(time.process_time())
+    tenth, few = n // 10, n // 50
+    early, late = ((seconds[end] - seconds[end - few]) / few for end in (tenth, n))
+    return [
+        Row(f"{n} steps of a sketch whose ridge follows the noise, CPU", n, seconds[-1] - seconds[0], 0.0, "", True),
+        Row("  a step then / at a tenth of them", n, late, early, "at most 1.3 times", late <= 1.3 * early),
+    ]
 
 
 def _draws(device: torch.device, quick: bool) -> list[Row]:
@@ -67,4 +89,4 @@ def _figure(name: str, n: int, found: float, goal: float | None) -> Row:
     return Row(name, n, found, 0.0, "", True) if goal is None else least(name, n, found, goal)
 
 
-BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [_adaptive, _draws]
+BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [_adaptive, _sketched, _draws]

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import Confidence, NoiseBounds, UnknownNorm, refuse_if_refuted
+from kbo.confidence import Confidence, FixedWidth, MartingaleMixture, NoiseBounds, UnknownNorm, refuse_if_refuted
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import Belief
@@ -118,6 +118,13 @@ class _CertifiedBelief(Belief):
         if confidence is not None and self._method.noise is None and not isinstance(confidence, UnknownNorm):
             self._refuse_if_refuted()
         return confidence
+
+    def reported(self) -> Confidence | None:
+        """The bound in force; where plain Thompson sampling has none, the mixture of the same assumptions."""
+        confidence, s = super().reported(), self._setting
+        if not isinstance(confidence, FixedWidth) or s.noise_std is None:
+            return confidence
+        return MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "dmm", s.scale)
 
     def _refuse_if_refuted(self) -> None:
         """The same check for every method: some bounds look at one ridge only, or at none, and would not notice."""

@@ -283,8 +283,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
 
 
 def _statement(optimizer: Optimizer) -> str | None:
-    """What is proved of the bound in force."""
-    state, confidence = optimizer.belief.state, optimizer.belief.confidence()
+    """What is proved of the bound that is reported."""
+    state, confidence = optimizer.belief.state, optimizer.belief.reported()
     return confidence.guarantee_on(state) if state is not None and confidence is not None else None
 
 

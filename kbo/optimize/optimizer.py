@@ -168,7 +168,7 @@ class Optimizer:
         if state is None or confidence is None:
             return None
         generator = self._generator(len(self._events))
-        return question.params(proposal.safest(confidence, state, self.space, question, self._starts(), generator))
+        return question.params(proposal.safest(confidence, state, self._search(question, generator)))
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
@@ -259,7 +259,10 @@ class Optimizer:
         confidence, view = self.belief.confidence(), self._imagined(state)
         assert confidence is not None
         find = proposal.drawn if self.belief.draws else proposal.most_promising
-        return find(confidence, view, self.space, question, self._starts(), generator)
+        return find(confidence, view, self._search(question, generator))
+
+    def _search(self, question: Question, generator: torch.Generator) -> proposal.Search:
+        return proposal.Search(self.space, question, self._starts(), generator)
 
     def _starts(self) -> Tensor:
         """The best points so far, [s P]."""

@@ -133,7 +133,7 @@ class _PracticalBelief(Belief):
     def reported(self) -> Confidence | None:
         """AMM in place of tighter mixtures: they rest on a guessed norm, and with that guess would exclude too much."""
         confidence = self.confidence()
-        if not isinstance(confidence, MartingaleMixture):
+        if not isinstance(confidence, MartingaleMixture) and not self.draws:
             return confidence
         return MartingaleMixture(self.noise_std, self.norm_bound, self._setting.delta, "amm", self._setting.scale)
 

@@ -31,6 +31,22 @@ class SpaceGap(NamedTuple):
     exact: bool
 
 
+class Search(NamedTuple):
+    """Where to look.
+
+    Attributes:
+        space: Makes features of points.
+        question: The part of the space that is searched.
+        starts: Promising points [s P].
+        generator: Source of randomness.
+    """
+
+    space: Space
+    question: Question
+    starts: Tensor
+    generator: torch.Generator
+
+
 def filling(question: Question, number: int, seed: int, generator: torch.Generator) -> Tensor:
     """Point [P] ``number`` of a design that fills the space, with the context in place; one of the choices if any."""
     if question.choices is not None:
@@ -39,24 +55,15 @@ def filling(question: Question, number: int, seed: int, generator: torch.Generat
     return question.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
 
 
-def most_promising(
-    confidence: Confidence,
-    view: Regression,
-    space: Space,
-    question: Question,
-    starts: Tensor,
-    generator: torch.Generator,
-) -> Tensor:
+def most_promising(confidence: Confidence, view: Regression, search: Search) -> Tensor:
     """A point [P] of the unit cube whose upper bound is nearly the largest; exactly so among choices.
 
     Args:
         confidence: The bound.
         view: The posterior.
-        space: Makes features of points.
-        question: The part of the space that is searched.
-        starts: Promising points [s P].
-        generator: Source of randomness.
+        search: Where to look.
     """
+    space, question, starts, generator = search
 
     def score(U: Tensor) -> Tensor:
         return confidence.quick_upper(view, space.features(U))
@@ -70,18 +77,12 @@ def most_promising(
 
 
 @torch.no_grad()
-def drawn(
-    confidence: Confidence,
-    view: Regression,
-    space: Space,
-    question: Question,
-    starts: Tensor,
-    generator: torch.Generator,
-) -> Tensor:
+def drawn(confidence: Confidence, view: Regression, search: Search) -> Tensor:
     """A point [P] of the unit cube at which one draw of the function, as wide as the confidence, is nearly the largest.
 
     Arguments as ``most_promising``.
     """
+    space, question, starts, generator = search
     path = draw_path(view, space.features(starts), generator, drawn_at(confidence, view))
 
     def score(U: Tensor) -> Tensor:
@@ -93,15 +94,9 @@ def drawn(
     return argmax(score, starts, generator, fixed=question.fixed)
 
 
-def safest(
-    confidence: Confidence,
-    view: Regression,
-    space: Space,
-    question: Question,
-    starts: Tensor,
-    generator: torch.Generator,
-) -> Tensor:
+def safest(confidence: Confidence, view: Regression, search: Search) -> Tensor:
     """As ``most_promising``, for the lower bound."""
+    space, question, starts, generator = search
 
     def score(U: Tensor) -> Tensor:
         return confidence.lower(view, space.features(U))
@@ -118,7 +113,7 @@ def largest_upper(
     points = space.points(_MOST_POINTS)
     if points is not None:
         return torch.tensor(confidence.leader(state, space.features(points))[1], dtype=torch.float64), True
-    point = most_promising(confidence, state, space, Question(space), starts, generator)
+    point = most_promising(confidence, state, Search(space, Question(space), starts, generator))
     return confidence.upper(state, space.features(point.unsqueeze(0)))[0], False
 
 

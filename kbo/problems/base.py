@@ -39,6 +39,7 @@ class Bandit(ABC):
         kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known to.
         noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
         norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to contain it.
+        norm_is_known: Whether the mean reward is known to have at most that norm.
         n_arms: Arms per round.
         fixed_arms: The arms, if every round offers the same ones; else None.
     """
@@ -46,6 +47,7 @@ class Bandit(ABC):
     kernel: Kernel
     noise_std: float
     norm_bound: float
+    norm_is_known = False
     n_arms: int
     fixed_arms: Tensor | None = None
 

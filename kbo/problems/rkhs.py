@@ -41,6 +41,8 @@ class RKHSBandit(Bandit):
         seed: Seed of function, arms and noise.
     """
 
+    norm_is_known = True
+
     def __init__(
         self,
         kernel: str = "rbf",

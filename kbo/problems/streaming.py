@@ -34,6 +34,9 @@ def _spikes(u: Tensor) -> Tensor:
     return torch.where(u < _RATE / 2, -size, torch.where(u < _RATE, size, 0.0)).to(u)
 
 
+_NOISE_STREAM = 1_500_000_000
+"""Added to seeds, of which torch uses 32 bits: points drawn with the same seed have nothing to do with the noise."""
+
 NOISES: dict[str, Callable[[Tensor], Tensor]] = {
     "gaussian": torch.special.ndtri,
     "rademacher": lambda u: torch.where(u < 0.5, -1.0, 1.0).to(u),
@@ -70,6 +73,7 @@ class StreamingBandit(Bandit):
         InvalidInput: A number out of range, or an unknown noise.
     """
 
+    norm_is_known = True
     fixed_arms: Tensor
 
     def __init__(
@@ -94,7 +98,7 @@ class StreamingBandit(Bandit):
         self.fixed_arms = torch.linspace(0, 1, n_arms, dtype=torch.float64).unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
         self.theta = self.norm * theta / theta.norm()
-        self._noise = torch.Generator().manual_seed(seed)
+        self._noise = torch.Generator().manual_seed(_NOISE_STREAM + seed)
 
     def arms(self) -> Tensor:  # noqa: D102
         return self.fixed_arms

@@ -1,0 +1,230 @@
+"""The recursion of online noise bounds, dense and as written on paper, in extended precision. Nothing here is kbo's.
+
+Durand, Maillard & Pineau (2018), Sec. 4 and 5, with the corrections of the specification; "mixture" rests on eq. 8 of
+Flynn & Reeb (2024). ``K`` [T T] is the kernel matrix of all data in their order, ``sketch`` its Nystrom matrix. In
+extended precision: where kbo and this recursion differ it is kbo that lacks digits, as far as K itself has them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+N_MIXTURE = 12
+"""Ridges of the mixture, each a quarter of the one before."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is known after t observations. ``D``, ``radius`` and ``rss`` are at ``ridge``, of the raw bounds not."""
+
+    t: int
+    upper: float
+    lower: float
+    ridge: float
+    rss: float
+    gamma: float
+    D: float
+    radius: float
+    raw_upper: float = math.inf
+    raw_lower: float = -math.inf
+
+    @property
+    def sh(self) -> float:
+        return math.sqrt(self.rss / self.t) if self.t else 0.0
+
+
+class Fit:
+    """The ridge regression of the first t targets at one ridge, from one Cholesky factor for every t."""
+
+    def __init__(self, K: np.ndarray, y: np.ndarray, ridge: float) -> None:
+        K, self.ridge = K.astype(np.longdouble), np.longdouble(ridge)
+        n = len(y)
+        self.L, self.z = np.zeros_like(K), np.zeros(n, np.longdouble)
+        for j in range(n):
+            column = K[j:, j] - self.L[j:, :j] @ self.L[j, :j]
+            column[0] += self.ridge
+            self.L[j:, j] = column / np.sqrt(column[0])
+            self.z[j] = (y[j] - self.L[j, :j] @ self.z[:j]) / self.L[j, j]
+
+    def log_det(self, t: int) -> float:
+        """``ln det(I + K / ridge)``."""
+        return float(np.sum(2 * np.log(np.diagonal(self.L)[:t]) - np.log(self.ridge)))
+
+    def quad(self, t: int) -> float:
+        """``ridge y'(K + ridge I)^-1 y``."""
+        return float(self.ridge * self.z[:t] @ self.z[:t])
+
+    def rss(self, t: int) -> float:
+        """``|y - K (K + ridge I)^-1 y|^2 = ridge^2 |(K + ridge I)^-1 y|^2``."""
+        x = self.z[:t].copy()
+        for j in reversed(range(t)):
+            x[j] /= self.L[j, j]
+            x[:j] -= self.L[j, :j] * x[j]
+        return float(self.ridge**2 * (x @ x))
+
+
+def printed_deviation(t: int, delta: float) -> float:
+    """``C_t``, with the c_t that the proof needs."""
+    c = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
+    return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
+
+
+def paper_bounds(t, sh, lam, D, C, delta, error):
+    """Raw lower and upper bound, Theorem 3 (case 2)."""
+    C_t = printed_deviation(t, delta)
+    X = C * math.sqrt(lam * D + missed(lam, D, error, (1 + math.sqrt(2 * C_t / t)) ** 2 * t))
+    lower = (sh - C * math.sqrt(max(lam / 2, error) / t)) / (1 + math.sqrt(2 * C_t / t))
+    alpha = max(0.0, 1 - math.sqrt(C_t / t) - math.sqrt((C_t + 2 * D) / t))
+    if alpha == 0:
+        return lower, math.inf
+    return lower, (math.sqrt(sh * alpha + X / (2 * t)) + math.sqrt(X / (2 * t))) ** 2 / alpha**2
+
+
+def stitched(t: int, delta: float) -> tuple[float, float]:
+    """Least and most ``|xi|^2 / sigma^2``."""
+    L = math.log(1 / delta) + math.log(math.pi**2 * (1 + math.floor(math.log(t))) ** 2 / 6)
+    eta = (math.exp(1 / 4) + math.exp(-1 / 4)) / 2
+    return t * (1 - 2 * eta * math.sqrt(L / t)), t * (1 + 2 * eta * math.sqrt(L / t) + 2 * L / t)
+
+
+def tight_bounds(t, sh, lam, D, C, delta, error):
+    """Raw lower and upper bound by the exact root."""
+    least, most = stitched(t, delta)
+    X = C * math.sqrt(lam * D + missed(lam, D, error, most))
+    lower = (sh - C * math.sqrt(max(lam / 2, error) / t)) / math.sqrt(most / t)
+    a, b = least / t - 2 * D / t, 2 * X / t
+    return lower, (b + math.sqrt(b**2 + 4 * a * sh**2)) / (2 * a) if a > 0 else math.inf
+
+
+def missed(lam, D, error, most):
+    """What the part of the function that a sketch does not see adds to ``X^2 / C^2``."""
+    return min(D * (math.sqrt(lam + error) + math.sqrt(32 * error / 27)) ** 2, most * error) if error else 0.0
+
+
+def mixed(t: int, delta: float) -> tuple[float, float]:
+    """Least and most ``|xi|^2 / sigma^2`` by Chernoff bounds at 24 rates each, of which each may fail.
+
+    ``E exp(-r xi^2) <= (1 + 2 r)^-1/2`` and ``E exp(r xi^2) <= (1 - 2 r)^-1/2`` for noise of variance 1.
+    """
+    log = math.log(24 / delta)
+    least = [(t / 2 * math.log(1 + 2 * r) - log) / r for r in (2 / math.sqrt(2) ** i for i in range(24))]
+    most = [(-t / 2 * math.log(1 - 2 * r) + log) / r for r in (0.45 / math.sqrt(2) ** i for i in range(24))]
+    return max(least), min(most)
+
+
+def recursion(
+    K, y, C, delta, upper=None, lower=0.0, variant="tight+grid", largest_ridge=None, sketch=None, errors=None
+) -> list[Step]:
+    """Every state of the noise bounds, t = 0 .. T.
+
+    Args:
+        K: Kernel matrix [T T].
+        y: Targets [T].
+        C: Norm bound.
+        delta: Probability of each of the three events, a third of what a user passes.
+        upper: Known upper bound of the noise level, None if there is none.
+        lower: Known lower bound.
+        variant: "paper", "tight", "tight+grid" or "mixture".
+        largest_ridge: First ridge of the grid; by default ``upper^2 / C^2`` for "tight+grid", and else 1.
+        sketch: Nystrom matrix [T T]; None if exact; a list of matrices [t t], t = 0 .. T, if the dictionary changes.
+        errors: Pairs of operator norm and trace of ``K_t - sketch_t`` to pay for, t = 0 .. T; by default the true ones.
+    """
+    K, y, living = np.asarray(K), np.asarray(y), isinstance(sketch, list)
+    fitted = sketch if living else [(K if sketch is None else np.asarray(sketch))[:t, :t] for t in range(len(y) + 1)]
+    if errors is None:
+        errors = [(0.0, 0.0)] * (len(y) + 1)
+        if sketch is not None:
+            E = [K[:t, :t] - fitted[t] for t in range(1, len(y) + 1)]
+            errors[1:] = [(max(float(np.linalg.eigvalsh(e)[-1]), 0.0), float(np.trace(e))) for e in E]
+    floors = np.maximum.accumulate(1e-10 * np.diagonal(K))
+    moving = living or variant in ("paper", "tight")
+
+    @cache
+    def fit_of(ridge: float, t: int) -> Fit:
+        return Fit(fitted[t], y[:t], ridge)
+
+    def fit(ridge: float, t: int) -> Fit:
+        """A ridge that moves at every step is fitted to the data so far only; one of a grid once for all t."""
+        return fit_of(ridge, t if moving else len(y))
+
+    run = {"paper": _sandwich, "tight": _sandwich, "tight+grid": _grid, "mixture": _mixture}[variant]
+    sp, lam0 = math.inf if upper is None else upper, largest_ridge
+    if lam0 is None:
+        lam0 = sp**2 / C**2 if variant != "mixture" and upper is not None else 1.0
+    raw = paper_bounds if variant == "paper" else tight_bounds
+    return list(run(fit, len(y), C, delta, sp, lower, lam0, errors, [0.0, *floors.tolist()], raw))
+
+
+def _sandwich(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
+    """Section 5 of the specification, with one event of probability delta for the deviation at the least ridge."""
+    lam, log = sp**2 / C**2, 2 * math.log(1 / delta)
+    yield Step(0, sp, sm, lam, 0.0, 0.0, log, math.sqrt(lam) * C + sp * math.sqrt(log))
+    for t in range(1, T + 1):
+        error, trace = errors[t]
+        sh = math.sqrt(fit(lam, t).rss(t) / t)
+        raw_lower = raw(t, sh, lam, 0.0, C, delta, error)[0]  # it does not depend on D
+        sm = max(sm, raw_lower)
+        least = max(sm**2 / C**2, floors[t])
+        D = log + fit(least, t).log_det(t) + trace / least
+        raw_upper = raw(t, sh, lam, D, C, delta, error)[1]
+        sp = min(sp, raw_upper)
+        lam = max(sp**2 / C**2, floors[t])
+        now, radius = fit(lam, t), math.sqrt(lam) * C + sp * math.sqrt(D)
+        yield Step(t, sp, sm, lam, now.rss(t), now.log_det(t) / 2, D, radius, raw_upper, raw_lower)
+
+
+def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
+    """Ridges ``lam0 2^-j``, each with an event of probability ``6 delta / (pi^2 (j + 1)^2)``."""
+
+    def follow(sp: float, floor: float) -> int:
+        j = 0
+        while lam0 * 2.0 ** -(j + 1) >= max(sp**2 / C**2, floor):
+            j += 1
+        return j
+
+    def deviation(j: int, t: int) -> float:
+        ridge, delta_j = lam0 * 2.0**-j, 6 * delta / (math.pi**2 * (j + 1) ** 2)
+        return 2 * math.log(1 / delta_j) + (fit(ridge, t).log_det(t) + errors[t][1] / ridge if t else 0.0)
+
+    def step(t: int, j: int, **raw_bounds) -> Step:
+        lam, D = lam0 * 2.0**-j, deviation(j, t)
+        rss, gamma = (fit(lam, t).rss(t), fit(lam, t).log_det(t) / 2) if t else (0.0, 0.0)
+        return Step(t, sp, sm, lam, rss, gamma, D, math.sqrt(lam) * C + sp * math.sqrt(D), **raw_bounds)
+
+    j = follow(sp, floors[0])
+    yield step(0, j)
+    for t in range(1, T + 1):
+        lam = lam0 * 2.0**-j
+        sh = math.sqrt(fit(lam, t).rss(t) / t)
+        raw_lower, raw_upper = raw(t, sh, lam, deviation(j, t), C, delta, errors[t][0])
+        sm, sp = max(sm, raw_lower), min(sp, raw_upper)
+        j = follow(sp, floors[t])
+        yield step(t, j, raw_upper=raw_upper, raw_lower=raw_lower)
+
+
+def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
+    """Ridges ``lam0 4^-j``, of which each may fail with an equal part of delta."""
+    log = 2 * math.log(N_MIXTURE / delta)
+    yield Step(0, sp, sm, lam0, 0.0, 0.0, log, sp * math.sqrt(log))
+    for t in range(1, T + 1):
+        error, trace = errors[t]
+        ridges = [max(lam0 * 4.0**-j, floors[t]) for j in range(N_MIXTURE)]
+        quads = [fit(a, t).quad(t) for a in ridges]
+        D = [fit(a, t).log_det(t) + trace / a + log for a in ridges]
+        least, most = mixed(t, delta)
+        uppers = [quad / (least - d) for quad, d in zip(quads, D, strict=True) if least > d]
+        lowers = [
+            max(math.sqrt(max(quad - a * C**2, 0.0)) - C * math.sqrt(error), 0.0) ** 2 / most
+            for a, quad in zip(ridges, quads, strict=True)
+        ]
+        raw_upper, raw_lower = math.sqrt(min(uppers, default=math.inf)), math.sqrt(max(lowers))
+        sp, sm = min(sp, raw_upper), max(sm, raw_lower)
+        squares = [quad + sp**2 * d for quad, d in zip(quads, D, strict=True)]
+        j = squares.index(min(squares)) if math.isfinite(sp) else 0
+        a = ridges[j]
+        rss, gamma = fit(a, t).rss(t), fit(a, t).log_det(t) / 2
+        yield Step(t, sp, sm, a, rss, gamma, D[j], math.sqrt(squares[j]), raw_upper, raw_lower)
