@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
 from torch import Tensor
 
-from kbo import AdaptiveRidge, InvalidInput, KernelRidge, NystromRidge, RefutedAssumptions, recipes
+from kbo import (
+    AdaptiveRidge,
+    IllConditionedWarning,
+    InvalidInput,
+    KernelRidge,
+    NystromRidge,
+    RefutedAssumptions,
+    recipes,
+)
 from kbo.acquisition import KernelUCB
 from kbo.confidence import (
     AdaptiveMixture,
@@ -23,6 +32,7 @@ from kbo.confidence import (
 )
 from kbo.models import AdaptiveRidgeGP
 from kbo.regression import FixedDictionary, FrozenMean, Hypothetical, track
+from kbo.regression.base import View
 from kbo.regression.factor import Factor
 from tests.dense import Dense, close
 
@@ -204,6 +214,69 @@ def test_without_a_bound_yet_points_are_ranked_by_their_standard_deviation():
         assert bound.leader(state, Z) == (int(state.predict(Z)[1].argmax()), math.inf)
         model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), bounds)
         close(KernelUCB(model, bound)(Z.unsqueeze(-2)), state.predict(Z)[1].sqrt())
+
+
+def test_a_floor_that_follows_the_data_never_makes_an_upper_bound_false():
+    """A kernel whose diagonal grows: the point far away makes the precision coarser, not the deviation smaller."""
+    generator = torch.Generator().manual_seed(0)
+    X = 1 + torch.rand(700, 1, generator=generator, dtype=torch.float64)
+    X = torch.cat([X, torch.tensor([[3e5]], dtype=torch.float64)])
+    y = torch.randn(701, generator=generator, dtype=torch.float64)
+    kernel = (LinearKernel() * RBFKernel()).double()
+    kernel.kernels[0].variance, kernel.kernels[1].lengthscale = 1.0, 1e-4
+    for variant in ("paper", "tight"):
+        bounds = NoiseBounds(1e5, 0.1, upper=1.0, variant=variant)
+        state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
+        state.base.update(X[:650], y[:650])  # what happens on the way does not matter here
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IllConditionedWarning)
+            state.update(X[650:], y[650:])
+        assert state.schedule.upper >= 1.0
+
+
+def test_a_ridge_that_was_moved_by_hand_leaves_no_guarantee():
+    state, bound = KernelRidge(rbf(), 0.1), SelfNormalized(0.1, 5.0, 0.1)
+    state.move_ridge(0.2)
+    state.update(*data(20))
+    assert bound.guarantee_on(state) is not None
+    state.move_ridge(0.05)
+    for one in (state, state.fork(), track(state, data(20)[0])):
+        assert bound.guarantee_on(one) is None
+    assert SelfNormalized(0.1, 5.0, 0.1, least_ridge=0.01).guarantee_on(state) is not None
+    assert SelfNormalized(0.1, 5.0, 0.1, least_ridge=0.06).guarantee_on(state) is None
+    with pytest.raises(InvalidInput, match="schedule alone"):
+        fed("tight+grid", *data(20)).move_ridge(0.1)
+
+
+def test_a_guarantee_names_what_was_told_and_none_is_left_once_refuted():
+    assert "at least 0.05 and at most 1," in noise_bounds("tight").guarantee
+    assert "an unknown level" in NoiseBounds(5.0, 0.1).guarantee
+    state = fed("mixture", *data(80))
+    assert AdaptiveMixture().guarantee_on(state) == noise_bounds("mixture").guarantee
+    state.schedule.lower = 10.0
+    assert AdaptiveMixture().guarantee_on(state) is None
+    with pytest.raises(RefutedAssumptions):
+        AdaptiveMixture().upper(state, data(3)[0])
+
+
+class Rounded(View):
+    """A posterior whose quadratic forms are known to rounding only."""
+
+    rounding = 0.5
+
+
+def test_rounding_widens_noise_bounds_on_both_sides(variant):
+    X, y = data(420)
+    state = KernelRidge(rbf(), noise_bounds(variant, upper=1.0).ridge)
+    state.update(X, y)
+    plain, rounded = (noise_bounds(variant, upper=1.0, lower=0.001) for _ in range(2))
+    for _ in range(2):  # the second time at the ridge of the first
+        plain.n = rounded.n = 0
+        plain.update(state)
+        rounded.update(Rounded(state))
+    assert rounded.lower < plain.lower
+    assert rounded.upper >= plain.upper
+    assert (rounded.upper > plain.upper) or plain.upper == 1.0
 
 
 # Models

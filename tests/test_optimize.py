@@ -408,7 +408,7 @@ def test_a_certified_run_needs_no_noise_level(method):
     setting = kbo.Certified(kernel, None, norm_bound=5.0, noise_upper=0.2)
     result = kbo.maximize(objective, [(0.0, 1.0)], 60, method=method, setting=setting)
     assert result.certified
-    assert "unknown level" in result.guarantee
+    assert "a level of at most 0.2" in result.guarantee
     assert 0.05 < result.assumptions["noise_std"] <= 0.2
     assert result.lower < math.sin(2 * result.params[0]) < result.upper
     assert result.params[0] > 0.4
@@ -466,3 +466,19 @@ def test_settings_say_what_they_need_to_know_of_the_noise():
         kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 5, setting=kbo.Certified(kernel, None, 1.0))
     with pytest.raises(InvalidInput, match="certified setting"):
         kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 5, method="kernel-ucb-adaptive")
+    for method, numbers in (
+        ("dmm-ucb-adaptive", (0.1, None)),
+        ("kernel-ucb-fixed", (0.1, 1.0)),
+        ("dmm-ucb", (0.1, 1.0)),
+    ):
+        setting = kbo.Certified(kernel, numbers[0], 1.0, noise_upper=numbers[1])
+        with pytest.raises(InvalidInput, match="does not use"):
+            kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 5, method=method, setting=setting)
+
+
+def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():
+    kernel = RBFKernel().double()
+    setting = kbo.Certified(kernel, None, 2.0, noise_upper=0.3)
+    result = kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 8, method="kernel-ucb-fixed", setting=setting)
+    assert result.assumptions["noise_std"] == 0.3
+    assert "0.3-sub-Gaussian" in result.guarantee

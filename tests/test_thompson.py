@@ -9,6 +9,7 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import gradcheck
@@ -281,11 +282,20 @@ def test_tracked_points_remember_a_few_ridges_only(device):
 # Functions
 
 
+def swapped() -> Kernel:
+    """Long along the second column, short along the first."""
+    kernel = rbf(active_dims=[1, 0], ard_num_dims=2)
+    kernel.lengthscale = torch.tensor([[2.0, 0.2]])
+    return kernel
+
+
 KERNELS = {
     "rbf": rbf,
     "matern12": lambda: matern(0.5),
     "matern52": lambda: matern(2.5),
     "column": lambda: rbf(active_dims=[1]) + matern(2.5),
+    "column-scaled-twice": lambda: ScaleKernel(ScaleKernel(MaternKernel(nu=0.5, active_dims=[1]))).double(),
+    "columns-swapped": lambda: ScaleKernel(ScaleKernel(swapped())).double(),
     "sum": lambda: matern(2.5) + rbf(),
 }
 

@@ -19,7 +19,6 @@ def noise_bounds(state: Regression) -> NoiseBounds:
 
     Raises:
         InvalidInput: It does not follow any.
-        RefutedAssumptions: They contradict each other.
     """
     bounds = state.schedule
     if not isinstance(bounds, NoiseBounds):
@@ -27,8 +26,6 @@ def noise_bounds(state: Regression) -> NoiseBounds:
             f"this confidence reads the noise level from the state, and a {type(state).__name__} without NoiseBounds "
             "knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
         )
-    if not state.imagined:
-        bounds.refuse_if_refuted()
     return bounds
 
 
@@ -42,12 +39,22 @@ class _Adaptive(Confidence):
         return True
 
     def guarantee_on(self, state: Regression) -> str | None:
-        return None if state.imagined else self._bounds(state).guarantee
+        """That of the noise bounds; None where observations were imagined, or the assumptions are refuted."""
+        bounds = self._described(state)
+        return None if state.imagined or bounds.refuted else bounds.guarantee
 
     def finite_on(self, state: Regression) -> bool:
-        return math.isfinite(self._bounds(state).upper)
+        return math.isfinite(self._described(state).upper)
 
     def _bounds(self, state: Regression) -> NoiseBounds:
+        """The noise bounds, to be used."""
+        bounds = self._described(state)
+        if not state.imagined:
+            bounds.refuse_if_refuted()
+        return bounds
+
+    def _described(self, state: Regression) -> NoiseBounds:
+        """The noise bounds, contradictory or not."""
         bounds = noise_bounds(state)
         if bounds.variant not in self.variants:
             wanted = " or ".join(f'"{variant}"' for variant in self.variants)

@@ -83,7 +83,7 @@ class WidthConfidence(Confidence):
 
     def guarantee_on(self, state: Regression) -> str | None:
         """As for any confidence; nothing at a ridge that follows the data, unless the bound allows for that."""
-        follows_data = state.schedule is not None and self.ridge(state) == state.ridge
+        follows_data = (state.schedule is not None or state.ridge_moved) and self.ridge(state) == state.ridge
         return None if follows_data and not self.any_ridge else super().guarantee_on(state)
 
     @abstractmethod

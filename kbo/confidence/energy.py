@@ -2,6 +2,7 @@
 
 The noise is Gaussian to second order: its variance is sigma^2 and ``E exp(g xi^2) <= (1 - 2 g sigma^2)^-1/2`` for every
 ``g < 1 / (2 sigma^2)`` of either sign, given the past. Gaussian and Rademacher noise are; noise of rare spikes is not.
+(That it is sigma-sub-Gaussian is another assumption, of the bounds of the function.)
 So ``exp(g |xi|^2 + (t / 2) ln(1 - 2 g sigma^2))`` is a supermartingale for every g. The three bounds differ in how they
 choose g for all t at once. Each function returns least and most energy in units of sigma^2, each of which fails with
 probability at most delta, ever.

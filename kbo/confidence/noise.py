@@ -29,6 +29,9 @@ VARIANTS = ("paper", "tight", "tight+grid", "mixture")
 _EVENTS = 3
 """Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
 
+_LEAST_PRINTED = 1.6e-7
+"""The least probability of an event for which C_t of the paper is large enough at all times."""
+
 _MIXTURE_RIDGES, _MIXTURE_RATIO = 12, 4.0
 """Ridges of the mixture and their ratio: seven decades."""
 
@@ -37,9 +40,9 @@ class NoiseBounds(RidgeSchedule):
     """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
-    function has norm at most ``norm_bound`` and the noise is Gaussian to second order (see ``energy.py``): with
-    heavier tails the bounds are off (docs/validity.md). The same probability covers the confidence bounds built on
-    them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
+    function has norm at most ``norm_bound`` and the noise is sub-Gaussian of its level and Gaussian to second order
+    (see ``energy.py``): with heavier tails the bounds are off (docs/validity.md). The same probability covers the
+    confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
 
     | variant | noise bounds | ridge |
     |---|---|---|
@@ -88,11 +91,17 @@ class NoiseBounds(RidgeSchedule):
         self.lower = checks.non_negative("lower", lower)
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
+        self._told = self.lower, self.upper
         if variant not in VARIANTS:
             raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
         self.variant, self.n = variant, 0
         self.largest_ridge = self._largest(largest_ridge)
         self.event_delta = self.delta / _EVENTS
+        if variant == "paper" and self.event_delta < _LEAST_PRINTED:
+            raise InvalidInput(
+                f'variant "paper" is proved for delta of at least {_EVENTS * _LEAST_PRINTED:.2g}, got {delta:g}: use '
+                "another variant."
+            )
         self.continuous = variant != "tight+grid"
         self._floor = 0.0
         self.ridge = self._ridge()
@@ -122,9 +131,13 @@ class NoiseBounds(RidgeSchedule):
     @property
     def guarantee(self) -> str:
         """What holds, in words."""
+        least, most = self._told
+        known = [f"at least {least:g}"] * (least > 0) + [f"at most {most:g}"] * math.isfinite(most)
+        level = f"a level of {' and '.join(known)}" if known else "an unknown level"
         return (
             f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
-            f"has norm at most {self.norm_bound:g} and the noise, of unknown level, is Gaussian to second order"
+            f"has norm at most {self.norm_bound:g} and the noise has {level}, of which it is sub-Gaussian and "
+            "Gaussian to second order"
         )
 
     @property
@@ -157,18 +170,25 @@ class NoiseBounds(RidgeSchedule):
             )
         if state.n == self.n:
             return
+        if self.n == 0 or self.variant in ("tight+grid", "mixture"):
+            # The others rest on an event at one ridge, which must not follow the data.
+            self._floor = max(self._floor, state.least_ridge)
         self.n = state.n
-        self._floor = max(self._floor, state.least_ridge)
         if self.variant == "mixture":
             self._update_mixture(state)
         else:
             self._update_sandwich(state)
 
     def deviation(self, state: Regression) -> float:
-        """``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1`` for every ridge in force.
+        """``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``, at the ridge in force.
 
         Durand et al. (2018), Theorem 2, at the least ridge that may be in force, or, on a grid, at the ridge itself.
+
+        Raises:
+            InvalidInput: The variant is "mixture", which rests on another event.
         """
+        if self.variant == "mixture":
+            raise InvalidInput('variant "mixture" rests on another event: ask an AdaptiveMixture for bounds.')
         ridge, delta = self._reference()
         return 2 * math.log(1 / delta) + (_log_det(state, ridge, self.continuous) if state.n else 0.0)
 
@@ -217,7 +237,7 @@ class NoiseBounds(RidgeSchedule):
         return min(D * seen**2, self._most(t) * error)
 
     def _ridge(self) -> float:
-        """The ridge that the upper bound asks for; never below the precision, which keeps every bound valid."""
+        """The ridge that the upper bound asks for; not below the precision, a larger ridge keeps every bound valid."""
         if self.variant == "mixture":
             return self.largest_ridge
         wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
@@ -238,7 +258,8 @@ class NoiseBounds(RidgeSchedule):
         if self.variant == "tight+grid":
             j = round(math.log2(self.largest_ridge / self.ridge))
             return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
-        return max((self.lower / self.norm_bound) ** 2, self._floor), self.event_delta
+        least = max((self.lower / self.norm_bound) ** 2, self._floor)
+        return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
 
     # The martingale mixture of Flynn & Reeb (2024)
 

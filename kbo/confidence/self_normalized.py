@@ -46,8 +46,8 @@ class SelfNormalized(WidthConfidence):
         self.guarantee = _GUARANTEE.format(**vars(self))
 
     def holds_on(self, state: Regression) -> bool:
-        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
-        return True
+        """On every posterior of such a ridge: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        return self.least_ridge is None or state.ridge >= self.least_ridge
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
         least = state.ridge if self.least_ridge is None else self.least_ridge

@@ -163,7 +163,9 @@ def theorem_against_lemma(folder: Path, quick: bool, workers: int | None, progre
     rows = found.rows.assign(method=found.rows["bound"], problem=[_RIDGES[at] for at in found.rows["oracle_ridge"]])
     panels = {str(name): part for name, part in rows.groupby("problem", sort=False)}
     picture, title = folder / "figure8.png", "cumulative regret of Kernel TS inflated by Theorem 1 and by Lemma 3"
-    note = "Theorem 1 holds at both ridges and for all rounds, Lemma 3 at ridge σ² and for one round at a time"
+    note = (
+        "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3, for one round, is not valid"
+    )
     streaming_plots.regret_panels(panels, picture, title=title, note=note)
     table = tables.text(tables.summary(rows, {}))
     return found.checked(f"{title}\n{note}\n\n{table}\n{_QUICK * quick}\npicture  {picture}")

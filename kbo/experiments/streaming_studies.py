@@ -156,7 +156,7 @@ def _counts(rows: pd.DataFrame, by: list[str]) -> str:
 
 def slope(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
     """Regret a round near the end of 5000: do those that learn the noise reach the one that is told?"""
-    rounds, seeds, tail = (40, 2, 20) if quick else (5000, 10, 1000)
+    rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
     played = game(quick, rounds, every=100)
     methods = (ORACLE, ADAPTIVE, MIXTURE)
     cells = [played.cell(method, seed) for seed in range(seeds) for method in methods]

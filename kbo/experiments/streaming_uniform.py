@@ -164,7 +164,7 @@ def noise_bounds(folder: Path, quick: bool, workers: int | None, progress: bool)
         title=title,
         ylabel="noise level",
         truth=("true noise level", 0.1),
-        note=f"known beforehand: {LOWER:g} to {UPPER:g}; burn-in: the upper bound does not move for hundreds of rounds",
+        note=f"known beforehand: {LOWER:g} to {UPPER:g}; in burn-in upper bounds do not move, the paper's for longest",
     )
     return _text(found, ["upper", "lower"], title, picture, quick)
 

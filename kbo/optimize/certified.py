@@ -88,6 +88,18 @@ def _fingerprint(kernel: Kernel, columns: int) -> str:
     return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
+    """Raise InvalidInput unless the setting says of the noise what the method rests on, and nothing else."""
+    if knows_level and setting.noise_std is None:
+        raise InvalidInput(
+            f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
+            'bounds it online, for example method="dmm-ucb-adaptive".'
+        )
+    unused = "noise_upper" if knows_level else "noise_std"
+    if getattr(setting, unused) is not None:
+        raise InvalidInput(f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...).")
+
+
 class _CertifiedBelief(Belief):
     certified = True
 
@@ -96,11 +108,8 @@ class _CertifiedBelief(Belief):
         noise_std = 1.0 if s.noise_std is None else s.noise_std
         told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper}
         self._method = recipes.make(method, s.kernel, noise_std, s.norm_bound, s.delta, **told)
-        if s.noise_std is None and self._method.noise is None:
-            raise InvalidInput(
-                f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
-                'bounds it online, for example method="dmm-ucb-adaptive".'
-            )
+        _check_noise(method, s, knows_level=self._method.noise is None and not method.endswith("-fixed"))
+        self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
         self.draws = isinstance(self._method, ThompsonSampling)
         self._state = self._method.state()
         self._checked = 0
@@ -122,15 +131,15 @@ class _CertifiedBelief(Belief):
     def reported(self) -> Confidence | None:
         """The bound in force; where plain Thompson sampling has none, the mixture of the same assumptions."""
         confidence, s = super().reported(), self._setting
-        if not isinstance(confidence, FixedWidth) or s.noise_std is None:
+        if not isinstance(confidence, FixedWidth):
             return confidence
-        return MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "dmm", s.scale)
+        return MartingaleMixture(self._noise_std, s.norm_bound, s.delta, "dmm", s.scale)
 
     def _refuse_if_refuted(self) -> None:
         """The same check for every method: some bounds look at one ridge only, or at none, and would not notice."""
         s, n = self._setting, self._state.n
-        if n != self._checked and s.noise_std is not None:
-            refuse_if_refuted(self._state, s.noise_std, s.norm_bound, s.delta, s.scale)
+        if n != self._checked:
+            refuse_if_refuted(self._state, self._noise_std, s.norm_bound, s.delta, s.scale)
             self._checked = n
 
     def assumptions(self) -> dict[str, Any]:
@@ -142,7 +151,7 @@ class _CertifiedBelief(Belief):
             origin = f"noise level bounded online (at least {noise.lower:.3g}), the others given"
         return {
             "kernel": "given",
-            "noise_std": noise.upper if isinstance(noise, NoiseBounds) else s.noise_std,
+            "noise_std": noise.upper if isinstance(noise, NoiseBounds) else self._noise_std,
             "norm_bound": norm_bound,
             "delta": s.delta,
             "from": origin,

@@ -49,7 +49,7 @@ class AdaptiveRidge(View):
         super().__init__(state)
         self.base = state
         self._schedule = schedule.fork()
-        self.move_ridge(self._schedule.ridge)
+        self.base.move_ridge(self._schedule.ridge)
 
     def __repr__(self) -> str:
         return f"AdaptiveRidge({self.base!r}, {self._schedule!r})"
@@ -81,7 +81,11 @@ class AdaptiveRidge(View):
             self.state.update(x, target)
             self._schedule.update(self.state)
             if self._schedule.ridge != self.ridge:
-                self.move_ridge(self._schedule.ridge)
+                self.base.move_ridge(self._schedule.ridge)
+
+    def move_ridge(self, ridge: float) -> None:
+        """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
+        raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
 
     def _own(self, ridge: Ridge) -> Ridge:
         """A ridge of its own as one of many, if it moves all the time."""
@@ -89,6 +93,8 @@ class AdaptiveRidge(View):
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """As the posterior behind, at the ridge of now; X may be omitted if points are tracked."""
+        if X is None and self.state is self.base:
+            raise InvalidInput("predict needs points X [... d]; only track(state, points) remembers points.")
         asked = self._own(ridge)
         mean, variance = self.state.predict(X, asked)  # pyright: ignore[reportArgumentType]
         return (mean, variance) if asked is ridge else (mean[0], variance[0])
@@ -140,5 +146,5 @@ class AdaptiveRidge(View):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``, for an equally constructed state."""
         self._schedule.load_state_dict(state["schedule"])
-        self.move_ridge(self._schedule.ridge)
+        self.base.move_ridge(self._schedule.ridge)
         self.base.load_state_dict(state["state"])

@@ -58,6 +58,9 @@ class Regression(ABC):
     imagined = False
     """Whether observations were imagined: then no bound on it is a theorem."""
 
+    ridge_moved = False
+    """Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems on it."""
+
     @property
     @abstractmethod
     def n(self) -> int:
@@ -75,6 +78,7 @@ class Regression(ABC):
             InvalidInput: It is not a finite number above zero.
         """
         self.ridge = checks.positive("ridge", ridge)
+        self.ridge_moved |= self.n > 0
 
     @abstractmethod
     def update(self, X: Tensor, y: Tensor) -> None:
@@ -230,6 +234,11 @@ class View(Regression):
     @property
     def schedule(self) -> RidgeSchedule | None:  # noqa: D102
         return self.state.schedule
+
+    @property
+    def ridge_moved(self) -> bool:
+        """Whether the ridge of the posterior behind was moved."""
+        return self.state.ridge_moved
 
     def move_ridge(self, ridge: float) -> None:  # noqa: D102
         self.state.move_ridge(ridge)

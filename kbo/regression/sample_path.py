@@ -9,7 +9,8 @@ On paper                                                          | in code
 
 Matheron's rule is that of Wilson et al. (2020), Sec. 3. Every path has random features of its own, and what the data
 do to h is linear in h: so the covariance of paths is that of the posterior however few features there are, and more of
-them only bring a path nearer to a Gaussian one.
+them only bring a path nearer to a Gaussian one. On a sketch it is farther from that: where the dictionary sees little,
+the residual of 1024 features at its anchors has heavy tails. Finite sets are drawn exactly (``draws.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from botorch.sampling.pathwise.features.generators import gen_kernel_features
@@ -108,6 +108,8 @@ def _exact(state: KernelRidge, like: Tensor, generator: torch.Generator | None, 
 
 def _hypothetical(view: Hypothetical, like: Tensor, generator: torch.Generator | None, ridge: float) -> SamplePath:
     """Matheron's rule once more, for imagined observations at points [p d]."""
+    if view.P.ndim != 2 or (view.targets is not None and view.targets.ndim != 1):
+        raise InvalidInput("functions are not drawn from batches of hypothetical data (fantasies): pass one model.")
     path, P = draw_path(view.state, like, generator, ridge), view.P
     S = view.state.covariance(P, P, ridge) + ridge * torch.eye(len(P), dtype=P.dtype, device=P.device)
     noise = math.sqrt(ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
@@ -150,23 +152,21 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
     Raises:
         InvalidInput: There are no random features for the kernel.
     """
-    columns: Any = kernel.active_dims
-    if type(kernel) is ScaleKernel:
-        base = kernel.base_kernel if columns is None else _everywhere(kernel.base_kernel)
-        scale, part = kernel.outputscale.detach().to(like).sqrt(), _restricted(columns, like)
-        inner = draw_prior(base, part(like), generator)
-        return lambda X: scale * inner(part(X))
+    # A scale kernel selects columns for all that it multiplies, whatever they would select alone.
+    part, scale = _restricted(kernel.active_dims, like), 1.0  # pyright: ignore[reportArgumentType]
+    while type(kernel) is ScaleKernel:
+        scale, kernel = scale * kernel.outputscale.detach().to(like).sqrt(), kernel.base_kernel
     if type(kernel) is AdditiveKernel:
-        part = _restricted(columns, like)
         terms = [draw_prior(term, part(like), generator) for term in kernel.kernels]  # pyright: ignore[reportArgumentType]
-        return lambda X: torch.stack([term(part(X)) for term in terms]).sum(0)
+        return lambda X: scale * torch.stack([term(part(X)) for term in terms]).sum(0)
     if type(kernel) not in (RBFKernel, MaternKernel):
         raise InvalidInput(
             f"a {type(kernel).__name__} has no random features, so no function can be drawn for it: use an RBFKernel, "
             "a MaternKernel, a ScaleKernel of one or a sum of them, or draw over a finite set of candidates, which "
             "works with every kernel on a sketched posterior, and on an exact one for up to 2048 points."
         )
-    return _random_features(kernel, like, generator)
+    features = _random_features(kernel, part(like), generator)
+    return lambda X: scale * features(part(X))
 
 
 def _restricted(columns: Tensor | None, like: Tensor) -> Function:
@@ -177,22 +177,15 @@ def _restricted(columns: Tensor | None, like: Tensor) -> Function:
     return lambda X: X[..., columns]
 
 
-def _everywhere(kernel: Kernel) -> Kernel:
-    """A copy of the kernel that acts on all columns, for points that have been restricted to its own."""
-    kernel = copy.deepcopy(kernel)
-    kernel.register_buffer("active_dims", None)
-    return kernel
-
-
 def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | None) -> Function:
-    """The same for one stationary kernel; see ``botorch.sampling.pathwise``."""
-    part = _restricted(kernel.active_dims, like)  # pyright: ignore[reportArgumentType]
-    plain = _everywhere(kernel).double().cpu().requires_grad_(False)
+    """The same for one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
+    plain = copy.deepcopy(kernel).double().cpu().requires_grad_(False)
+    plain.register_buffer("active_dims", None)
     seed = int(torch.randint(2**62, (), generator=generator))
     # BoTorch draws from torch's global generator of the CPU, which stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        features = gen_kernel_features(plain, num_inputs=part(like).shape[-1], num_outputs=_FEATURES)
+        features = gen_kernel_features(plain, num_inputs=like.shape[-1], num_outputs=_FEATURES)
         normal = torch.randn(_FEATURES, dtype=torch.float64)
     features, coefficients = features.to(like), normal.to(like)
-    return lambda X: features(part(X)) @ coefficients
+    return lambda X: features(X) @ coefficients

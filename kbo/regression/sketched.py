@@ -114,7 +114,7 @@ class NystromRidge(Regression):
 
     def move_ridge(self, ridge: float) -> None:
         """From here on the state's own ridge is this one, also for the dictionary; O(m^3)."""
-        self.ridge = checks.positive("ridge", ridge)
+        super().move_ridge(ridge)
         self.sketch.move_ridge(self.ridge)
         self._w = None
 
@@ -137,10 +137,6 @@ class NystromRidge(Regression):
     def features(self, X: Tensor) -> Tensor:
         """``z(x)``, [m N] for X [N d], in float64."""
         return self.sketch.features(X.double())
-
-    def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
-        """Coordinate j [N] of the features of X [N d] from those before it, Z [j N]."""
-        return self.sketch.features.next_coordinate(j, X, Z)
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.check(X)

@@ -72,7 +72,7 @@ class TrackedSketch(TrackedPoints):
             self._residual = (self._prior - self._features.value.square().sum(0)).clamp_min(0)
             self._epoch, self._generation = state.sketch.epoch, None
         for j in range(self._features.n, state.m):
-            coordinate = state.next_coordinate(j, self._points, self._features.value)
+            coordinate = state.sketch.features.next_coordinate(j, self._points, self._features.value)
             self._features.append(coordinate.unsqueeze(0))
             self._residual = (self._residual - coordinate.square()).clamp_min(0)
         if self._generation is not root.generation or len(root.events) - self._followed > state.m:
