@@ -37,7 +37,10 @@ app = typer.Typer(
 
 _BOX_METHODS = f"{', '.join(name for name in recipes.names() if name not in ('gp-ucb', 'supk-ucb'))}."
 _METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
-_PAPERS = "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB."
+_PAPERS = (
+    "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB; "
+    "streaming: Durand et al. (2018), Kernel UCB and TS."
+)
 _PROBLEMS = (
     "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), or one of unknown norm: "
     f"{', '.join(BANDITS)}."

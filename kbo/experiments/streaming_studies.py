@@ -165,10 +165,12 @@ def slope(folder: Path, quick: bool, workers: int | None, progress: bool) -> str
         return found.checked("")
     table = found.rows.pivot_table(index="seed", columns=["method", "round"], values="cumulative", sort=False)
     slopes = {method: 1000 * (table[method, rounds] - table[method, rounds - tail]) / tail for method in methods}
-    lines: list[tuple[str, ...]] = [("method", "slope", "minus oracle", "regret at the end")]
+    lines: list[tuple[str, ...]] = [("method", "slope", "median", "minus oracle", "regret at the end")]
     for method, values in slopes.items():
         against = tables.NONE if method == ORACLE else _with_error(values - slopes[ORACLE])
-        lines.append((method, _with_error(values), against, f"{table[method, rounds].mean():.1f}"))
+        lines.append(
+            (method, _with_error(values), f"{values.median():.2f}", against, f"{table[method, rounds].mean():.1f}")
+        )
     heading = (
         f"1000 times the regret a round, rounds {rounds - tail} to {rounds}: mean ± standard error, {seeds} seeds;\n"
         "differences are paired by seed"
