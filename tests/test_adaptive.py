@@ -115,6 +115,13 @@ def test_one_by_one_in_blocks_forked_and_restored_are_the_same(variant, base):
         close(torch.stack(state.predict(X)), torch.stack(whole.predict(X)))
 
 
+def test_bounds_that_were_constructed_otherwise_cannot_be_restored(variant):
+    saved = fed(variant, *data(20)).state_dict()
+    other = noise_bounds(variant, norm_bound=4.0)
+    with pytest.raises(InvalidInput, match="construct them equally"):
+        AdaptiveRidge(KernelRidge(rbf(), 1.0), other).load_state_dict(saved)
+
+
 def test_bad_data_change_nothing(variant):
     X, y = data(30)
     state = fed(variant, X, y)

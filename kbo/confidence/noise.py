@@ -2,13 +2,12 @@
 
 Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if exact).
 
-On paper                                                           | in code
-``t sh^2 = |y - f_lam(x_1..t)|^2``                                 | ``state.rss``
-``D = 2 ln(1/delta) + ln det(I + K / lam')``                       | ``NoiseBounds.deviation``
-``|xi|^2 - 2 sigma^2 D - 2 sigma X <= t sh^2``, ``X = C sqrt(lam D)`` | ``_upper``   (Durand et al. 2018, Theorem 3)
-``sqrt(t) sh <= |xi| + C sqrt(lam / 2)``                           | ``_lower``
-``quad(a) - a C^2 <= |xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))`` | ``_update_mixture``
-how ``|xi|^2`` is related to ``t sigma^2``                         | ``energy.py``
+On paper                                                             | in code
+``D = 2 ln(1/delta) + ln det(I + K / lam')``                         | ``NoiseBounds.deviation``
+residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``residuals.py``
+``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``    | ``_update_mixture``, upper bound
+``quad(a) - a C^2 <= |xi|^2``                                        | ``_update_mixture``, lower bound
+how the energy ``|xi|^2`` is related to ``t sigma^2``                | ``energy.py``
 
 All hold for all t at once; what E changes is proved in docs/papers.md.
 """
@@ -20,6 +19,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.confidence.energy import mixed, printed_deviation, stitched
+from kbo.confidence.residuals import Fit, at_least, at_most, at_most_printed
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Regression
 from kbo.regression.base import RidgeSchedule
@@ -54,6 +54,8 @@ class NoiseBounds(RidgeSchedule):
     "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
     "mixture" is the tightest, by far where there are many effective dimensions: the others pay twice the information
     gain.
+
+    "mixture" looks at twelve ridges after every observation: on a sketch of m points that takes O(m^3).
 
     An instance is a description until a state follows it: ``AdaptiveRidge(state, bounds)`` works on a copy, its
     ``schedule``. ``update`` may also be called by hand.
@@ -195,46 +197,17 @@ class NoiseBounds(RidgeSchedule):
     # The sandwich of Durand et al. (2018)
 
     def _update_sandwich(self, state: Regression) -> None:
-        """Section 5 of the specification of the order: lower bound, deviation, upper bound, ridge."""
-        t = state.n
-        rss = float(state.rss([self.ridge])[0] if self.continuous else state.rss(self.ridge))
-        error = float(state.residual_norm())
-        self.lower = max(self.lower, self._lower(t, max(rss - state.rounding, 0), error))
-        self.upper = min(self.upper, self._upper(t, rss + state.rounding, error, self.deviation(state)))
+        """Lower bound, deviation, upper bound, ridge, in this order (Durand et al. 2018, Sec. 6.3)."""
+        t, printed = state.n, self.variant == "paper"
+        C_t = printed_deviation(t, self.event_delta)
+        least, most = stitched(t, self.event_delta)
+        most = t * (1 + math.sqrt(2 * C_t / t)) ** 2 if printed else most
+        rss, rounding = float(state.rss([self.ridge])[0] if self.continuous else state.rss(self.ridge)), state.rounding
+        fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, float(state.residual_norm()), most)
+        self.lower = max(self.lower, at_least(fit))
+        fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
+        self.upper = min(self.upper, at_most_printed(fit, D, C_t) if printed else at_most(fit, D, least))
         self.ridge = self._ridge()
-
-    def _lower(self, t: int, rss: float, error: float) -> float:
-        """Largest sigma that the energy of the residuals excludes; what the sketch leaves out acts like a ridge."""
-        residual = math.sqrt(rss / t) - self.norm_bound * math.sqrt(max(self.ridge / 2, error) / t)
-        return residual / math.sqrt(self._most(t) / t)
-
-    def _most(self, t: int) -> float:
-        if self.variant == "paper":
-            return t * (1 + math.sqrt(2 * printed_deviation(t, self.event_delta) / t)) ** 2
-        return stitched(t, self.event_delta)[1]
-
-    def _upper(self, t: int, rss: float, error: float, D: float) -> float:
-        """The root sigma of ``least(t) sigma^2 - 2 sigma^2 D - 2 sigma X = rss``; inf if there is none."""
-        X = self.norm_bound * math.sqrt(self.ridge * D + self._missed(t, error, D))
-        if self.variant == "paper":
-            C_t = printed_deviation(t, self.event_delta)
-            alpha = 1 - math.sqrt(C_t / t) - math.sqrt((C_t + 2 * D) / t)
-            if alpha <= 0:
-                return math.inf
-            half = X / (2 * t)
-            return (math.sqrt(math.sqrt(rss / t) * alpha + half) + math.sqrt(half)) ** 2 / alpha**2
-        a = (stitched(t, self.event_delta)[0] - 2 * D) / t
-        if a <= 0:
-            return math.inf
-        b = 2 * X / t
-        return (b + math.sqrt(b * b + 4 * a * rss / t)) / (2 * a)
-
-    def _missed(self, t: int, error: float, D: float) -> float:
-        """What the part of the function that the sketch does not see adds to ``(X / C)^2``; see docs/papers.md."""
-        if error == 0:
-            return 0.0
-        seen = math.sqrt(self.ridge + error) + math.sqrt(32 / 27 * error)
-        return min(D * seen**2, self._most(t) * error)
 
     def _ridge(self) -> float:
         """The ridge that the upper bound asks for; not below the precision, a larger ridge keeps every bound valid."""
@@ -299,11 +272,26 @@ class NoiseBounds(RidgeSchedule):
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, from which ``load_state_dict`` continues exactly."""
-        return {name: vars(self)[name] for name in _MEMORY}
+        return {"described": self._described(), **{name: vars(self)[name] for name in _MEMORY}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``, for equally constructed bounds."""
+        """The inverse of ``state_dict``.
+
+        Raises:
+            InvalidInput: These bounds were constructed otherwise.
+        """
+        if state["described"] != self._described():
+            raise InvalidInput(
+                f"these noise bounds are {self._described()}, the saved ones {state['described']}: construct them "
+                "equally."
+            )
         vars(self).update({name: state[name] for name in _MEMORY})
+
+    def _described(self) -> dict[str, Any]:
+        """What they were constructed with."""
+        lower, upper = self._told
+        given = {"norm_bound": self.norm_bound, "delta": self.delta, "upper": upper, "lower": lower}
+        return {**given, "variant": self.variant, "largest_ridge": self.largest_ridge}
 
 
 _MEMORY = ("upper", "lower", "ridge", "n", "_floor")
