@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbo import acquisition, bandit, confidence, models, problems, recipes, regression
+    from kbo.confidence import NoiseBounds
     from kbo.errors import (
         IllConditionedWarning,
         InvalidInput,
@@ -34,6 +35,7 @@ __all__ = [
     "JournalError",
     "KboError",
     "KernelRidge",
+    "NoiseBounds",
     "NotPositiveDefinite",
     "NystromRidge",
     "Optimizer",
@@ -63,6 +65,7 @@ _HOME = {
         "TooManyFailures",
     ),
     "kbo.optimize": ("Certified", "Optimizer", "Practical", "Result", "maximize", "minimize"),
+    "kbo.confidence": ("NoiseBounds",),
     "kbo.regression": ("AdaptiveRidge", "KernelRidge", "NystromRidge"),
     "kbo.space": ("Choice", "Float", "Int"),
 }

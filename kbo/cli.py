@@ -42,8 +42,9 @@ _PAPERS = (
     "streaming: Durand et al. (2018), Kernel UCB and TS."
 )
 _PROBLEMS = (
-    "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), or one of unknown norm: "
-    f"{', '.join(BANDITS)}."
+    "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, to "
+    "be played with unknown noise), or one of unknown norm: "
+    f"{', '.join(name for name in BANDITS if name != 'streaming')}."
 )
 _RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
 _MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."

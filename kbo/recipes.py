@@ -109,7 +109,7 @@ def make(
             it out, and "...-fixed", which use ``noise_upper``.
         norm_bound: Bound of the RKHS norm of the function; not used by "cmm-ucb-doubling" and "cmm-ucb-practical",
             which do without.
-        delta: Probability that the bounds may fail.
+        delta: Probability that the bounds may fail; a fourth or a twelfth of it for Thompson sampling, as in the paper.
         scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c``.
         horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T) and "supk-ucb".
         n_points: Size of the finite set, needed by "gp-ucb"; number of arms of a round, needed by "supk-ucb".
@@ -156,7 +156,7 @@ def _recipe(name: str) -> Callable[[str, Setting], Method]:
 
 def _needed(name: str, what: str, value: Number | None) -> Number:
     if value is None:
-        option = " (kbo run --noise-upper ...)" if what == "noise_upper" else ""
+        option = ", to Certified, or as kbo run --noise-upper ..." if what == "noise_upper" else ""
         raise InvalidInput(f"method {name!r} needs {what}: pass {what}=... to recipes.make{option}.")
     return value
 

@@ -21,7 +21,7 @@ from kbo import (
     RefutedAssumptions,
     recipes,
 )
-from kbo.acquisition import KernelUCB
+from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling, KernelUCB
 from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
@@ -333,11 +333,31 @@ def test_a_sketched_model_follows_its_noise_too():
     assert bounds.lower < noise < bounds.upper < 3 * noise
 
 
-def test_a_model_refuses_bounds_that_have_seen_data():
+def test_states_and_models_refuse_bounds_that_have_seen_data():
     X, y = data(20)
     used = fed("tight+grid", X, y).schedule
+    with pytest.raises(InvalidInput, match="has seen 20"):
+        AdaptiveRidge(KernelRidge(rbf(), 1.0), used)
     with pytest.raises(InvalidInput, match="have seen 20"):
         AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), used)
+
+
+def test_an_acquisition_refuses_what_is_no_confidence():
+    X, y = data(20)
+    model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), noise_bounds("mixture"))
+    for rule in (KernelUCB, InflatedThompsonSampling, InflatedPosteriorSampling):
+        with pytest.raises(InvalidInput, match="an instance"):
+            rule(model, AdaptiveMixture)
+
+
+def test_nothing_is_drawn_from_fantasies():
+    X, y = data(20)
+    model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), noise_bounds("tight"))
+    fantasies = model.condition_on_observations(torch.rand(4, 1, 1).double(), torch.rand(4, 1, 1).double())
+    with pytest.raises(InvalidInput, match="fantasies"):
+        InflatedPosteriorSampling(fantasies, AdaptiveSelfNormalized())(X, num_samples=2)
+    with pytest.raises(InvalidInput, match="fantasies"):
+        InflatedThompsonSampling(fantasies, AdaptiveSelfNormalized())(X.unsqueeze(1))
 
 
 # Methods
@@ -360,5 +380,14 @@ def test_refuted_assumptions_end_a_run():
     state.update(X, y)
     assert state.schedule.refuted
     assert state.schedule.lower > state.schedule.upper
-    with pytest.raises(RefutedAssumptions, match="noise_at_least"):
+    with pytest.raises(RefutedAssumptions, match=r"that was given, 0\.01, is too small.*noise_at_least"):
         AdaptiveSelfNormalized().upper(state, X[:1])
+
+
+def test_a_norm_that_is_too_small_is_refuted_in_terms_of_what_was_given():
+    X, y = data(60, noise=0.01)
+    state = AdaptiveRidge(KernelRidge(rbf(), 1.0), NoiseBounds(0.1, 0.2, upper=0.02, variant="mixture"))
+    state.update(X, y)
+    state.schedule.lower = 0.0  # as if the noise bounds had noticed nothing
+    with pytest.raises(RefutedAssumptions, match=r"Raise norm_bound, or the upper bound.*delta = 0\.2"):
+        AdaptiveMixture("cmm").interval(state, X[:5])

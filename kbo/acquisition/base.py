@@ -36,6 +36,7 @@ class ConfidenceAcquisition(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
+        check_confidence(confidence)
         self.confidence = confidence
         self.weight, self.offset = affine(posterior_transform)
         self.set_X_pending(X_pending)
@@ -60,6 +61,12 @@ def check_model(model: RegressionModel) -> None:
     """Raise InvalidInput unless ``model`` is a model of kbo."""
     if not isinstance(model, RegressionModel):
         raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
+
+
+def check_confidence(confidence: Confidence) -> None:
+    """Raise InvalidInput unless ``confidence`` is a confidence of kbo, not its class."""
+    if not isinstance(confidence, Confidence):
+        raise InvalidInput(f"confidence must be an instance of a class of kbo.confidence, got {confidence!r}.")
 
 
 def affine(transform: PosteriorTransform | None) -> tuple[float, float]:

@@ -6,7 +6,9 @@ its mean, and s its standard deviation,
 
     draw(x) = c(x) + r(x) g(x) / s(x),
 
-which for bounds ``mean +- width s`` is the same. Plain Thompson sampling is ``FixedWidth(1.0)``.
+which for bounds ``mean +- width s`` is the same. Plain Thompson sampling is ``FixedWidth(1.0)`` at a ridge that is the
+variance of the noise; at ridge ``noise_std^2 / c`` it is ``FixedWidth(sqrt(c))``, the prior variance being c times the
+kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from botorch.generation.sampling import SamplingStrategy
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo.acquisition.base import ConfidenceAcquisition, affine, check_model
+from kbo.acquisition.base import ConfidenceAcquisition, affine, check_confidence, check_model
 from kbo.confidence import Confidence
 from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
@@ -73,7 +75,8 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 
     Args:
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
-        confidence: The bound that says how far draws spread; ``FixedWidth(1.0)`` is plain Thompson sampling.
+        confidence: The bound that says how far draws spread; ``FixedWidth(1.0)`` is plain Thompson sampling if the
+            model's ridge is the variance of the noise.
         seed: Of the draws. Change it from one round to the next.
         posterior_transform: As in ``KernelUCB``: with weight -1 f is minimised.
         X_pending: Points [p d] that are being evaluated.
@@ -138,6 +141,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
     ) -> None:
         super().__init__()
         check_model(model)
+        check_confidence(confidence)
         self.model, self.confidence = model, confidence
         self.weight, _ = affine(posterior_transform)
         self._generator = _seeded(seed)

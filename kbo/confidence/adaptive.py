@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from kbo.confidence.base import Confidence, WidthConfidence
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.noise import NoiseBounds
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Regression
 
 
@@ -114,23 +116,59 @@ class AdaptiveMixture(_Adaptive):
         level = max(b.upper, 1e-150)  # targets without any noise; a larger level is valid
         return MartingaleMixture(level, b.norm_bound, b.mixture_delta, self.kind, level**2 / state.ridge)
 
-    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
+        """That of the mixture in force; infinite as long as the noise has no upper bound.
+
+        Raises:
+            RefutedAssumptions: The bounds of the noise level contradict each other, or no function of that norm fits.
+        """
         if not self.finite_on(state):
             unknown = torch.full(X.shape[:-1], math.inf, dtype=X.dtype, device=X.device)
             return -unknown, unknown
-        return self.in_force(state).interval(state, X)
+        with self._asked(state) as mixture:
+            return mixture.interval(state, X)
 
     def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).upper(state, X) if self.finite_on(state) else self.interval(state, X)[1]
+        if not self.finite_on(state):
+            return self.interval(state, X)[1]
+        with self._asked(state) as mixture:
+            return mixture.upper(state, X)
 
     def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).lower(state, X) if self.finite_on(state) else self.interval(state, X)[0]
+        if not self.finite_on(state):
+            return self.interval(state, X)[0]
+        with self._asked(state) as mixture:
+            return mixture.lower(state, X)
 
     def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).quick_upper(state, X) if self.finite_on(state) else super().quick_upper(state, X)
+        if not self.finite_on(state):
+            return super().quick_upper(state, X)
+        with self._asked(state) as mixture:
+            return mixture.quick_upper(state, X)
 
     def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        return self.in_force(state).leader(state, X) if self.finite_on(state) else super().leader(state, X)
+        if not self.finite_on(state):
+            return super().leader(state, X)
+        with self._asked(state) as mixture:
+            return mixture.leader(state, X)
 
     def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        return self.in_force(state).safest(state, X) if self.finite_on(state) else super().safest(state, X)
+        if not self.finite_on(state):
+            return super().safest(state, X)
+        with self._asked(state) as mixture:
+            return mixture.safest(state, X)
+
+    @contextmanager
+    def _asked(self, state: Regression) -> Iterator[MartingaleMixture]:
+        """The mixture in force; what refutes it is said in terms of what was given."""
+        mixture = self.in_force(state)
+        try:
+            yield mixture
+        except RefutedAssumptions as error:
+            bounds = self._bounds(state)
+            raise RefutedAssumptions(
+                "The data refute the assumptions: no function of that norm fits them with noise of the level that they "
+                "allow. Raise norm_bound, or the upper bound of the noise level if one was given, or change the "
+                f"kernel; if they are right, this happens with probability at most delta = {bounds.delta:g}",
+                **{**error.figures, "noise_at_most": bounds.upper},
+            ) from error

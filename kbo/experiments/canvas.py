@@ -23,8 +23,18 @@ _STYLES = {
     "c-bbkb, C = 3": ("#009e73", "-"),
     "supk-ucb": ("#cc79a7", "-."),
     "greedy": ("#8c564b", (0, (4, 1, 1, 1))),
+    "kernel-ucb-oracle": ("#000000", "-"),
+    "kernel-ts-oracle": ("#000000", "-"),
+    "kernel-ucb-fixed": ("#cc79a7", "-."),
+    "kernel-ts-fixed": ("#cc79a7", "-."),
+    "kernel-ucb-adaptive": ("#0072b2", "-"),
+    "kernel-ts-adaptive": ("#0072b2", "-"),
+    "dmm-ucb-adaptive": ("#d55e00", "-"),
+    "cmm-ucb-adaptive": ("#e69f00", "--"),
+    "kernel-ts": ("#7f7f7f", ":"),
 }
-_OTHERS = ("#000000", "#56b4e9", "#f0e442", "#8c564b")
+_COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
+_DASHES = ("-", "--", ":")
 
 
 def blank(width: float, height: float) -> Any:
@@ -106,7 +116,11 @@ def legend_below(figure: Any, note: str | None = None, columns: int = 4, lines: 
 
 
 def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Line styles of methods; unknown ones take colours in turn."""
-    others = iter(_OTHERS * len(methods))
-    chosen = {name: _STYLES.get(name) or (next(others), "-") for name in methods}
-    return {name: {"color": colour, "ls": dashes} for name, (colour, dashes) in chosen.items()}
+    """Line styles of methods; unknown ones take colours that no other has, as long as there are any."""
+    chosen: dict[str, tuple[Any, Any]] = {name: _STYLES[name] for name in methods if name in _STYLES}
+    for name in methods:
+        if name not in chosen:
+            free = [(c, d) for d in _DASHES for c in _COLOURS if (c, d) not in chosen.values()]
+            used = {colour for colour, _ in chosen.values()}
+            chosen[name] = next((style for style in free if style[0] not in used), (free or [(_COLOURS[0], "-.")])[0])
+    return {name: {"color": chosen[name][0], "ls": chosen[name][1]} for name in methods}

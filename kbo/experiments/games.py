@@ -149,7 +149,12 @@ class Game:
         """A few words that tell it from other games."""
         defaults = self._defaults()
         options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
-        told = (("B", self.told_norm), ("s", self.told_noise_std), ("s", self.noise_upper), ("first", self.first))
+        told = (
+            ("B", self.told_norm),
+            ("s", self.told_noise_std),
+            ("noise_upper", self.noise_upper),
+            ("first", self.first),
+        )
         more = [f"{letters}{value:g}" for letters, value in told if value is not None]
         return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
 

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from kbo.experiments.canvas import legend_below, logarithmic, one_panel, plain_numbers, several_panels
+from kbo.experiments.canvas import legend_below, logarithmic, one_panel, plain_numbers, several_panels, styles_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _STYLES = {
-    "kernel-ucb-oracle": ("#000000", "-"),
-    "kernel-ts-oracle": ("#000000", "-"),
-    "kernel-ucb-fixed": ("#cc79a7", "-."),
-    "kernel-ts-fixed": ("#cc79a7", "-."),
     "kernel-ucb-adaptive, paper": ("#e69f00", "-"),
     "kernel-ts-adaptive, paper": ("#e69f00", "-"),
     "kernel-ucb-adaptive, tight": ("#56b4e9", "--"),
-    "kernel-ucb-adaptive": ("#0072b2", "-"),
-    "kernel-ts-adaptive": ("#0072b2", "-"),
-    "dmm-ucb-adaptive": ("#d55e00", "-"),
-    "kernel-ts": ("#7f7f7f", ":"),
     "paper": ("#e69f00", "-"),
     "paper, fixed ridge": ("#cc79a7", "-."),
     "paper, fixed ridge and gain": ("#cc79a7", ":"),
@@ -43,7 +35,9 @@ BAND = f"median over seeds, band: {_FIRST:.0%} to {_LAST:.0%}"
 
 def style_of(method: str) -> dict[str, Any]:
     """The line of a method or form."""
-    colour, dashes = _STYLES.get(method, ("#009e73", "-"))
+    if method not in _STYLES:
+        return styles_of([method])[method]
+    colour, dashes = _STYLES[method]
     return {"color": colour, "ls": dashes}
 
 

@@ -23,7 +23,8 @@ class AdaptiveRidge(View):
     """The same posterior as ``state``, at the ridge that a schedule finds after every observation.
 
     Args:
-        state: The posterior without data, a ``KernelRidge`` or a ``NystromRidge``. Keep updating it here.
+        state: The posterior without data, a ``KernelRidge`` or a ``NystromRidge``, at any ridge: the schedule replaces
+            it. Keep updating it here.
         schedule: What moves the ridge, for example ``kbo.confidence.NoiseBounds``; a copy of it is made.
 
     Raises:
@@ -44,6 +45,8 @@ class AdaptiveRidge(View):
             raise InvalidInput(f"state must be a KernelRidge or a NystromRidge, got {type(state).__name__}.")
         if not isinstance(schedule, RidgeSchedule):
             raise InvalidInput(f"schedule must be, for example, a NoiseBounds, got {type(schedule).__name__}.")
+        if schedule.n:
+            raise InvalidInput(f"schedule has seen {schedule.n} observations already: pass a new one.")
         if state.n:
             raise InvalidInput(f"state has {state.n} observations already: begin with an empty one and update it here.")
         super().__init__(state)

@@ -22,10 +22,12 @@ class RidgeSchedule(ABC):
 
     Attributes:
         ridge: The ridge after the data seen so far.
+        n: Observations seen so far.
         continuous: Whether the ridge may move at every observation, so that no factor of its own is worth having.
     """
 
     ridge: float
+    n: int = 0
     continuous: bool
 
     @abstractmethod
@@ -176,7 +178,7 @@ class Regression(ABC):
     def deviations(
         self, X: Tensor, count: int, generator: torch.Generator | None = None, ridge: float | None = None
     ) -> Tensor:
-        """The same less the mean, at any one ridge; ``draws.py`` has it for many points."""
+        """Joint draws [count N] as of ``sample`` less their mean, at any one ridge; ``draws.py`` has many points."""
         values, vectors = torch.linalg.eigh(self.covariance(X, X, ridge))
         normal = torch.randn(count, len(X), generator=generator, dtype=X.dtype).to(X.device)
         return (normal * values.clamp_min(0).sqrt()) @ vectors.mT

@@ -21,6 +21,7 @@ from kbo.errors import InvalidInput
 from kbo.regression.base import Regression, View
 from kbo.regression.exact import KernelRidge
 from kbo.regression.features import Features
+from kbo.regression.hypothetical import Hypothetical
 from kbo.regression.sample_path import draw_path, sketched_weights
 from kbo.regression.sketched import NystromRidge
 from kbo.regression.tracked import MOST_JOINT, Tracked, TrackedPoints
@@ -63,6 +64,8 @@ def centred_draws(
     real = behind(state)
     if isinstance(real, (NystromRidge, TrackedSketch)):
         return _sketched(real, X, count, generator, ridge)
+    if isinstance(real, Hypothetical):
+        real.refuse_batches()
     if len(X) <= MOST_JOINT:
         return state.deviations(X, count, generator, ridge)
     if not isinstance(real, (KernelRidge, Tracked)):

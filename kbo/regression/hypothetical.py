@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
 from kbo.regression.base import Regression, Ridge, View, as_ridges, floored
 from kbo.regression.path import Moments, RidgePath
@@ -36,6 +37,11 @@ class Hypothetical(View):
         super().__init__(state)
         self.imagined = True
         self.P, self.targets = P, targets
+
+    def refuse_batches(self) -> None:
+        """Raise InvalidInput unless P is one set of points [p d] with one set of targets [p]."""
+        if self.P.ndim != 2 or (self.targets is not None and self.targets.ndim != 1):
+            raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Mean and variance [... q] at X [... q d], whose batch shape broadcasts with that of P."""

@@ -108,8 +108,7 @@ def _exact(state: KernelRidge, like: Tensor, generator: torch.Generator | None, 
 
 def _hypothetical(view: Hypothetical, like: Tensor, generator: torch.Generator | None, ridge: float) -> SamplePath:
     """Matheron's rule once more, for imagined observations at points [p d]."""
-    if view.P.ndim != 2 or (view.targets is not None and view.targets.ndim != 1):
-        raise InvalidInput("functions are not drawn from batches of hypothetical data (fantasies): pass one model.")
+    view.refuse_batches()
     path, P = draw_path(view.state, like, generator, ridge), view.P
     S = view.state.covariance(P, P, ridge) + ridge * torch.eye(len(P), dtype=P.dtype, device=P.device)
     noise = math.sqrt(ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
