@@ -44,12 +44,10 @@ class NoiseBounds(RidgeSchedule):
     (see ``energy.py``): with heavier tails the bounds are off (docs/validity.md). The same probability covers the
     confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
 
-    | variant | noise bounds | ridge |
-    |---|---|---|
-    | "paper" | Durand et al. (2018), Theorem 3, Corollary 1 | ``upper^2 / C^2`` at every step |
-    | "tight" | the same event, without slack | the same |
-    | "tight+grid" | the same, at ridges of a grid | the least ``largest_ridge / 2^j`` above ``upper^2 / C^2`` |
-    | "mixture" | a martingale mixture (Flynn & Reeb 2024) | the best of ``largest_ridge / 4^j`` |
+    * "paper": Durand et al. (2018), Theorem 3 and Corollary 1; the ridge is ``upper^2 / C^2`` at every step.
+    * "tight": the same event, without slack.
+    * "tight+grid": the same at ridges of a grid, the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``.
+    * "mixture": a martingale mixture (Flynn & Reeb 2024); the ridge is the best of ``largest_ridge / 4^j``.
 
     "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
     "mixture" is the tightest, by far where there are many effective dimensions: the others pay twice the information
@@ -68,7 +66,7 @@ class NoiseBounds(RidgeSchedule):
         delta: Probability that anything may fail, ever.
         upper: An upper bound of the noise level that is known beforehand; None if there is none.
         lower: A lower bound that is known beforehand. "paper" and "tight" learn little from 0.
-        variant: See the table.
+        variant: See above.
         largest_ridge: Where the grid begins, any number chosen beforehand; by default ``upper^2 / C^2`` for
             "tight+grid", and 1, the prior variance of an unscaled kernel, for "mixture" and without upper.
 
