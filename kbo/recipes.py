@@ -136,14 +136,19 @@ def make(
     numbers = (kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges)
     told = {"noise_upper": noise_upper, "noise_lower": noise_lower, "noise_variant": noise_variant}
     method = recipe(name, Setting(*numbers, given_ridge=ridge, dictionary=dictionary, seed=seed, **told))
-    if ridge is not None and (method.ridge != ridge or method.noise is not None):
-        raise InvalidInput(f"method {name!r} has a ridge of its own, {method.ridge:g}: do not pass ridge.")
-    if dictionary is not None and method.dictionary is not dictionary:
-        raise InvalidInput(f"method {name!r} has an exact posterior: do not pass dictionary.")
+    _refuse_unused(name, method, ridge, dictionary)
     if multiplier is not None:
         checks.non_negative("multiplier", multiplier)
         method = method.with_multiplier(multiplier)
     return method
+
+
+def _refuse_unused(name: str, method: Method, ridge: float | None, dictionary: Dictionary | None) -> None:
+    """Raise InvalidInput if the method does not use what was given."""
+    if ridge is not None and (method.ridge != ridge or method.noise is not None):
+        raise InvalidInput(f"method {name!r} has a ridge of its own, {method.ridge:g}: do not pass ridge.")
+    if dictionary is not None and method.dictionary is not dictionary:
+        raise InvalidInput(f"method {name!r} has an exact posterior: do not pass dictionary.")
 
 
 def _recipe(name: str) -> Callable[[str, Setting], Method]:

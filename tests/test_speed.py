@@ -46,7 +46,7 @@ def test_a_stream_is_timed_early_and_late(monkeypatch):
 
 def test_many_arms_are_scored_in_little_memory():
     threads = torch.get_num_threads()
-    wall, memory = speed_sketch.million(50_000, threads=1)
+    wall, memory = speed_sketch.million(50_000, on_threads=1)
     assert wall > 0
     assert memory < 60  # k(Z, x) of all arms would be 80 MB
     assert torch.get_num_threads() == threads
@@ -65,7 +65,7 @@ def test_a_figure_without_another_shows_no_ratio():
 
 
 def test_a_joint_draw_over_many_candidates_takes_little_memory():
-    wall, memory = speed_noise.draw(30_000, threads=1)
+    wall, memory = speed_noise.draw(30_000, on_threads=1)
     assert wall > 0
     assert memory < 150  # their covariance would be 7 GB
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.base import Confidence, Delegated, WidthConfidence
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.noise import NoiseBounds
 from kbo.errors import InvalidInput, RefutedAssumptions
@@ -82,14 +80,19 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
     variants = ("paper", "tight", "tight+grid")
     any_ridge = True
 
-    def width(self, state: Regression) -> Tensor:  # noqa: D102
+    def width(self, state: Regression) -> Tensor:
+        """``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
+
+        Raises:
+            RefutedAssumptions: The bounds of the noise level contradict each other.
+        """
         bounds = self._bounds(state)
         error, D = float(state.residual_norm()), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
         return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
 
 
-class AdaptiveMixture(_Adaptive):
+class AdaptiveMixture(_Adaptive, Delegated):
     """AMM, DMM and CMM with unknown noise: the mixture at the upper bound of the noise level.
 
     For a fixed ridge a the event of the mixture, ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``,
@@ -110,65 +113,42 @@ class AdaptiveMixture(_Adaptive):
         MartingaleMixture(1.0, 1.0, 0.1, kind)  # checks it
         self.kind = kind
 
-    def in_force(self, state: Regression) -> MartingaleMixture:
-        """The mixture at the noise level and the ridge of now."""
-        b = self._bounds(state)
-        level = max(b.upper, 1e-150)  # targets without any noise; a larger level is valid
-        return MartingaleMixture(level, b.norm_bound, b.mixture_delta, self.kind, level**2 / state.ridge)
-
-    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
-        """That of the mixture in force; infinite as long as the noise has no upper bound.
+    def in_force(self, state: Regression) -> Confidence:
+        """The mixture at the noise level and the ridge of now; infinite bounds as long as there is no such level.
 
         Raises:
-            RefutedAssumptions: The bounds of the noise level contradict each other, or no function of that norm fits.
+            RefutedAssumptions: The bounds of the noise level contradict each other.
         """
-        if not self.finite_on(state):
-            unknown = torch.full(X.shape[:-1], math.inf, dtype=X.dtype, device=X.device)
-            return -unknown, unknown
-        with self._asked(state) as mixture:
-            return mixture.interval(state, X)
+        bounds = self._bounds(state)
+        return _AtNoiseLevel(bounds, self.kind, state.ridge) if math.isfinite(bounds.upper) else _Infinite()
 
-    def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        if not self.finite_on(state):
-            return self.interval(state, X)[1]
-        with self._asked(state) as mixture:
-            return mixture.upper(state, X)
 
-    def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        if not self.finite_on(state):
-            return self.interval(state, X)[0]
-        with self._asked(state) as mixture:
-            return mixture.lower(state, X)
+class _AtNoiseLevel(MartingaleMixture):
+    """The mixture at the upper bound of the noise level; what refutes it is said in terms of what was given."""
 
-    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        if not self.finite_on(state):
-            return super().quick_upper(state, X)
-        with self._asked(state) as mixture:
-            return mixture.quick_upper(state, X)
+    def __init__(self, bounds: NoiseBounds, kind: str, ridge: float) -> None:
+        level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
+        super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
+        self.guarantee = None  # its level came from the data: what holds is said by AdaptiveMixture
+        self._total_delta = bounds.delta
 
-    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        if not self.finite_on(state):
-            return super().leader(state, X)
-        with self._asked(state) as mixture:
-            return mixture.leader(state, X)
+    def _refuted(self, reason: str, **figures: float) -> None:
+        raise RefutedAssumptions(
+            f"The data refute the assumptions: {reason}, with noise of the level that they allow. Raise norm_bound, or "
+            "the upper bound of the noise level if one was given, or change the kernel; if they are right, this "
+            f"happens with probability at most delta = {self._total_delta:g}",
+            norm_bound=self.norm_bound,
+            noise_at_most=self.noise_std,
+            **figures,
+        )
 
-    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        if not self.finite_on(state):
-            return super().safest(state, X)
-        with self._asked(state) as mixture:
-            return mixture.safest(state, X)
 
-    @contextmanager
-    def _asked(self, state: Regression) -> Iterator[MartingaleMixture]:
-        """The mixture in force; what refutes it is said in terms of what was given."""
-        mixture = self.in_force(state)
-        try:
-            yield mixture
-        except RefutedAssumptions as error:
-            bounds = self._bounds(state)
-            raise RefutedAssumptions(
-                "The data refute the assumptions: no function of that norm fits them with noise of the level that they "
-                "allow. Raise norm_bound, or the upper bound of the noise level if one was given, or change the "
-                f"kernel; if they are right, this happens with probability at most delta = {bounds.delta:g}",
-                **{**error.figures, "noise_at_most": bounds.upper},
-            ) from error
+class _Infinite(Confidence):
+    """Nothing is known yet."""
+
+    def finite_on(self, state: Regression) -> bool:
+        return False
+
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:
+        unknown = torch.full(X.shape[:-1], math.inf, dtype=X.dtype, device=X.device)
+        return -unknown, unknown

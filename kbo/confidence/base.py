@@ -98,3 +98,29 @@ class WidthConfidence(Confidence):
         mean, variance = state.predict(X, self.ridge(state))
         margin = self.width(state) * safe_sqrt(variance)
         return mean - margin, mean + margin
+
+
+class Delegated(Confidence):
+    """Bounds of another confidence, which the data of the moment choose."""
+
+    @abstractmethod
+    def in_force(self, state: Regression) -> Confidence:
+        """The confidence whose bounds these are, now."""
+
+    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return self.in_force(state).interval(state, X)
+
+    def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).upper(state, X)
+
+    def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).lower(state, X)
+
+    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
+        return self.in_force(state).quick_upper(state, X)
+
+    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        return self.in_force(state).leader(state, X)
+
+    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
+        return self.in_force(state).safest(state, X)

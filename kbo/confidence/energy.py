@@ -23,7 +23,8 @@ _MOST_RATES = [0.45 * 2 ** (-i / 2) for i in range(24)]
 def stitched(t: int, delta: float) -> tuple[float, float]:
     """``t - 2 eta sqrt(t L)`` and ``t + 2 eta sqrt(t L) + 2 L``: a g for each slice ``[e^k, e^(k+1))`` of time.
 
-    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``.
+    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``; the concentration behind Durand et al. (2018),
+    Theorem 3, without slack.
     """
     L = math.log(1 / delta) + math.log(math.pi**2 * (1 + math.floor(math.log(t))) ** 2 / 6)
     spread = 2 * _ETA * math.sqrt(t * L)
@@ -40,7 +41,10 @@ def printed_deviation(t: int, delta: float) -> float:
 
 
 def mixed(t: int, delta: float) -> tuple[float, float]:
-    """The best of a fixed grid of g, each with an equal part of delta: tighter than ``stitched``."""
+    """The best of a fixed grid of g, each with an equal part of delta: tighter than ``stitched``.
+
+    Ville's inequality for each supermartingale of the grid, and a union over the grid.
+    """
     cost = math.log(len(_LEAST_RATES) / delta)
     least = max((0.5 * t * math.log1p(2 * g) - cost) / g for g in _LEAST_RATES)
     most = min((-0.5 * t * math.log1p(-2 * g) + cost) / g for g in _MOST_RATES)

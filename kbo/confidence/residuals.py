@@ -46,13 +46,13 @@ class Fit(NamedTuple):
 
 
 def at_least(fit: Fit) -> float:
-    """The noise level is at least that; negative where the norm bound explains all residuals."""
+    """The noise level is at least that (Theorem 3); negative where the norm bound explains all residuals."""
     explained = fit.norm_bound * math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)
     return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
 
 
 def at_most(fit: Fit, D: float, least: float) -> float:
-    """The root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss``; inf if there is none.
+    """The root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss`` (Theorem 3); inf if there is none.
 
     Args:
         fit: The fit.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
 from kbo import checks
-from kbo.confidence.base import Confidence
+from kbo.confidence.base import Delegated
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.radius import norm_lower_bound
 from kbo.regression import Regression
@@ -16,7 +14,7 @@ PRACTICAL_MULTIPLE = 1.25
 """Multiple of ``norm_lower_bound`` that serves as a norm bound in practice; chosen by measurement, see the docs."""
 
 
-class UnknownNorm(Confidence):
+class UnknownNorm(Delegated):
     """A mixture whose norm bound follows ``B_low``, the anytime lower confidence bound of the norm.
 
     Data can refute a norm bound but never prove one. So nothing is guaranteed, except that a bound in force is never
@@ -67,21 +65,3 @@ class UnknownNorm(Confidence):
     def in_force(self, state: Regression) -> MartingaleMixture:
         """The mixture with that norm bound."""
         return MartingaleMixture(self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale)
-
-    def interval(self, state: Regression, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self.in_force(state).interval(state, X)
-
-    def upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).upper(state, X)
-
-    def lower(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).lower(state, X)
-
-    def quick_upper(self, state: Regression, X: Tensor) -> Tensor:  # noqa: D102
-        return self.in_force(state).quick_upper(state, X)
-
-    def leader(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        return self.in_force(state).leader(state, X)
-
-    def safest(self, state: Regression, X: Tensor) -> tuple[int, float]:  # noqa: D102
-        return self.in_force(state).safest(state, X)

@@ -12,7 +12,7 @@ import torch
 from kbo.confidence import AdaptiveSelfNormalized, NoiseBounds
 from kbo.experiments.games import Game, Player
 from kbo.experiments.speed_sketch import cpu_seconds, sketch, uniform
-from kbo.experiments.timing import Row, in_fresh_process, least, peak_megabytes
+from kbo.experiments.timing import Row, in_fresh_process, least, threads, wall_and_memory
 from kbo.problems import stationary_kernel
 from kbo.regression import AdaptiveRidge, GreedyDictionary, NystromRidge, centred_draws
 
@@ -67,22 +67,13 @@ def _draws(device: torch.device, quick: bool) -> list[Row]:
     return [least(name, 0, wall, 1.0), least("  memory beyond the candidates", 0, memory, 1000, "MB")]
 
 
-def draw(candidates: int, threads: int = 2) -> tuple[float, float]:
+def draw(candidates: int, on_threads: int = 2) -> tuple[float, float]:
     """Wall-clock seconds of a joint draw over so many candidates, and the memory in MB that it takes beside them."""
-    before_that = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threads(on_threads):
         state, generator = sketch(200, torch.device("cpu")), torch.Generator().manual_seed(0)
         centred_draws(state, uniform(1000, 3, seed=3), 1, generator)
         X = uniform(candidates, 3, seed=4)
-        before, times = peak_megabytes(), []
-        for _ in range(3):
-            start = time.perf_counter()
-            centred_draws(state, X, 1, generator)
-            times.append(time.perf_counter() - start)
-    finally:
-        torch.set_num_threads(before_that)
-    return statistics.median(times), peak_megabytes() - before
+        return wall_and_memory(lambda: centred_draws(state, X, 1, generator))
 
 
 def _figure(name: str, n: int, found: float, goal: float | None) -> Row:

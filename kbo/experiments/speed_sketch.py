@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
@@ -29,6 +28,8 @@ from kbo.experiments.timing import (
     medians,
     one_thread,
     peak_megabytes,
+    threads,
+    wall_and_memory,
 )
 from kbo.kernels import freeze
 from kbo.models import NystromGP
@@ -108,22 +109,13 @@ def _million(device: torch.device, quick: bool) -> list[Row]:
     return [least(name, 0, wall, 1.5), least("  memory beyond the arms", 0, memory, 250, "MB")]
 
 
-def million(arms: int, threads: int = 2) -> tuple[float, float]:
+def million(arms: int, on_threads: int = 2) -> tuple[float, float]:
     """Wall-clock seconds to find the leader among so many arms, and the memory in MB that it takes beside them."""
-    before_that = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threads(on_threads):
         state, confidence = sketch(200, torch.device("cpu")), FixedWidth(1.0)
         confidence.leader(state, uniform(1000, 3, seed=3))
         X = uniform(arms, 3, seed=4)
-        before, times = peak_megabytes(), []
-        for _ in range(3):
-            start = time.perf_counter()
-            confidence.leader(state, X)
-            times.append(time.perf_counter() - start)
-    finally:
-        torch.set_num_threads(before_that)
-    return statistics.median(times), peak_megabytes() - before
+        return wall_and_memory(lambda: confidence.leader(state, X))
 
 
 def _inducing_points(device: torch.device, quick: bool) -> list[Row]:

@@ -175,11 +175,7 @@ PAPER = Paper(
     title="Durand, Maillard & Pineau (2018), Streaming kernel regression with provably adaptive regularization",
     tables={1: table_1},
     figures={
-        1: streaming_uniform.illustration,
-        2: streaming_uniform.envelope_sizes,
-        3: streaming_uniform.noise_bounds,
-        4: streaming_uniform.fixed_against_adaptive,
-        5: streaming_uniform.ridges,
+        **streaming_uniform.FIGURES,
         6: partial(regret, 6, ucb_players(), "cumulative regret of Kernel UCB"),
         7: partial(regret, 7, ts_players(), "cumulative regret of Kernel TS"),
         8: theorem_against_lemma,

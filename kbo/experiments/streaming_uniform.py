@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,69 +141,74 @@ def illustration(folder: Path, quick: bool, workers: int | None, progress: bool)
     return "\n".join([*lines, f"picture  {picture}"])
 
 
-def envelope_sizes(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
-    """Figure 2: how far above the function the envelopes lie, for oracle, fixed and adaptive ridges."""
-    found = learned([ORACLE, FIXED, "paper", "tight+grid", "mixture"], folder, quick, workers, progress)
+def _quantities(
+    number: int,
+    names: list[str],
+    values: list[str],
+    title: str,
+    ylabel: str,
+    note: str,
+    truth: tuple[str, float] | None,
+    folder: Path,
+    quick: bool,
+    workers: int | None,
+    progress: bool,
+) -> str:
+    """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
+    found = learned(names, folder, quick, workers, progress)
     if found.rows.empty:
         return found.checked("")
-    picture, title = folder / "figure2.png", "upper envelope minus the function, mean over the arms; uniform points"
-    note = "oracle, fixed: Theorem 1; paper, tight+grid: Corollary 1; through burn-in paper is worse than fixed"
-    streaming_plots.curves(found.rows, ["above"], picture, title=title, ylabel="mean height above f", note=note)
-    return _text(found, ["above"], title, picture, quick)
+    picture = folder / f"figure{number}.png"
+    streaming_plots.curves(found.rows, values, picture, title=title, ylabel=ylabel, truth=truth, note=note)
+    table = _medians(found.rows, values)
+    return found.checked(f"{title}; medians over seeds\n{table}{_QUICK * quick}\npicture  {picture}")
 
 
-def noise_bounds(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
-    """Figure 3: upper and lower noise bounds of all forms."""
-    found = learned(["paper", "tight", "tight+grid", "mixture"], folder, quick, workers, progress)
-    if found.rows.empty:
-        return found.checked("")
-    picture, title = folder / "figure3.png", "upper and lower bound of the noise level, uniform points"
-    streaming_plots.curves(
-        found.rows,
+_NOISE = ("true noise level", 0.1)
+FIGURES = {
+    1: illustration,
+    2: partial(
+        _quantities,
+        2,
+        [ORACLE, FIXED, "paper", "tight+grid", "mixture"],
+        ["above"],
+        "upper envelope minus the function, mean over the arms; uniform points",
+        "mean height above f",
+        "oracle, fixed: Theorem 1; paper, tight+grid: Corollary 1; through burn-in paper is worse than fixed",
+        None,
+    ),
+    3: partial(
+        _quantities,
+        3,
+        ["paper", "tight", "tight+grid", "mixture"],
         ["upper", "lower"],
-        picture,
-        title=title,
-        ylabel="noise level",
-        truth=("true noise level", 0.1),
-        note=f"known beforehand: {LOWER:g} to {UPPER:g}; in burn-in upper bounds do not move, the paper's for longest",
-    )
-    return _text(found, ["upper", "lower"], title, picture, quick)
-
-
-def fixed_against_adaptive(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
-    """Figure 4: the upper noise bound from fits at a ridge that stays and at the adaptive one."""
-    found = learned([FIXED_RIDGE, FIXED_GAIN, "paper", "tight", "tight+grid"], folder, quick, workers, progress)
-    if found.rows.empty:
-        return found.checked("")
-    picture, title = folder / "figure4.png", "upper bound of the noise level: fixed against adaptive ridge"
-    streaming_plots.curves(
-        found.rows,
+        "upper and lower bound of the noise level, uniform points",
+        "noise level",
+        f"known beforehand: {LOWER:g} to {UPPER:g}; in burn-in upper bounds do not move, the paper's for longest",
+        _NOISE,
+    ),
+    4: partial(
+        _quantities,
+        4,
+        [FIXED_RIDGE, FIXED_GAIN, "paper", "tight", "tight+grid"],
         ["upper"],
-        picture,
-        title=title,
-        ylabel="noise level",
-        truth=("true noise level", 0.1),
-        note="adaptive beats fixed if both pay the gain of the least ridge possible, not if fixed pays its own",
-    )
-    return _text(found, ["upper"], title, picture, quick)
-
-
-def ridges(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
-    """Figure 5: the ridge itself."""
-    found = learned(["paper", "tight", "tight+grid", "mixture"], folder, quick, workers, progress)
-    if found.rows.empty:
-        return found.checked("")
-    picture, title = folder / "figure5.png", "the ridge, uniform points"
-    streaming_plots.curves(
-        found.rows,
+        "upper bound of the noise level: fixed against adaptive ridge",
+        "noise level",
+        "adaptive beats fixed if both pay the gain of the least ridge possible, not if fixed pays its own",
+        _NOISE,
+    ),
+    5: partial(
+        _quantities,
+        5,
+        ["paper", "tight", "tight+grid", "mixture"],
         ["ridge"],
-        picture,
-        title=title,
-        ylabel="ridge",
-        truth=("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
-        note="the mixture takes the ridge with the smallest radius, from a grid of its own",
-    )
-    return _text(found, ["ridge"], title, picture, quick)
+        "the ridge, uniform points",
+        "ridge",
+        "the mixture takes the ridge with the smallest radius, from a grid of its own",
+        ("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
+    ),
+}
+"""The figures of this file: envelopes, their heights, noise bounds, fixed against adaptive ridges, ridges."""
 
 
 _WIDTH_FORMS = ("paper", "tight", "tight+grid", *_UNKNOWN_MIXTURES, ORACLE, "amm", "dmm", "cmm")
@@ -221,12 +227,6 @@ def width(folder: Path, quick: bool, workers: int | None, progress: bool) -> str
     table.insert(0, "told the noise", told)
     heading = "mean half width of the envelopes over the arms, after n uniform observations; means over seeds"
     return found.checked(f"{heading}\n{table.to_string(float_format='{:.3f}'.format)}{_QUICK * quick}")
-
-
-def _text(found: Sweep, values: list[str], title: str, picture: Path, quick: bool) -> str:
-    """The medians at some rounds, to print."""
-    table = _medians(found.rows, values)
-    return found.checked(f"{title}; medians over seeds\n{table}{_QUICK * quick}\npicture  {picture}")
 
 
 def _medians(rows: pd.DataFrame, values: list[str]) -> str:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,14 +113,29 @@ def in_fresh_process(code: str) -> str:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """PyTorch on one thread inside the block."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def threads(count: int) -> Iterator[None]:
+    """PyTorch on so many threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """PyTorch on one thread inside the block."""
+    return threads(1)
+
+
+def wall_and_memory(work: Callable[[], Any]) -> tuple[float, float]:
+    """Wall-clock seconds of some work, the median of three times, and the memory in MB that it takes."""
+    before, times = peak_megabytes(), []
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), peak_megabytes() - before
 
 
 def least(name: str, n: int, found: float, goal: float, unit: str = "s") -> Row:
