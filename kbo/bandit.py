@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +21,19 @@ _CHOICES = 2_500_000_000
 """Added to seeds: a method's random choices have nothing to do with a problem of the same seed."""
 
 
+_INITIAL = 3_000_000_000
+"""The same for arms that are chosen before the first round."""
+
+
 def play(
-    method: Method, problem: Bandit, rounds: int, seed: int = 0, *, gap_every: int = 0, first: int | None = None
+    method: Method,
+    problem: Bandit,
+    rounds: int,
+    seed: int = 0,
+    *,
+    gap_every: int = 0,
+    first: int | None = None,
+    initial: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
@@ -36,10 +48,13 @@ def play(
         gap_every: Every so many rounds also report the optimality gap of the recommended arm; 0 for never. For
             problems with fixed arms and methods with bounds.
         first: Index of the arm that is pulled in one uncounted round before the first; as published protocols do.
+        initial: Number of uncounted rounds before the first in which arms are chosen uniformly at random, the same ones
+            for all methods that are played with this seed.
 
     Yields:
         ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
-        ``cpu_seconds`` so far of the method alone; ``m``, the anchors of a sketched posterior after the round; every
+        ``best``, the least regret of a round so far, uncounted ones included; ``cpu_seconds`` so far of the method
+        alone; ``m``, the anchors of a sketched posterior after the round; every
         ``gap_every`` rounds also ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most
         the gap whenever the bounds hold.
 
@@ -52,8 +67,12 @@ def play(
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(_CHOICES + seed)
     state = method.state(problem.fixed_arms)
+    best = math.inf
     if first is not None:
-        _pull_uncounted(state, problem, first)
+        best = _pull_uncounted(state, problem, first)
+    chance = torch.Generator().manual_seed(_INITIAL + seed)
+    for _ in range(initial):
+        best = min(best, _pull_uncounted(state, problem, int(torch.randint(problem.n_arms, (), generator=chance))))
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms = problem.arms()
@@ -66,8 +85,8 @@ def play(
         start = time.process_time()
         state.update(chosen, reward)
         seconds += time.process_time() - start
-        cumulative += regret
-        row = {"round": t, "regret": regret, "cumulative": cumulative, "cpu_seconds": seconds}
+        cumulative, best = cumulative + regret, min(best, regret)
+        row = {"round": t, "regret": regret, "cumulative": cumulative, "best": best, "cpu_seconds": seconds}
         if (m := _anchors(state)) is not None:
             row["m"] = m
         if gap_every and method.confidence is not None and t % gap_every == 0:
@@ -83,9 +102,12 @@ def _anchors(state: Regression) -> int | None:
     return state.m if isinstance(state, NystromRidge) else None
 
 
-def _pull_uncounted(state: Regression, problem: Bandit, index: int) -> None:
+def _pull_uncounted(state: Regression, problem: Bandit, index: int) -> float:
+    """Pull that arm; its regret."""
     arms = problem.arms()
     if not 0 <= index < len(arms):
         raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
     chosen = arms[index : index + 1]
+    values = problem.mean(arms)
     state.update(chosen, problem.observe(chosen))
+    return float(values.max() - values[index])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import singledispatch
 
 import gpytorch
@@ -73,6 +74,10 @@ class DenseKernel(ABC):
     def diagonal(self, X: Tensor) -> Tensor:
         """``k(x, x)`` [... n] for X [... n d]."""
 
+    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None if there are none."""
+        return None
+
 
 def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     """A dense, constant copy of a GPyTorch kernel in the dtype and on the device of ``like``.
@@ -133,13 +138,19 @@ class _Stationary(DenseKernel):
         return out
 
     def _block(self, X: Tensor, Z: Tensor) -> Tensor:
-        value = self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
-        return value if self.scale is None else value * self.scale
+        return self._of_distance(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
 
     def diagonal(self, X: Tensor) -> Tensor:
         self._check(X.shape[-1] if self.active is None else len(self.active))
         one = self.inverse_lengthscale.new_ones(()) if self.scale is None else self.scale
         return one.expand(X.shape[:-1])
+
+    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        return self._scaled(X), self._of_distance
+
+    def _of_distance(self, r: Tensor) -> Tensor:
+        value = self.shape(r)
+        return value if self.scale is None else value * self.scale
 
     def _scaled(self, X: Tensor) -> Tensor:
         active = X if self.active is None else X[..., self.active]
@@ -223,6 +234,9 @@ class _Selected(DenseKernel):
 
     def diagonal(self, X: Tensor) -> Tensor:
         return self.base.diagonal(X[..., self.columns])
+
+    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        return self.base.radial(X[..., self.columns])
 
 
 class _Combined(DenseKernel):

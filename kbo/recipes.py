@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import (
@@ -21,6 +22,7 @@ from kbo.confidence import (
     PRACTICAL_MULTIPLE,
     AdaptiveMixture,
     AdaptiveSelfNormalized,
+    Chaining,
     FiniteSet,
     FixedWidth,
     ImprovedGPUCB,
@@ -64,6 +66,7 @@ class Setting:
     noise_upper: float | None = None
     noise_lower: float = 0.0
     noise_variant: str = "tight+grid"
+    points: Tensor | None = None
 
     def noise(self, variant: str | None = None, share: float = 1.0) -> NoiseBounds:
         """Bounds of the noise level that may fail with a ``share`` of delta."""
@@ -99,6 +102,7 @@ def make(
     noise_upper: float | None = None,
     noise_lower: float = 0.0,
     noise_variant: str = "tight+grid",
+    points: Tensor | None = None,
 ) -> Method:
     """The method of that name for a problem.
 
@@ -121,6 +125,7 @@ def make(
         noise_upper: An upper bound of the noise level, needed by "...-fixed"; "...-adaptive" begin with it, if given.
         noise_lower: A lower bound of the noise level, for "...-adaptive".
         noise_variant: The variant of ``NoiseBounds`` of "kernel-ucb-adaptive" and "kernel-ts-adaptive".
+        points: The finite set [N d] of "chaining-ucb..."; if omitted, the arms that are offered together.
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do: without a guarantee.
 
     Raises:
@@ -134,7 +139,7 @@ def make(
     if ridge is not None:
         checks.positive("ridge", ridge)
     numbers = (kernel, noise_std, norm_bound, delta, scale, horizon, n_points, ridges)
-    told = {"noise_upper": noise_upper, "noise_lower": noise_lower, "noise_variant": noise_variant}
+    told = {"noise_upper": noise_upper, "noise_lower": noise_lower, "noise_variant": noise_variant, "points": points}
     method = recipe(name, Setting(*numbers, given_ridge=ridge, dictionary=dictionary, seed=seed, **told))
     _refuse_unused(name, method, ridge, dictionary)
     if multiplier is not None:
@@ -172,6 +177,11 @@ def _random(name: str, s: Setting) -> Method:
 
 def _gp_ucb(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, s.noise_std**2, FiniteSet(_needed(name, "n_points", s.n_points), s.delta))
+
+
+def _chaining_ucb(name: str, s: Setting) -> Method:
+    confidence = Chaining(s.delta, rigorous=name.endswith("rigorous"), points=s.points)
+    return Method(name, s.kernel, s.noise_std**2, confidence)
 
 
 def _igp_ucb(name: str, s: Setting) -> Method:
@@ -280,6 +290,8 @@ _TS_SHARE = 1 / 12
 _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "random": _random,
     "gp-ucb": _gp_ucb,
+    "chaining-ucb": _chaining_ucb,
+    "chaining-ucb-rigorous": _chaining_ucb,
     "igp-ucb": _igp_ucb,
     "ay-gp-ucb": _ay_gp_ucb,
     "amm-ucb": _amm_ucb,

@@ -1,12 +1,13 @@
 """BoTorch acquisition functions over the models of kbo: the rule of posterior x confidence x rule."""
 
 from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
-from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, KernelUCB
+from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
 
 __all__ = [
     "AMMUCB",
     "CMMUCB",
     "DMMUCB",
+    "ChainingUCB",
     "InflatedPosteriorSampling",
     "InflatedThompsonSampling",
     "KernelUCB",

@@ -7,8 +7,8 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo.acquisition.base import ConfidenceAcquisition
-from kbo.confidence import MartingaleMixture
+from kbo.acquisition.base import ConfidenceAcquisition, check_model
+from kbo.confidence import Chaining, MartingaleMixture
 from kbo.linalg import safe_sqrt
 from kbo.models import RegressionModel
 from kbo.regression import Hypothetical, Regression
@@ -98,3 +98,36 @@ class CMMUCB(AMMUCB):
     """
 
     kind = "cmm"
+
+
+class ChainingUCB(KernelUCB):
+    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus that measures how alike the points of a set are.
+
+    The covers of the set are computed with the first values. To keep them for later rounds, make one ``Chaining`` for
+    all rounds and pass it to ``KernelUCB`` with every new model.
+
+    Args:
+        model: A model of kbo; its ridge is the noise variance, its kernel the prior of the function.
+        points: The finite set [N d], in the units of ``train_X``: the choices of ``optimize_acqf_discrete``, or, for
+            ``optimize_acqf``, a design that fills the box.
+        delta: Probability that the bounds may fail.
+        rigorous: A bound that is proved for the points of the set, instead of Algorithm 1.
+        smooth: The continuous majorant of Algorithm 1, which has gradients, instead of its steps.
+        posterior_transform: As in ``KernelUCB``.
+        X_pending: As in ``KernelUCB``.
+    """
+
+    def __init__(
+        self,
+        model: RegressionModel,
+        points: Tensor,
+        delta: float,
+        rigorous: bool = False,
+        smooth: bool = True,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        check_model(model)
+        model.eval()  # or its inputs would be transformed already
+        confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
+        super().__init__(model, confidence, posterior_transform, X_pending)

@@ -3,6 +3,7 @@
 from kbo.confidence import widths
 from kbo.confidence.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.chaining import Chaining
 from kbo.confidence.cone import Certificate, certify, cone_program
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
@@ -21,6 +22,7 @@ __all__ = [
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",
     "Certificate",
+    "Chaining",
     "Confidence",
     "FiniteSet",
     "FixedWidth",

@@ -112,3 +112,12 @@ def srinivas(n_points: int, t: int, delta: float) -> float:
     GP-UCB of Srinivas et al. (2010), Theorem 1; t >= 1 counts the rounds, the ridge is the noise variance.
     """
     return math.sqrt(2 * math.log(n_points * t**2 * math.pi**2 / (6 * delta)))
+
+
+def contal(size: int, level: int, t: int, delta: float) -> float:
+    """``sqrt(2 ln((size + 1) level^2 t^2 pi^4 / (36 delta)))``, for a level of a chain that adds up to ``size`` points.
+
+    Contal, Malherbe & Vayatis (2015), Algorithm 1, with the ``36 delta`` that a union over levels and rounds needs;
+    t >= 1 counts the rounds, the ridge is the noise variance.
+    """
+    return math.sqrt(2 * math.log((size + 1) * level**2 * t**2 * math.pi**4 / (36 * delta)))

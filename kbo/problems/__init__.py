@@ -4,6 +4,9 @@ from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.classification import ClassificationBandit
 from kbo.problems.contextual import Bump, Chessboard, ContextualBandit, StepDiagonal
 from kbo.problems.digits import DigitsMLP
+from kbo.problems.gaussian_process import GaussianProcessBandit
+from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
+from kbo.problems.himmelblau import HimmelblauBandit
 from kbo.problems.rkhs import RKHSBandit, stationary_kernel
 from kbo.problems.streaming import StreamingBandit
 from kbo.problems.synthetic import NoisyFunction, ackley, branin, hartmann6
@@ -19,6 +22,9 @@ BANDITS = {
     "streaming": StreamingBandit,
     "digits-bandit": ClassificationBandit,
     "tuning-table": TuningTable,
+    "gp-draw": GaussianProcessBandit,
+    "himmelblau": HimmelblauBandit,
+    "graphs": GraphBandit,
 }
 """Bandit problems by name; each takes a ``seed``."""
 
@@ -31,6 +37,9 @@ __all__ = [
     "ClassificationBandit",
     "ContextualBandit",
     "DigitsMLP",
+    "GaussianProcessBandit",
+    "GraphBandit",
+    "HimmelblauBandit",
     "NoisyFunction",
     "RKHSBandit",
     "StepDiagonal",
@@ -40,5 +49,7 @@ __all__ = [
     "ackley",
     "branin",
     "hartmann6",
+    "random_graphs",
+    "shortest_path_features",
     "stationary_kernel",
 ]

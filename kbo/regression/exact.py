@@ -167,6 +167,11 @@ class KernelRidge(Regression):
             mean, W = self.eigenbasis().whitened(cross, self._tensor([ridge], cross)[0])
         return mean.reshape(X.shape[:-1]), W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
 
+    def explained(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """U and V [r N] with ``covariance(x, z) = prior(x, z) - U(x)'V(z)`` at the state's ridge, for X [N d]."""
+        W = self.whitened(X)[1]
+        return W, W
+
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel ``k(X, Z)`` [... a b] itself."""
         return self._kernel_for(X)(X, Z)

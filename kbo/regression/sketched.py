@@ -17,6 +17,7 @@ exact one. How B and M follow the observations says ``sketch.py``.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +236,13 @@ class NystromRidge(Regression):
             return kept_for(features, self.sketch.root.S).mT @ features
         basis = self._spectrum()
         return basis.whiten(*basis.coordinates(features), features.new_tensor(ridge))[0]
+
+    def explained(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """U and V [r N] with ``covariance(x, z) = prior(x, z) - U(x)'V(z)`` at the state's ridge, for X [N d]."""
+        self.check(X)
+        z = self.features(X)
+        rest = math.sqrt(self.ridge) * self._whitened(z, self.ridge)
+        return torch.cat([z, -rest]).to(X.dtype), torch.cat([z, rest]).to(X.dtype)
 
     def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
         return self._number(ridge, SketchedResolvent.log_det, self.sketch.log_det)

@@ -1,0 +1,100 @@
+"""Covers by greedy search: a dominating set of the graph of points that are near each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.covers.metric import DistanceMatrix, Metric
+
+AT_ONCE = 10_000
+"""Points whose neighbours are all known at once, a byte for every pair."""
+
+
+def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
+    """A small set of points T such that every point is within ``radius`` of one of T.
+
+    The point that covers most of what is not covered comes next, the one of the lowest index of several: Contal,
+    Malherbe & Vayatis (2015), Algorithm 2. Larger sets than ``AT_ONCE`` are covered in rounds: a cover of evenly spread
+    points, then of the points that it leaves, and so on.
+
+    Args:
+        distance: The space, or all its distances [N N].
+        radius: At least 0, in units of the distance.
+        among: The numbers of the points that are to be covered, by points of their own; all if omitted.
+
+    Returns:
+        Numbers of points, in the order of choice.
+
+    Raises:
+        InvalidInput: A radius below zero, or a matrix that cannot hold distances.
+    """
+    metric, left = as_metric(distance), everything(distance, among)
+    checks.non_negative("radius", radius)
+    chosen = [left[:0]]
+    while len(left):
+        chosen.append(greedy_round(metric, radius, left))
+        left = left[uncovered(metric[left], metric[chosen[-1]], radius)] if len(left) > AT_ONCE else left[:0]
+    return torch.cat(chosen)
+
+
+def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
+    """A greedy cover of up to ``AT_ONCE`` of the points ``left``, evenly spread; arguments as ``greedy_cover``."""
+    spread = left[:: max(1, -(-len(left) // AT_ONCE))]
+    near = metric[spread].graph(radius).byte()
+    return spread[dominating(near, torch.arange(len(spread), device=spread.device))]
+
+
+def dominating(near: Tensor, among: Tensor) -> Tensor:
+    """The greedy dominating set of some of the points of a graph [N N] of ones and zeros with ones on its diagonal."""
+    alive = near.new_zeros(len(near))
+    alive[among] = 1
+    covers = _sum(near, among) * alive
+    chosen = [among[:0]]
+    while len(near) and int(covers.max()) > 1:
+        best = covers.argmax()
+        new = (near[best] & alive).nonzero().squeeze(-1)
+        chosen.append(best.unsqueeze(0))
+        alive[new] = 0
+        covers -= _sum(near, new)
+        covers[new] = 0  # those covered before count below zero
+    return torch.cat([*chosen, alive.nonzero().squeeze(-1)])  # what is left covers itself only
+
+
+def _sum(near: Tensor, rows: Tensor) -> Tensor:
+    """The sum [N] of some of the rows."""
+    total = torch.zeros(len(near), dtype=torch.int32, device=near.device)
+    for some in rows.split(255):  # which bytes can count, five times as fast as longer integers
+        total += near.index_select(0, some).sum(0, dtype=torch.uint8)
+    return total
+
+
+def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:
+    """Positions of the points that are within ``radius`` of no centre."""
+    left = torch.arange(len(points), device=points.device)
+    for _, some in centres.blocks(_COLUMNS):
+        covered = [part.within(some, radius).any(1) for _, part in points[left].blocks(len(some))]
+        left = left[~torch.cat(covered)] if covered else left
+    return left
+
+
+_COLUMNS = 512
+"""Points that are compared with a block of centres at once."""
+
+
+def covers(distance: Metric | Tensor, centres: Tensor, radius: float) -> bool:
+    """Whether every point is within ``radius`` of one of the centres, given by their numbers."""
+    metric = as_metric(distance)
+    return not len(uncovered(metric, metric[centres], radius))
+
+
+def as_metric(distance: Metric | Tensor) -> Metric:
+    """The space of a matrix of distances."""
+    return distance if isinstance(distance, Metric) else DistanceMatrix(distance)
+
+
+def everything(distance: Metric | Tensor, among: Tensor | None) -> Tensor:
+    """The numbers ``among``, or all of them."""
+    metric = as_metric(distance)
+    return torch.arange(len(metric), device=metric.device) if among is None else among

@@ -1,0 +1,156 @@
+"""Finite sets of points with a distance, seen in blocks: no |X| x |X| matrix of floats ever exists.
+
+The distance under a Gaussian-process posterior is the standard deviation of a difference,
+
+    d(x, z)^2 = var(f(x) - f(z)) = cov(x, x) - 2 cov(x, z) + cov(z, z),      cov(x, z) = k(x, z) - U(x)'V(z).
+
+It never grows when observations are added at the same ridge.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+from kbo.regression import KernelRidge, NystromRidge
+
+_BLOCK = {"cpu": 2**17, "cuda": 2**26}
+"""Distances that are formed at once; on the CPU as many as stay in the cache."""
+
+_SIDE = 512
+"""Columns of a block of a symmetric matrix."""
+
+_ROUNDING = 64
+"""Squared distances are trusted to this many units in the last place of the largest variance."""
+
+
+class Metric(ABC):
+    """A finite set of points with a distance.
+
+    Attributes:
+        device: Where the points live.
+        slack: By how much rounding may lift a squared distance.
+    """
+
+    device: torch.device
+    slack = 0.0
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of points."""
+
+    @abstractmethod
+    def __getitem__(self, points: Tensor | slice) -> Metric:
+        """The same distance on some of the points, given by their numbers."""
+
+    @abstractmethod
+    def squared(self, other: Any) -> Tensor:
+        """Squared distances [a b] to other points of the same space."""
+
+    def within(self, other: Any, radius: float) -> Tensor:
+        """Whether the distances [a b] are at most ``radius``: a point at exactly that distance is within."""
+        return self.squared(other) <= radius**2 + self.slack
+
+    def graph(self, radius: float) -> Tensor:
+        """Who is within ``radius`` of whom, [N N]."""
+        near = torch.empty(len(self), len(self), dtype=torch.bool, device=self.device)
+        for rows, columns, squared in self.pairs():
+            some = squared <= radius**2 + self.slack
+            near[rows, columns] = some
+            near[columns, rows] = some.mT
+        return near
+
+    def pairs(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Squared distances in blocks, of a symmetric matrix one half."""
+        parts = list(self.blocks(_SIDE))
+        for i, (rows, some) in enumerate(parts):
+            for columns, others in parts[i:]:
+                yield rows, columns, some.squared(others)
+
+    def blocks(self, columns: int) -> Iterator[tuple[slice, Any]]:
+        """The points in blocks whose distances to that many others are formed at once."""
+        size = max(16, _BLOCK.get(self.device.type, 2**17) // max(1, columns))
+        for start in range(0, len(self), size):
+            rows = slice(start, min(start + size, len(self)))
+            yield rows, self[rows]
+
+
+class DistanceMatrix(Metric):
+    """A space given by all its distances.
+
+    Args:
+        distances: Symmetric, not negative, zero on the diagonal, [N N].
+
+    Raises:
+        InvalidInput: Anything else.
+    """
+
+    def __init__(self, distances: Tensor) -> None:
+        D = distances
+        if not isinstance(D, Tensor) or D.ndim != 2 or D.shape[0] != D.shape[1] or not bool((D == D.T).all()):
+            raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
+        if bool((D < 0).any()) or bool((D.diagonal() != 0).any()):
+            raise InvalidInput("distances must not be negative, and zero from every point to itself.")
+        self.distances, self.device = D, D.device
+        self._points = torch.arange(len(D), device=D.device)
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __getitem__(self, points: Tensor | slice) -> DistanceMatrix:
+        part = copy.copy(self)
+        part._points = self._points[points]
+        return part
+
+    def squared(self, other: DistanceMatrix) -> Tensor:  # noqa: D102
+        return self.distances[self._points.unsqueeze(-1), other._points].square()
+
+
+class PosteriorMetric(Metric):
+    """Points with the distance of a posterior; what it takes to form a distance is kept, r numbers a point.
+
+    Args:
+        state: The posterior, taken as it is now.
+        points: The points [N d].
+
+    Attributes:
+        state: The posterior.
+        points: The points [N d].
+        std: Posterior standard deviations [N].
+    """
+
+    def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
+        state.check(points)
+        if points.ndim != 2 or not len(points):
+            raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
+        with torch.no_grad():
+            self.state, self.points, self.device = state, points, points.device
+            prior = state.prior_variance(points)
+            left, right = state.explained(points)
+            self._left = left.mT.contiguous()
+            self._right = self._left if right is left else right.mT.contiguous()
+            self._variance = (prior - (self._left * self._right).sum(1)).clamp_min(0)
+            self.std = self._variance.sqrt()
+            self.slack = _ROUNDING * torch.finfo(points.dtype).eps * float(prior.max())
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, points: Tensor | slice) -> PosteriorMetric:
+        part = copy.copy(self)
+        part.points, part.std, part._variance = self.points[points], self.std[points], self._variance[points]
+        part._left = self._left[points]
+        part._right = part._left if self._right is self._left else self._right[points]
+        return part
+
+    @torch.no_grad()
+    def squared(self, other: PosteriorMetric) -> Tensor:
+        """Squared distances [a b]; rounding may leave those of equal points a little below or above zero."""
+        covariance = self.state.prior(self.points, other.points).addmm_(self._left, other._right.mT, alpha=-1)
+        return covariance.mul_(-2).add_(self._variance.unsqueeze(-1)).add_(other._variance)

@@ -1,0 +1,168 @@
+"""A draw of a Gaussian process on a box (Contal et al. 2015, Sec. 4), exact to rounding whatever the number of arms."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.problems.base import Bandit
+from kbo.problems.rkhs import stationary_kernel
+
+_DEVIATIONS = 8.5
+"""Standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64."""
+
+_LARGEST = 2**24
+"""Coefficients that a function may have, 128 MiB."""
+
+_BLOCK = 2**21
+"""Numbers that are held at once while the function is evaluated."""
+
+_POINTS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
+"""Added to seeds, of which torch uses 32 bits: points, function and noise have nothing to do with each other."""
+
+
+def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
+    """Features whose inner products are the Gaussian kernel in one dimension, as far as points are ``side`` apart.
+
+    The kernel is the integral of ``cos(w (x - z))`` over its spectral density, normal with variance 1 / lengthscale^2.
+    The trapezoid rule of step h turns it into the sum of the kernel over the shifts ``x - z + 2 pi i / h``: the nearest
+    shift is 8.5 lengthscales away, so the features are right to 1e-15.
+
+    Args:
+        x: Coordinates [...].
+        side: Largest difference of coordinates.
+        lengthscale: Lengthscale of the kernel.
+
+    Returns:
+        Cosines and sines [... m] with m = 1 + 2 ceil(8.5 (side / lengthscale + 8.5) / (2 pi)).
+    """
+    step = 2 * math.pi / (side + _DEVIATIONS * lengthscale)
+    frequencies = step * torch.arange(_highest(side, lengthscale) + 1).to(x)
+    weights = step * lengthscale / math.sqrt(2 * math.pi) * torch.exp(-(lengthscale * frequencies).square() / 2)
+    weights[1:] *= 2  # a frequency and its negative
+    angles, roots = x.unsqueeze(-1) * frequencies, weights.sqrt()
+    return torch.cat([roots * angles.cos(), roots[1:] * angles[..., 1:].sin()], -1)
+
+
+def _highest(side: float, lengthscale: float) -> int:
+    """The number of frequencies above 0."""
+    return math.ceil(_DEVIATIONS * (side / lengthscale + _DEVIATIONS) / (2 * math.pi))
+
+
+class GaussianProcessBandit(Bandit):
+    """A function drawn from a Gaussian process with a Gaussian kernel, on arms drawn uniformly from a box.
+
+    The kernel is a product over the coordinates, so products of ``fourier_features`` of the coordinates are features of
+    it, and the function is their sum with independent standard normal coefficients. Its values at any points of the
+    box have the covariance of the kernel to rounding; drawing them directly would cost the cube of their number.
+
+    A draw of a Gaussian process has no finite norm in the RKHS of its kernel. This one has as many coefficients as
+    rounding can tell, and ``norm_bound``, the norm of those, is its norm in the RKHS of the features. That grows with
+    the box, and no method that is told it is much the wiser: take it as nominal.
+
+    Args:
+        n_points: Arms.
+        side: Side of the box [0, side]^dim.
+        lengthscale: Lengthscale of the kernel.
+        dim: 1, 2 or 3.
+        noise_std: Standard deviation of the Gaussian noise.
+        seed: Seed of arms, function and noise.
+
+    Attributes:
+        fixed_arms: The arms [A dim].
+        coefficients: Coefficients of the products of features, one axis of m numbers for each coordinate.
+
+    Raises:
+        InvalidInput: A number out of range, or so many features that the coefficients would not fit.
+    """
+
+    fixed_arms: Tensor
+
+    def __init__(
+        self,
+        n_points: int = 10_000,
+        side: float = 20.0,
+        lengthscale: float = 1.0,
+        dim: int = 2,
+        noise_std: float = 0.05,
+        seed: int = 0,
+    ) -> None:
+        if checks.at_least("n_points", n_points, 1) != int(n_points):
+            raise InvalidInput(f"n_points must be a whole number of at least 1, got {n_points!r}.")
+        self.side, self.noise_std = checks.positive("side", side), checks.positive("noise_std", noise_std)
+        self.kernel = stationary_kernel("rbf", lengthscale)
+        # GPyTorch reads a number in float32; the features belong to the lengthscale in all its digits.
+        self.kernel.initialize(lengthscale=torch.tensor(lengthscale, dtype=torch.float64))
+        self.lengthscale, self.n_arms = float(lengthscale), int(n_points)
+        points, function, self._noise = (
+            torch.Generator().manual_seed(stream + seed) for stream in (_POINTS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM)
+        )
+        shape = _shape(self.side, self.lengthscale, dim)
+        self.dim = len(shape)
+        self.coefficients = torch.randn(shape, generator=function, dtype=torch.float64)
+        self.norm_bound = float(self.coefficients.norm())
+        self.fixed_arms = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
+        self._order = self.fixed_arms[:, 0].argsort()
+        self._first = self.fixed_arms[self._order, 0]
+        self._means = self._evaluate(self.fixed_arms)
+
+    def arms(self) -> Tensor:  # noqa: D102
+        return self.fixed_arms
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Values [n] of the function at X [n dim], anywhere in the box.
+
+        Raises:
+            InvalidInput: A row outside the box, or a tensor of another shape or dtype.
+        """
+        if X is self.fixed_arms:
+            return self._means
+        checks.points("X", X, self.fixed_arms, self.dim)
+        if X.ndim != 2:
+            raise InvalidInput(f"X must have shape [n {self.dim}], one row per point, got {tuple(X.shape)}.")
+        if bool(X.lt(0).any() or X.gt(self.side).any()):
+            raise InvalidInput(
+                f"X has a coordinate outside [0, {self.side:g}]: the function is drawn on that box only."
+            )
+        # A matrix product rounds one row otherwise than many, but an arm has one mean, which none may seem to beat.
+        index = self._order[torch.searchsorted(self._first, X[:, 0].contiguous()).clamp_max(self.n_arms - 1)]
+        known = (self.fixed_arms[index] == X).all(-1)
+        means = self._means[index]
+        return means if bool(known.all()) else torch.where(known, means, self._evaluate(X))
+
+    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+        # One number for each observation, so that the noise of round t does not depend on how they came.
+        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
+        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+
+    def _evaluate(self, X: Tensor) -> Tensor:
+        rows = max(1, _BLOCK // len(self.coefficients) ** max(1, self.dim - 1))
+        return torch.cat([self._block(part) for part in X.split(rows)])
+
+    def _block(self, X: Tensor) -> Tensor:
+        """The coefficients, contracted with the features of one coordinate after the other."""
+        m = len(self.coefficients)
+        features = fourier_features(X, self.side, self.lengthscale)
+        value = features[:, 0] @ self.coefficients.reshape(m, -1)
+        for i in range(1, self.dim):
+            value = (features[:, i].unsqueeze(1) @ value.reshape(len(X), m, m ** (self.dim - 1 - i))).squeeze(1)
+        return value.squeeze(-1)
+
+
+def _shape(side: float, lengthscale: float, dim: int) -> tuple[int, ...]:
+    """The shape of the coefficients, if they are few enough."""
+    if dim not in (1, 2, 3):
+        raise InvalidInput(
+            f"dim must be 1, 2 or 3, got {dim!r}: the number of features is that of one coordinate to the power dim."
+        )
+    m = 1 + 2 * _highest(side, lengthscale)
+    if m**dim > _LARGEST:
+        raise InvalidInput(
+            f"a box of side {side:g} and lengthscale {lengthscale:g} need {m} features in each of {dim} dimensions, "
+            f"{m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or fewer dimensions."
+        )
+    return (m,) * int(dim)

@@ -1,0 +1,172 @@
+"""Random graphs as arms (Contal et al. 2015, Sec. 4), compared by their shortest paths (Borgwardt & Kriegel 2005)."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import torch
+from gpytorch.kernels import LinearKernel
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.problems.base import Bandit
+
+if TYPE_CHECKING:
+    import networkx
+
+_FEWEST, _MOST = 5, 19
+"""Nodes of a random graph."""
+
+_SPARSEST, _DENSEST = 0.05, 0.5
+"""Probability of an edge."""
+
+_LENGTHS = _MOST - 1
+"""A shortest path visits no node twice."""
+
+_NORM_BOUND = 8.0
+
+_GRAPHS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
+"""Added to seeds, of which torch uses 32 bits: graphs, function and noise have nothing to do with each other."""
+
+
+def shortest_path_features(graph: networkx.Graph) -> Tensor:
+    """How many shortest paths have length 1, 2, ..., 18, scaled to a unit vector [18].
+
+    A path from every node to every other node it can reach counts; its length is its number of edges, whatever their
+    weights. The inner product of two graphs counts their pairs of equally long paths, the shortest-path kernel with the
+    delta kernel on lengths, normalised to 1 for a graph and itself. Different graphs may have the same features.
+
+    Args:
+        graph: A graph of networkx, directed or not, of at most 19 nodes.
+
+    Raises:
+        InvalidInput: No such graph, too many nodes, or no path at all.
+    """
+    import networkx
+
+    if not isinstance(graph, networkx.Graph):
+        raise InvalidInput(f"graph must be a networkx.Graph or DiGraph, got {type(graph).__name__}.")
+    if len(graph) > _MOST:
+        raise InvalidInput(
+            f"graph must have at most {_MOST} nodes, got {len(graph)}: features end at paths of 18 edges."
+        )
+    lengths = [n for _, found in networkx.all_pairs_shortest_path_length(graph) for n in found.values() if n > 0]
+    if not lengths:
+        raise InvalidInput("graph has no edge between different nodes, so no path to describe it by; leave it out.")
+    counts = torch.bincount(torch.tensor(lengths), minlength=_LENGTHS + 1)[1:].double()
+    return counts / counts.norm()
+
+
+def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
+    """Directed graphs of 5 to 19 nodes, each with edges as likely as a number of its own between 0.05 and 0.5.
+
+    Every graph has an edge: one without is drawn again. The first of many graphs are those of a smaller ``count``.
+
+    Args:
+        count: Number of graphs.
+        seed: Seed of the graphs.
+
+    Raises:
+        InvalidInput: ``count`` is no whole number of at least 1.
+    """
+    return [_graph(edges) for edges in _adjacencies(_whole("count", count), seed)]
+
+
+class GraphBandit(Bandit):
+    """Every arm is a random directed graph; rewards are a draw of a Gaussian process with the shortest-path kernel.
+
+    Points are ``shortest_path_features``, so the kernel is linear and a draw is ``<theta, x>`` with standard normal
+    theta [18]. Some graphs share their features, and so their reward. ``PrecomputedKernel(arms @ arms.T)``, with row
+    numbers for points, is the same kernel, as it would be for any other kernel of graphs.
+
+    ``norm_bound`` is nominal: theta is longer in about one draw of two million.
+
+    All graphs are drawn when the first problem of a size is made (some seconds) and kept for the process.
+
+    Args:
+        n_graphs: Arms.
+        noise_std: Standard deviation of the Gaussian noise.
+        graph_seed: Seed of the graphs.
+        seed: Seed of theta and the noise.
+
+    Attributes:
+        fixed_arms: Features [A 18].
+        theta: Coordinates [18] of the function.
+
+    Raises:
+        InvalidInput: A number out of range.
+    """
+
+    fixed_arms: Tensor
+
+    def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
+        self.n_arms, self.noise_std = _whole("n_graphs", n_graphs), checks.positive("noise_std", noise_std)
+        self.norm_bound = _NORM_BOUND
+        self._edges = _adjacencies(self.n_arms, graph_seed)
+        self.fixed_arms = _features(self.n_arms, graph_seed).clone()
+        self.kernel = LinearKernel().double().requires_grad_(False)
+        self.kernel.initialize(variance=torch.ones((), dtype=torch.float64))
+        function, self._noise = (
+            torch.Generator().manual_seed(stream + seed) for stream in (_FUNCTION_STREAM, _NOISE_STREAM)
+        )
+        self.theta = torch.randn(_LENGTHS, generator=function, dtype=torch.float64)
+
+    def graph(self, index: int) -> networkx.DiGraph:
+        """The graph of an arm, made anew: changing it changes no arm."""
+        if not 0 <= index < self.n_arms:
+            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
+        return _graph(self._edges[index])
+
+    def arms(self) -> Tensor:  # noqa: D102
+        return self.fixed_arms
+
+    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+        checks.points("X", X, self.fixed_arms, _LENGTHS)
+        if X.ndim != 2:
+            raise InvalidInput(f"X must have shape [n {_LENGTHS}], one row per graph, got {tuple(X.shape)}.")
+        # Column by column: a matrix product rounds one row otherwise than many, and equal arms must have equal means.
+        value = torch.zeros_like(X[:, 0])
+        for column, weight in zip(X.unbind(-1), self.theta, strict=True):
+            value = value + weight * column
+        return value
+
+    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+        # One number for each observation, so that the noise of round t does not depend on how they came.
+        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
+        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+
+
+def _whole(name: str, count: int) -> int:
+    if checks.at_least(name, count, 1) != int(count):
+        raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}.")
+    return int(count)
+
+
+@functools.cache
+def _adjacencies(count: int, seed: int) -> list[Tensor]:
+    """Adjacency matrices, true where an edge goes from the row's node to the column's."""
+    random, drawn = torch.Generator().manual_seed(_GRAPHS_STREAM + seed), []
+    while len(drawn) < count:
+        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=random))
+        chance = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=random))
+        edges = (torch.rand(nodes, nodes, generator=random) < chance).fill_diagonal_(False)
+        if bool(edges.any()):
+            drawn.append(edges)
+    return drawn
+
+
+@functools.cache
+def _features(count: int, seed: int) -> Tensor:
+    """Features [count 18] of the random graphs."""
+    return torch.stack([shortest_path_features(_graph(edges)) for edges in _adjacencies(count, seed)])
+
+
+def _graph(edges: Tensor) -> networkx.DiGraph:
+    import networkx
+
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(range(len(edges)))
+    graph.add_edges_from(edges.nonzero().tolist())
+    return graph

@@ -1,0 +1,116 @@
+"""Himmelblau's function with a trend (Contal et al. 2015, Sec. 4), and a kernel of the likeliest lengthscale."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.problems.base import Bandit
+from kbo.problems.rkhs import stationary_kernel
+
+_SIDE = 5.0
+"""The box is [-5, 5]^2."""
+
+_GRID = 201
+"""Grid points per side of the grid whose values set the scale."""
+
+_LENGTHSCALES = (0.1, 10.0)
+"""Where the lengthscale is sought."""
+
+_SUBSET = 100
+"""Arms whose noisy values set the lengthscale."""
+
+_NORM_BOUND = 15.0
+
+_POINTS_STREAM, _SUBSET_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
+"""Added to seeds, of which torch uses 32 bits: arms, subset and noise have nothing to do with each other."""
+
+
+def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
+    """The lengthscale, 0.1 to 10, of the Gaussian kernel with k(x, x) = 1 under which the values are likeliest.
+
+    Args:
+        X: Points [n d].
+        y: Noisy values [n] of a function with prior mean 0.
+        noise_std: Standard deviation of the noise.
+    """
+    squares = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square()
+    noise = noise_std**2 * torch.eye(len(X)).to(X)
+
+    def cost(log_lengthscale: float) -> float:
+        factor = torch.linalg.cholesky(torch.exp(-squares / (2 * math.exp(2 * log_lengthscale))) + noise)
+        white = torch.linalg.solve_triangular(factor, y.unsqueeze(-1), upper=False)
+        return float(white.square().sum() / 2 + factor.diagonal().log().sum())
+
+    low, high = (math.log(limit) for limit in _LENGTHSCALES)
+    return math.exp(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)
+
+
+class HimmelblauBandit(Bandit):
+    """``-(x^2 + y - 11)^2 - (x + y^2 - 7)^2 + trend (x + y)`` on arms drawn uniformly from [-5, 5]^2.
+
+    Without the trend its four optima are equally good; with it, the one near (3, 2) is the best, unless it
+    is so steep that it hides the polynomial. Values are shifted and
+    scaled to mean 0 and standard deviation 1 over a grid of 201 by 201 points, whatever the arms, as suits a prior of
+    mean 0 and variance 1.
+
+    The kernel is Gaussian, with the lengthscale under which noisy values of 100 random arms are likeliest. Its RKHS
+    contains no polynomial, so ``norm_bound`` is nominal: a function of norm 15 is within 0.05 of the values, in root
+    mean square.
+
+    Args:
+        n_points: Arms.
+        trend: Slope of the trend along both coordinates, in units of the polynomial.
+        noise_std: Standard deviation of the Gaussian noise.
+        seed: Seed of arms, of those that set the lengthscale, and of the noise.
+
+    Attributes:
+        fixed_arms: The arms [A 2].
+        lengthscale: Lengthscale of the kernel.
+
+    Raises:
+        InvalidInput: A number out of range.
+    """
+
+    fixed_arms: Tensor
+
+    def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
+        if checks.at_least("n_points", n_points, 2) != int(n_points):
+            raise InvalidInput(f"n_points must be a whole number of at least 2, got {n_points!r}.")
+        self.trend, self.noise_std = checks.positive("trend", trend), checks.positive("noise_std", noise_std)
+        self.n_arms, self.norm_bound = int(n_points), _NORM_BOUND
+        points, subset, self._noise = (
+            torch.Generator().manual_seed(stream + seed) for stream in (_POINTS_STREAM, _SUBSET_STREAM, _NOISE_STREAM)
+        )
+        side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64)
+        grid = self._polynomial(torch.cartesian_prod(side, side))
+        self._centre, self._scale = grid.mean(), grid.std(correction=0)
+        self.fixed_arms = _SIDE * (2 * torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64) - 1)
+        chosen = self.fixed_arms[torch.randperm(self.n_arms, generator=subset)[:_SUBSET]]
+        noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64)
+        self.lengthscale = likeliest_lengthscale(chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std)
+        self.kernel = stationary_kernel("rbf", self.lengthscale)
+
+    def arms(self) -> Tensor:  # noqa: D102
+        return self.fixed_arms
+
+    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+        checks.points("X", X, self.fixed_arms, 2)
+        if X.ndim != 2:
+            raise InvalidInput(f"X must have shape [n 2], one row per point, got {tuple(X.shape)}.")
+        return (self._polynomial(X) - self._centre) / self._scale
+
+    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+        # One number for each observation, so that the noise of round t does not depend on how they came.
+        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
+        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+
+    def _polynomial(self, X: Tensor) -> Tensor:
+        """Values [n] at X [n 2], neither shifted nor scaled; larger is better."""
+        x, y = X.unbind(-1)
+        return self.trend * (x + y) - (x.square() + y - 11).square() - (x + y.square() - 7).square()
