@@ -39,7 +39,7 @@ _BOX_METHODS = f"{', '.join(name for name in recipes.names() if name not in ('gp
 _METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
 _PAPERS = (
     "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB; "
-    "streaming: Durand et al. (2018), Kernel UCB and TS."
+    "streaming: Durand et al. (2018), Kernel UCB and TS; chaining: Contal et al. (2015), Chaining-UCB."
 )
 _PROBLEMS = (
     "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, to "

@@ -246,7 +246,14 @@ def test_staged_elimination_has_far_less_regret_than_chance():
 # Recipes
 
 OWN_RIDGE = ["random", "gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb", "cmm-ucb-doubling", "cmm-ucb-practical"]
-OWN_RIDGE += ["kernel-ucb-oracle", "kernel-ucb-fixed", "kernel-ts-oracle", "kernel-ts-fixed"]
+OWN_RIDGE += [
+    "chaining-ucb",
+    "chaining-ucb-rigorous",
+    "kernel-ucb-oracle",
+    "kernel-ucb-fixed",
+    "kernel-ts-oracle",
+    "kernel-ts-fixed",
+]
 ADAPTIVE = ["kernel-ucb-adaptive", "kernel-ts-adaptive", "dmm-ucb-adaptive", "cmm-ucb-adaptive"]
 SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
 

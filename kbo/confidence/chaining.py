@@ -72,7 +72,7 @@ class Chaining(Confidence):
         self._memory = ChainMemory(refresh)
         self._bonus: tuple[tuple[Any, ...], Tensor, Bonus] | None = None
         if rigorous:
-            which = "points asked for together" if points is None else f"{len(points)} points"
+            which = "points asked for together" if points is None else f"{len(points)} points given"
             self.guarantee = (
                 f"holds for all rounds and all {which} at once with probability at least 1 - {delta:g}, if the "
                 "function is drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
@@ -84,6 +84,12 @@ class Chaining(Confidence):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bonus": None}
+
+    def proved(self) -> Chaining:
+        """The rigorous bound over the same set; the two share their covers."""
+        proved = Chaining(self.delta, rigorous=True, points=self.points, refresh=self.refresh)
+        proved._memory = self._memory
+        return proved
 
     def holds_on(self, state: Regression) -> bool:
         """On exact posteriors whose ridge is the noise variance, so it must not have moved."""

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from kbo.covers.euclidean import EuclideanNets
-from kbo.covers.greedy import AT_ONCE, greedy_cover, greedy_round, uncovered
+from kbo.covers.greedy import AT_ONCE, greedy_round, uncovered
 from kbo.covers.metric import Metric
+from kbo.covers.neighbours import Neighbours
 from kbo.covers.nets import first_fit_net
 from kbo.covers.ranked import Ranked
+
+_LITTLE_TO_GAIN = 0.5
+"""The share of the searched points that become centres from which on greedy search is not worth its time."""
 
 
 class Chain:
     """Covers of a set at the radii ``scale``, ``scale / 2``, ``scale / 4``, ..., every one part of the next.
 
     Level i = 1, 2, .. adds a cover of what is further than its radius from the level before. Sets of at most
-    ``AT_ONCE`` points are covered by greedy search throughout. Of larger ones the coarse levels are, until more than
-    half of the points that are searched become centres, so that there is little to gain; finer levels are nets, of
-    Euclidean neighbours where the kernel is stationary.
+    ``AT_ONCE`` points are covered by greedy search throughout. Of larger ones the coarse levels are, until so many
+    points become centres that there is little to gain; finer levels are nets, of Euclidean neighbours where the kernel
+    is stationary.
 
     Args:
         metric: The set.
@@ -36,7 +36,8 @@ class Chain:
     def __init__(self, metric: Metric, scale: float, depth: int) -> None:
         self.scale, self.sizes = scale, []
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)
-        self._net: Callable[[Any, float, Tensor], Tensor] | None = None
+        self._neighbours = Neighbours.over(metric) if len(metric) > AT_ONCE else None
+        self._fine = False
         self.extend(metric, depth)
 
     def __len__(self) -> int:
@@ -68,17 +69,24 @@ class Chain:
 
     def _added(self, metric: Metric, radius: float) -> Tensor:
         """What a level of a large set adds."""
-        if self._net is not None:
-            return self._net(metric, radius, self._order)
-        left = uncovered(metric, metric[self._order], radius)
-        centres = greedy_round(metric, radius, left)
-        if 2 * len(centres) > min(len(left), AT_ONCE):
-            nets = EuclideanNets.over(metric)
-            self._net = _first_fit if nets is None else nets.net
-            return self._net(metric, radius, self._order)
-        rest = left[uncovered(metric[left], metric[centres], radius)]
-        return torch.cat([centres, greedy_cover(metric, radius, rest)])
+        everything = torch.arange(len(metric), device=metric.device)
+        if self._fine and self._neighbours is not None:
+            return self._neighbours.net(metric, radius, self._order)
+        left, chosen = self._uncovered(metric, radius, self._order, everything), self._order[:0]
+        if self._fine:
+            return first_fit_net(metric, radius, left)
+        while len(left):
+            centres = greedy_round(metric, radius, left)
+            if not len(chosen):
+                share = len(centres) / min(len(left), AT_ONCE)
+                self._fine = share > _LITTLE_TO_GAIN / 2  # that of the next level is at least twice as large
+                if share > _LITTLE_TO_GAIN:
+                    return self._added(metric, radius)
+            chosen, left = torch.cat([chosen, centres]), self._uncovered(metric, radius, centres, left)
+        return chosen
 
-
-def _first_fit(metric: Metric, radius: float, centres: Tensor) -> Tensor:
-    return first_fit_net(metric, radius, uncovered(metric, metric[centres], radius))
+    def _uncovered(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+        """The numbers ``among`` of points that are within ``radius`` of no centre."""
+        if self._neighbours is not None:
+            return self._neighbours.uncovered(metric, radius, centres, among)
+        return among[uncovered(metric[among], metric[centres], radius)]

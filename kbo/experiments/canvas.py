@@ -32,6 +32,8 @@ _STYLES = {
     "dmm-ucb-adaptive": ("#d55e00", "-"),
     "cmm-ucb-adaptive": ("#e69f00", "--"),
     "kernel-ts": ("#7f7f7f", ":"),
+    "chaining-ucb": ("#d55e00", "-"),
+    "chaining-ucb-rigorous": ("#0072b2", "--"),
 }
 _COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
 _DASHES = ("-", "--", ":")

@@ -23,6 +23,7 @@ PAPERS = {
     "mixture": "kbo.experiments.mixture",
     "sketching": "kbo.experiments.sketching",
     "streaming": "kbo.experiments.streaming",
+    "chaining": "kbo.experiments.chaining",
 }
 """Name of a paper -> the module that has its ``PAPER``."""
 

@@ -26,7 +26,7 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 from tqdm import tqdm
 
-from kbo.experiments import speed_bounds, speed_noise, speed_sketch
+from kbo.experiments import speed_bounds, speed_chaining, speed_noise, speed_sketch
 from kbo.experiments.timing import (
     REPEATS,
     MeanVariance,
@@ -56,7 +56,8 @@ def run(device: str = "cpu", quick: bool = False) -> list[Row]:
     rows: list[Row] = []
     with one_thread(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", InputDataWarning)  # targets are deliberately not standardised
-        others = [*speed_bounds.BENCHMARKS, *speed_sketch.BENCHMARKS, *speed_noise.BENCHMARKS]
+        modules = (speed_bounds, speed_sketch, speed_noise, speed_chaining)
+        others = (benchmark for module in modules for benchmark in module.BENCHMARKS)
         for benchmark in tqdm([*_BENCHMARKS, *others], desc="kbo bench"):
             rows += benchmark(torch.device(device), quick)
     return rows

@@ -9,15 +9,27 @@ from typing import Any
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from kbo import checks, recipes
-from kbo.confidence import Confidence, FixedWidth, MartingaleMixture, NoiseBounds, UnknownNorm, refuse_if_refuted
+from kbo.confidence import (
+    Chaining,
+    Confidence,
+    FixedWidth,
+    MartingaleMixture,
+    NoiseBounds,
+    UnknownNorm,
+    refuse_if_refuted,
+)
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import Belief
 from kbo.regression import Regression
 from kbo.space import Space
 from kbo.thompson import ThompsonSampling
+
+_MOST_COVERED = 4096
+"""Points of a space that covers are made of."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class Certified:
             InvalidInput: A number out of range, or a kernel that does not fit the features of the space.
         """
         _fingerprint(self.kernel, space.columns)
-        return _CertifiedBelief(self, method, n_trials)
+        return _CertifiedBelief(self, method, n_trials, space)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """The setting as plain JSON values."""
@@ -88,6 +100,14 @@ def _fingerprint(kernel: Kernel, columns: int) -> str:
     return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def _design(space: Space) -> Tensor:
+    """The features of every point of a small space; of a larger one those of points that fill it."""
+    points = space.points(_MOST_COVERED)
+    if points is None:
+        points = SobolEngine(len(space.parameters), scramble=True, seed=0).draw(_MOST_COVERED, dtype=torch.float64)
+    return space.features(points)
+
+
 def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
     """Raise InvalidInput unless the setting says of the noise what the method rests on, and nothing else."""
     if knows_level and setting.noise_std is None:
@@ -103,12 +123,18 @@ def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
 class _CertifiedBelief(Belief):
     certified = True
 
-    def __init__(self, setting: Certified, method: str, n_trials: int | None) -> None:
+    def __init__(self, setting: Certified, method: str, n_trials: int | None, space: Space) -> None:
         s = self._setting = setting
         noise_std = 1.0 if s.noise_std is None else s.noise_std
-        told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper}
-        self._method = recipes.make(method, s.kernel, noise_std, s.norm_bound, s.delta, **told)
+        numbers = s.kernel, noise_std, s.norm_bound, s.delta
+        points = _design(space) if method.startswith("chaining") else None
+        told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
+        self._method = recipes.make(method, *numbers, **told)
         _check_noise(method, s, knows_level=self._method.noise is None and not method.endswith("-fixed"))
+        if isinstance(self._method.confidence, Chaining):
+            self._chaining = self._method.confidence.proved()
+            if space.points(_MOST_COVERED) is None:
+                self._chaining.guarantee = None  # it is proved for the design, not for what lies in between
         self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
         self.draws = isinstance(self._method, ThompsonSampling)
         self._state = self._method.state()
@@ -124,13 +150,15 @@ class _CertifiedBelief(Belief):
 
     def confidence(self) -> Confidence | None:
         confidence = self._method.confidence
-        if confidence is not None and self._method.noise is None and not isinstance(confidence, UnknownNorm):
+        if confidence is not None and self._method.noise is None and not isinstance(confidence, UnknownNorm | Chaining):
             self._refuse_if_refuted()
         return confidence
 
     def reported(self) -> Confidence | None:
-        """The bound in force; where plain Thompson sampling has none, the mixture of the same assumptions."""
+        """The bound in force; where a method ranks points without one, a bound of the same assumptions."""
         confidence, s = super().reported(), self._setting
+        if isinstance(confidence, Chaining):
+            return self._chaining
         if not isinstance(confidence, FixedWidth):
             return confidence
         return MartingaleMixture(self._noise_std, s.norm_bound, s.delta, "dmm", s.scale)

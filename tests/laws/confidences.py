@@ -11,6 +11,7 @@ from kbo.confidence import (
     BKB,
     EKUCB,
     KUCB,
+    Chaining,
     Confidence,
     FiniteSet,
     FixedWidth,
@@ -21,6 +22,8 @@ from kbo.confidence import (
 )
 from tests import dense
 from tests.dense import Dense
+from tests.dense_chaining import chaining
+from tests.laws.states import unit_square
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -142,6 +145,19 @@ BOUNDS = [
         "finite-set",
         lambda u: FiniteSet(50, u.delta),
         lambda d, Z, u: dense.finite_set(d, Z, u.ridge, 50, u.delta),
+        units=frozenset({"prior"}),
+    ),
+    # The steps of Algorithm 1 itself jump, and are zero where a point is known best: see tests/test_chaining.py.
+    Bound(
+        "chaining-smooth",
+        lambda u: Chaining(u.delta, points=unit_square(45, 6), smooth=True),
+        lambda d, Z, u: chaining(d, Z, u.ridge, unit_square(45, 6), u.delta, "smooth"),
+        units=frozenset({"prior"}),
+    ),
+    Bound(
+        "chaining-rigorous",
+        lambda u: Chaining(u.delta, rigorous=True, points=unit_square(45, 6)),
+        lambda d, Z, u: chaining(d, Z, u.ridge, unit_square(45, 6), u.delta, "rigorous"),
         units=frozenset({"prior"}),
     ),
     Bound(

@@ -1,12 +1,11 @@
-"""Nets of very large sets: points that are surely covered are found without forming a posterior distance.
+"""Very large sets under stationary kernels: who is surely covered is found without forming posterior distances.
 
-Two bounds are enough, and both are cheap. Data only bring points together, so under a stationary kernel the distance is
-at most that of the prior, which grows with the Euclidean distance: a k-d tree finds who is near. And
+Two bounds are enough, and both are cheap. Data only bring points together, so the distance is at most that of the
+prior, which grows with the Euclidean distance: a k-d tree finds who is near. And
 
     d(x, z) <= std(x) + std(z),
 
-so the best known point covers every other that is known well. What else is covered is overlooked, which makes a net
-larger but never wrong.
+so the best known point covers every other that is known well.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from kbo.covers.greedy import uncovered
 from kbo.covers.metric import Metric, PosteriorMetric
 from kbo.kernels import freeze
 
@@ -26,8 +26,8 @@ _TOGETHER = 1024
 """Points whose neighbours are looked up together."""
 
 
-class EuclideanNets:
-    """First-fit nets of a set under a stationary kernel.
+class Neighbours:
+    """A set under a stationary kernel, by Euclidean distances.
 
     Args:
         coordinates: The points in lengthscales, [N c].
@@ -40,8 +40,8 @@ class EuclideanNets:
         self._tree = KDTree(self._coordinates)
 
     @classmethod
-    def over(cls, metric: Metric) -> EuclideanNets | None:
-        """Nets of the set; None if its distances have nothing to do with Euclidean ones."""
+    def over(cls, metric: Metric) -> Neighbours | None:
+        """The set; None if its distances have nothing to do with Euclidean ones."""
         if not isinstance(metric, PosteriorMetric):
             return None
         radial = freeze(metric.state.kernel, metric.points).radial(metric.points)
@@ -58,25 +58,40 @@ class EuclideanNets:
             near, far = (middle, far) if 2 * (at_zero - value) <= radius**2 else (near, middle)
         return near
 
+    def uncovered(self, metric: Any, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+        """The numbers ``among`` of points that are within ``radius`` of no centre; those of sure ones cost little."""
+        among = among[self._unsure(metric, radius, centres, among)]
+        return among[uncovered(metric[among], metric[centres], radius)]
+
+    def _unsure(self, metric: Any, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+        """Positions in ``among`` of points that may be within ``radius`` of no centre."""
+        if not len(centres):
+            return torch.arange(len(among), device=among.device)
+        numbers = among.cpu().numpy()
+        tree, reach = KDTree(self._coordinates[centres.cpu().numpy()]), self.reach(radius)
+        away, _ = tree.query(
+            self._coordinates[numbers],
+            distance_upper_bound=np.nextafter(reach, np.inf),
+            workers=torch.get_num_threads(),
+        )
+        known = metric.std[among] <= radius - metric.std[centres].min()
+        return (torch.as_tensor(away > reach, device=among.device) & ~known).nonzero().squeeze(-1)
+
     def net(self, metric: Any, radius: float, centres: Tensor) -> Tensor:
-        """Numbers of points that, with the centres, cover the set.
+        """Numbers of points that, with the centres, cover the set: a first-fit net of what is not surely covered.
+
+        Points that are covered but not surely are overlooked, which makes the net larger, never wrong.
 
         Args:
             metric: The set under the posterior of now.
             radius: The radius.
             centres: Numbers of points that are there already.
         """
-        std, reach = metric.std.cpu().numpy(), self.reach(radius)
-        covered = np.zeros(len(std), dtype=bool)
-        before = centres.cpu().numpy()
-        for start in range(0, len(before), _TOGETHER):
-            for ball in self._balls(before[start : start + _TOGETHER], reach):
-                covered[ball] = True
-        best = before[std[before].argmin()] if len(before) else int(std.argmin())
-        chosen = [] if len(before) else [best]
-        covered |= std <= radius - std[best]
-        covered[chosen] = True
-        left = np.flatnonzero(~covered)
+        everything = torch.arange(len(metric), device=metric.device)
+        chosen = [] if len(centres) else [int(metric.std.argmin())]
+        before = torch.cat([centres, centres.new_tensor(chosen)])
+        left = self._unsure(metric, radius, before, everything).cpu().numpy()
+        covered, reach = np.zeros(len(metric), dtype=bool), self.reach(radius)
         while len(left):
             for point, ball in zip(left[:_TOGETHER], self._balls(left[:_TOGETHER], reach), strict=True):
                 if not covered[point]:
