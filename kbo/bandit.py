@@ -52,9 +52,9 @@ def play(
             for all methods that are played with this seed.
 
     Yields:
-        ``round`` (from 1), ``regret`` of the round against the best arm offered (without noise), ``cumulative``,
-        ``best``, the least regret of a round so far, uncounted ones included; ``cpu_seconds`` so far of the method
-        alone; ``m``, the anchors of a sketched posterior after the round; every
+        ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the best arm offered
+        (without noise), ``cumulative``, ``best``, the least regret of a round so far, uncounted ones included;
+        ``cpu_seconds`` so far of the method alone; ``m``, the anchors of a sketched posterior after the round; every
         ``gap_every`` rounds also ``gap`` after the round and ``simple_regret`` of the recommended arm, which is at most
         the gap whenever the bounds hold.
 
@@ -72,7 +72,7 @@ def play(
         best = _pull_uncounted(state, problem, first)
     chance = torch.Generator().manual_seed(_INITIAL + seed)
     for _ in range(initial):
-        best = min(best, _pull_uncounted(state, problem, int(torch.randint(problem.n_arms, (), generator=chance))))
+        best = min(best, _pull_uncounted(state, problem, chance))
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms = problem.arms()
@@ -86,7 +86,14 @@ def play(
         state.update(chosen, reward)
         seconds += time.process_time() - start
         cumulative, best = cumulative + regret, min(best, regret)
-        row = {"round": t, "regret": regret, "cumulative": cumulative, "best": best, "cpu_seconds": seconds}
+        row = {
+            "round": t,
+            "arm": index,
+            "regret": regret,
+            "cumulative": cumulative,
+            "best": best,
+            "cpu_seconds": seconds,
+        }
         if (m := _anchors(state)) is not None:
             row["m"] = m
         if gap_every and method.confidence is not None and t % gap_every == 0:
@@ -102,9 +109,10 @@ def _anchors(state: Regression) -> int | None:
     return state.m if isinstance(state, NystromRidge) else None
 
 
-def _pull_uncounted(state: Regression, problem: Bandit, index: int) -> float:
-    """Pull that arm; its regret."""
+def _pull_uncounted(state: Regression, problem: Bandit, which: int | torch.Generator) -> float:
+    """Pull that arm, or one at random; its regret."""
     arms = problem.arms()
+    index = which if isinstance(which, int) else int(torch.randint(len(arms), (), generator=which))
     if not 0 <= index < len(arms):
         raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
     chosen = arms[index : index + 1]

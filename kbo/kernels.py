@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import singledispatch
+from typing import Any
 
 import gpytorch
 import torch
@@ -24,6 +25,9 @@ from kbo.errors import InvalidInput
 _CACHED = 2**14
 """Entries of a block that is evaluated at once on the CPU."""
 
+_CHECKED = 2000
+"""Rows of a Gram matrix that are checked to be positive semi-definite."""
+
 _SHARED = 2**16
 """The same where several threads share a block, which PyTorch does not do for smaller ones."""
 
@@ -31,22 +35,43 @@ _SHARED = 2**16
 class PrecomputedKernel(Kernel):
     """The kernel of any finite set of objects, given by its Gram matrix; points are indices.
 
-    A point is the row number of the object, as a float tensor of shape [... 1].
+    A point is the row number of the object, as a float tensor of shape [... 1]; ``points`` has them all.
 
     Args:
-        gram: Symmetric positive semi-definite matrix [N N].
+        gram: Symmetric positive semi-definite matrix [N N]; copies of the kernel share it.
+
+    Raises:
+        InvalidInput: Anything else, or a large matrix with an evenly spaced part that is indefinite.
     """
 
     def __init__(self, gram: Tensor) -> None:
         super().__init__()
         self.gram: Tensor
         if not isinstance(gram, Tensor) or not gram.is_floating_point():
-            raise InvalidInput("gram must be a floating-point tensor [N N].")
+            raise InvalidInput("gram must be a floating-point tensor [N N]: use torch.as_tensor(...).")
         if not bool(torch.isfinite(gram).all()):
             raise InvalidInput("gram contains NaN or infinite values.")
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not torch.allclose(gram, gram.T):
             raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
+        step = max(1, -(-len(gram) // _CHECKED))
+        if not _semi_definite(gram[::step, ::step]):
+            raise InvalidInput(
+                "gram must be positive semi-definite, as the Gram matrix of every kernel is. A matrix of similarities "
+                "need not be: set its negative eigenvalues to zero, or add a multiple of the identity."
+            )
         self.register_buffer("gram", gram, persistent=False)
+
+    @property
+    def points(self) -> Tensor:
+        """The row numbers [N 1] as points."""
+        return torch.arange(len(self.gram), dtype=self.gram.dtype, device=self.gram.device).unsqueeze(-1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrecomputedKernel:
+        memo[id(self.gram)] = self.gram  # it is never written
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
         """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""
@@ -54,11 +79,19 @@ class PrecomputedKernel(Kernel):
         return self.gram[i, j] if diag else self.gram[i.unsqueeze(-1), j.unsqueeze(-2)]
 
 
+def _semi_definite(gram: Tensor) -> bool:
+    """Whether no eigenvalue is below zero by more than rounding."""
+    slack = 100 * torch.finfo(gram.dtype).eps * len(gram) * gram.diagonal().abs().sum() / max(1, len(gram))
+    shifted = gram + torch.eye(len(gram)).to(gram) * slack.clamp_min(torch.finfo(gram.dtype).tiny)
+    return not bool(torch.linalg.cholesky_ex(shifted).info)
+
+
 def _indices(X: Tensor, gram: Tensor) -> Tensor:
     index = X[..., 0].long() if X.shape[-1] else X
     if X.shape[-1] != 1 or bool((index != X[..., 0]).any()) or bool((index < 0).any() | (index >= len(gram)).any()):
         raise InvalidInput(
-            f"Points of a PrecomputedKernel are row numbers 0 .. {len(gram) - 1} in a tensor of shape [... 1]."
+            f"Points of a PrecomputedKernel are row numbers 0 .. {len(gram) - 1} in a tensor of shape [... 1], see its "
+            "points; over them search with optimize_acqf_discrete, not with optimize_acqf."
         )
     return index
 

@@ -112,7 +112,7 @@ def make(
         noise_std: Sub-Gaussian constant of the noise, in units of the targets; not used by "...-adaptive", which find
             it out, and "...-fixed", which use ``noise_upper``.
         norm_bound: Bound of the RKHS norm of the function; not used by "cmm-ucb-doubling" and "cmm-ucb-practical",
-            which do without.
+            which do without, nor by "random", "gp-ucb" and "chaining-ucb...", which trust a Gaussian-process prior.
         delta: Probability that the bounds may fail; a fourth or a twelfth of it for Thompson sampling, as in the paper.
         scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c``.
         horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T) and "supk-ucb".
@@ -125,7 +125,8 @@ def make(
         noise_upper: An upper bound of the noise level, needed by "...-fixed"; "...-adaptive" begin with it, if given.
         noise_lower: A lower bound of the noise level, for "...-adaptive".
         noise_variant: The variant of ``NoiseBounds`` of "kernel-ucb-adaptive" and "kernel-ts-adaptive".
-        points: The finite set [N d] of "chaining-ucb..."; if omitted, the arms that are offered together.
+        points: The finite set [N d] of "gp-ucb", instead of its size, and of "chaining-ucb..."; if omitted there, the
+            arms that are offered together.
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do: without a guarantee.
 
     Raises:
@@ -176,7 +177,8 @@ def _random(name: str, s: Setting) -> Method:
 
 
 def _gp_ucb(name: str, s: Setting) -> Method:
-    return Method(name, s.kernel, s.noise_std**2, FiniteSet(_needed(name, "n_points", s.n_points), s.delta))
+    n_points = s.n_points if s.points is None else len(s.points)
+    return Method(name, s.kernel, s.noise_std**2, FiniteSet(_needed(name, "n_points", n_points), s.delta))
 
 
 def _chaining_ucb(name: str, s: Setting) -> Method:

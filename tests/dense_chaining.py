@@ -43,6 +43,15 @@ def greedy(D: np.ndarray, eps: float, alive: np.ndarray | None = None) -> list[i
     return cover
 
 
+def hierarchy(D: np.ndarray, radii: list[float]) -> tuple[list[int], list[int]]:
+    """The covers of Algorithm 1: points in the order in which they are added, and how many there are at each radius."""
+    order, sizes = [], []
+    for eps in radii:
+        order += greedy(D, eps, np.min(D[:, order], axis=1, initial=np.inf) > eps)
+        sizes.append(len(order))
+    return order, sizes
+
+
 def is_covered(D: np.ndarray, eps: float, centres: list[int], slack: float = 0.0) -> bool:
     """Whether every point is within eps of a centre, squared distances up to ``slack`` more."""
     return len(D) == 0 or bool((np.min(D[:, centres], axis=1, initial=np.inf) ** 2 <= eps**2 + slack).all())
@@ -78,11 +87,7 @@ class Covers:
         self.D, self.least = distances(covariance), max(float(self.std.min()), FINEST * self.kappa)
         depth = max(1, math.floor(1 + math.log2(self.kappa / self.least) + 1e-12))
         self.radii = [self.kappa * 2.0 ** (1 - i) for i in range(1, depth + 1)]
-        self.order, self.sizes = [], []
-        for eps in self.radii:
-            far = np.min(self.D[:, self.order], axis=1, initial=np.inf) > eps
-            self.order += greedy(self.D, eps, far)
-            self.sizes.append(len(self.order))
+        self.order, self.sizes = hierarchy(self.D, self.radii)
 
     def heights(self, delta: float) -> list[float]:
         """``H_i``."""

@@ -219,6 +219,13 @@ def test_greedy_covers_are_those_of_brute_force(case, random):
     assert greedy_cover(D, radius).tolist() == dense_chaining.greedy(D.numpy(), radius)
 
 
+@given(matrices())
+def test_chains_of_a_matrix_are_those_of_the_paper(case):
+    D, _ = case
+    found = Chain(DistanceMatrix(D), 2.0, 5)
+    assert (found.centres(5).tolist(), found.sizes) == dense_chaining.hierarchy(D.numpy(), [2.0, 1.0, 0.5, 0.25, 0.125])
+
+
 @given(matrices(), st.integers(0, 13), st.integers(1, 4))
 def test_every_cover_of_a_matrix_covers_and_nets_are_separated(case, first, at_once):
     D, radius = case
@@ -633,6 +640,17 @@ def test_a_kernel_that_differs_in_one_direction_only_is_another_also_on_a_grid(s
         found = confidence.chain(now)
         assert found is not kept
         assert covers(PosteriorMetric(now, Z), found.centres(1), found.radius(1))
+
+
+def test_a_kernel_of_another_smoothness_in_one_direction_is_another_also_on_a_grid():
+    """All its numbers are the same."""
+    axis = torch.linspace(0, 1, 32, dtype=torch.float64)
+    Z, confidence = torch.cartesian_prod(axis, axis), Chaining(0.1)
+    states = [
+        KernelRidge(RBFKernel(active_dims=[0]).double() * MaternKernel(nu=nu, active_dims=[1]).double(), 0.1)
+        for nu in (2.5, 0.5)
+    ]
+    assert confidence.chain(states[0], Z) is not confidence.chain(states[1], Z)
 
 
 def test_a_kernel_that_is_zero_between_far_points_is_another_if_its_lengthscale_is():

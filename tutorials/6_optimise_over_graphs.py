@@ -15,6 +15,7 @@ import networkx as nx
 import torch
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import LinearKernel
+
 from kbo import KernelRidge, recipes
 from kbo.acquisition import ChainingUCB, KernelUCB
 from kbo.bandit import play
@@ -311,8 +312,8 @@ assert float(ratio.max()) < 1.2
 # %% [markdown]
 # For Algorithm 1, all graphs on one step are equally unknown, and the mean decides
 # between them. Across a step the mean has little to say: the one at 0.5 is higher than
-# the middle half of the scores are apart. The rigorous bound is nearly a multiple of the
-# standard deviation here, a little above GP-UCB. With so few graphs $\ln |X|$ is not
+# the middle half of the scores are apart. The rigorous bound is nearly a multiple of
+# the standard deviation here, a bit above GP-UCB. With so few graphs $\ln |X|$ is not
 # much, and a chain would have to pay for its differences as well.
 #
 # ## Who finds the best?

@@ -36,6 +36,9 @@ class Steps(Bonus):
         for height in reversed(self.heights):
             self._values.append(self._values[-1] + height)
 
+    def __repr__(self) -> str:
+        return f"Steps(edges={self.edges}, heights={self.heights})"
+
     def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
         return std.new_tensor(self._values)[self._below(std)]
 
@@ -61,6 +64,9 @@ class Cuts(Bonus):
 
     def __init__(self, intercepts: Sequence[float], slopes: Sequence[float]) -> None:
         self.intercepts, self.slopes = list(intercepts), list(slopes)
+
+    def __repr__(self) -> str:
+        return f"Cuts(intercepts={self.intercepts}, slopes={self.slopes})"
 
     def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
         lines = std.new_tensor(self.intercepts) + std.new_tensor(self.slopes) * std.unsqueeze(-1)

@@ -46,11 +46,12 @@ class Chaining(Confidence):
 
     Args:
         delta: Probability that the bounds may fail.
-        rigorous: A bound that is proved, instead of Algorithm 1.
+        rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may exceed the range of
+            the function by far.
         points: The finite set [N d], in units of the state; for a box, a design that fills it. If omitted, the set is
             what is asked for together, X [N d]: for sets that change from round to round.
-        smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients.
-            Rigorous bounds are continuous anyway.
+        smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients; the
+            default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
         refresh: The factor by which the data grow before covers are computed anew, and smaller.
 
     Raises:

@@ -43,6 +43,9 @@ class Chain:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def __repr__(self) -> str:
+        return f"Chain(sizes={self.sizes}, radii={[self.radius(level) for level in range(1, len(self) + 1)]})"
+
     def radius(self, level: int) -> float:
         """The radius of a level, from 1."""
         return self.scale * 2.0 ** (1 - level)

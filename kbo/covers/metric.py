@@ -23,9 +23,6 @@ from kbo.regression import KernelRidge, NystromRidge
 _BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Distances that are formed at once; on the CPU as many as stay in the cache."""
 
-_SIDE = 512
-"""Columns of a block of a symmetric matrix."""
-
 _ROUNDING = 64
 """Squared distances are trusted to this many units in the last place of the largest variance."""
 
@@ -68,7 +65,7 @@ class Metric(ABC):
 
     def pairs(self) -> Iterator[tuple[slice, slice, Tensor]]:
         """Squared distances in blocks, of a symmetric matrix one half."""
-        parts = list(self.blocks(_SIDE))
+        parts = list(self.blocks(int(_BLOCK.get(self.device.type, 2**17) ** 0.5)))
         for i, (rows, some) in enumerate(parts):
             for columns, others in parts[i:]:
                 yield rows, columns, some.squared(others)
