@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbo import acquisition, bandit, confidence, models, problems, recipes, regression
+    from kbo import acquisition, bandit, confidence, covers, kernels, models, problems, recipes, regression
     from kbo.confidence import NoiseBounds
     from kbo.errors import (
         IllConditionedWarning,
@@ -46,6 +46,8 @@ __all__ = [
     "acquisition",
     "bandit",
     "confidence",
+    "covers",
+    "kernels",
     "maximize",
     "minimize",
     "models",

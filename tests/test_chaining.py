@@ -257,6 +257,15 @@ def test_points_of_another_dimension_than_the_data_are_an_error():
         Chaining(DELTA, points=uniform(5, 3)).upper(fed(4), uniform(3, 2))
 
 
+def test_the_proved_bound_over_the_same_set_shares_its_covers():
+    state, Z = fed(20), uniform(60, 2)
+    plain = Chaining(DELTA, points=Z)
+    proved = plain.proved()
+    assert proved.chain(state) is plain.chain(state)
+    assert proved.guarantee == Chaining(DELTA, rigorous=True, points=Z).guarantee
+    assert torch.equal(proved.upper(state, Z), Chaining(DELTA, rigorous=True, points=Z).upper(state, Z))
+
+
 def test_a_set_serves_posteriors_of_both_precisions(device):
     """Also one whose points are whole numbers, which are the same in both."""
     Z = torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0)).double().to(device)

@@ -355,8 +355,7 @@ def test_blocks_of_any_size_make_the_same_graph(monkeypatch, device):
     found, D = metric(size=130, device=device)
     graph = torch.from_numpy(D <= 0.4).to(device)
     assert torch.equal(found.graph(0.4), graph)
-    monkeypatch.setattr("kbo.covers.metric._BLOCK", {})
-    monkeypatch.setattr("kbo.covers.metric._SIDE", 2**14)
+    monkeypatch.setattr("kbo.covers.metric._BLOCK", {"cpu": 300, "cuda": 300})
     assert torch.equal(found.graph(0.4), graph)
     assert len(list(found.blocks(2**14))) > 5
 

@@ -125,7 +125,6 @@ def chain(points: int, device: str = "cpu", times: int = 1, on_threads: int = 2)
         arms, method = _method(game, torch.device(device))
         state = _fed(KernelRidge(method.kernel, method.ridge), game, arms)
         _covers(state, arms[:100])
-
         if times > 1:
             wall, memory = wall_and_memory(lambda: _covers(state, arms))
         else:
