@@ -59,10 +59,12 @@ def play(
         the gap whenever the bounds hold.
 
     Raises:
-        InvalidInput: A gap is asked for where there is none, or ``first`` is no arm.
+        InvalidInput: A gap is asked for where there is none, ``first`` is no arm, or a number is out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     checks.positive("rounds", rounds)
+    if checks.at_least("initial", initial, 0) % 1:
+        raise InvalidInput(f"initial must be a whole number, got {initial}.")
     if gap_every and (problem.fixed_arms is None or method.confidence is None):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(_CHOICES + seed)
@@ -71,7 +73,7 @@ def play(
     if first is not None:
         best = _pull_uncounted(state, problem, first)
     chance = torch.Generator().manual_seed(_INITIAL + seed)
-    for _ in range(initial):
+    for _ in range(int(initial)):
         best = min(best, _pull_uncounted(state, problem, chance))
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):

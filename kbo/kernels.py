@@ -59,7 +59,7 @@ class PrecomputedKernel(Kernel):
                 "gram must be positive semi-definite, as the Gram matrix of every kernel is. A matrix of similarities "
                 "need not be: set its negative eigenvalues to zero, or add a multiple of the identity."
             )
-        self.register_buffer("gram", gram, persistent=False)
+        self.register_buffer("gram", gram.clone(), persistent=False)
 
     @property
     def points(self) -> Tensor:
@@ -67,7 +67,7 @@ class PrecomputedKernel(Kernel):
         return torch.arange(len(self.gram), dtype=self.gram.dtype, device=self.gram.device).unsqueeze(-1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrecomputedKernel:
-        memo[id(self.gram)] = self.gram  # it is never written
+        memo[id(self.gram)] = self.gram  # which is never written
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(copy.deepcopy(self.__dict__, memo))

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+_ROUNDING = 8
+"""Units in the last place that a standard deviation may be off."""
+
 
 class Bonus(ABC):
     """A non-decreasing function of the standard deviation."""
@@ -50,8 +53,9 @@ class Steps(Bonus):
         return values[piece] + slopes[piece] * (std - knots[piece])
 
     def _below(self, std: Tensor) -> Tensor:
-        """How many edges are below."""
-        return torch.searchsorted(std.new_tensor(self._knots[1:]), std.detach().contiguous())
+        """How many edges are below, by more than rounding: where nothing is known the deviation is the first edge."""
+        edges = std.new_tensor(self._knots[1:]) * (1 + _ROUNDING * torch.finfo(std.dtype).eps)
+        return torch.searchsorted(edges, std.detach().contiguous())
 
 
 class Cuts(Bonus):

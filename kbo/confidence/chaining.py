@@ -19,6 +19,7 @@ The last c is the set itself, where the bound is nearly that of GP-UCB.
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -142,10 +143,10 @@ class Chaining(Confidence):
 
     def _depth(self, real: Regression, base: KernelRidge | NystromRidge, points: Tensor) -> int:
         """The last level whose radius is at least the least standard deviation, at least 1."""
-        kappa = float(base.prior_variance(points).max()) ** 0.5
-        least = float(real.predict(points)[1].min()) ** 0.5
+        kappa = math.sqrt(float(base.prior_variance(points).max()))
+        least = math.sqrt(float(real.predict(points)[1].min()))
         # Finer levels would be made of rounding errors.
-        least = max(least, ill_conditioned_ratio(points.dtype) ** 0.5 * kappa)
+        least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
         depth = 1
         while kappa * 2.0**-depth >= least:
             depth += 1

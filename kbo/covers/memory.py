@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,44 +32,63 @@ class ChainMemory:
 
     def __init__(self, refresh: float) -> None:
         self.refresh = checks.at_least("refresh", refresh, 1)
-        self._known: tuple[Chain, Tensor, _Snapshot] | None = None
+        self._known: _Known | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"refresh": self.refresh, "_known": None}  # a snapshot knows objects; a chain is found again
 
     def chain(self, state: KernelRidge | NystromRidge, points: Tensor, depth: int) -> Chain:
         """A chain of the points [N d] under ``state``, of at least that depth."""
-        if self._known is not None:
-            chain, known, snapshot = self._known
-            same = known.shape == points.shape and bool((known == points).all())
-            if same and state.n <= self.refresh * snapshot.n and snapshot.extended_by(state):
-                if depth > len(chain):
-                    chain.extend(PosteriorMetric(state, points), depth)
-                return chain
-        kappa = float(state.prior_variance(points).max()) ** 0.5
-        chain = Chain(PosteriorMetric(state, points), kappa, depth)
-        self._known = chain, points, _Snapshot(state, points)
-        return chain
+        known = self._known
+        if known is None or not known.chains(state, points, self.refresh):
+            kappa = math.sqrt(float(state.prior_variance(points).max()))
+            chain = Chain(PosteriorMetric(state, points), kappa, depth)
+            self._known = known = _Known(chain, points.clone(), state.n, _Snapshot(state, points))
+        elif depth > len(known.chain):
+            # The new levels are covers from here on, not of what was there when the first ones were computed.
+            known.chain.extend(PosteriorMetric(state, points), depth)
+            self._known = known = known._replace(snapshot=_Snapshot(state, points))
+        return known.chain
+
+
+class _Known(NamedTuple):
+    """A chain, its points, the number of observations when it was new, and of what posteriors it is a chain."""
+
+    chain: Chain
+    points: Tensor
+    n: int
+    snapshot: _Snapshot
+
+    def chains(self, state: KernelRidge | NystromRidge, points: Tensor, refresh: float) -> bool:
+        """Whether this is a chain of these points under ``state``, and not too old."""
+        mine = self.points
+        if (mine.shape, mine.dtype, mine.device) != (points.shape, points.dtype, points.device):
+            return False
+        return state.n <= refresh * self.n and torch.equal(mine, points) and self.snapshot.extended_by(state)
 
 
 class _Snapshot:
     """What distances depend on, at one moment."""
 
     def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
-        self._probes = points[:: -(-len(points) // _PROBES)]
-        self.n, self._fixed = state.n, self._what_must_stay(state)
+        chance = torch.Generator().manual_seed(0)
+        self._probes = points[torch.randperm(len(points), generator=chance)[:_PROBES].to(points.device)]
+        self._fixed = self._what_must_stay(state)
         self._source, self._counts = weakref.ref(source(state)), _counts(state)
 
     def extended_by(self, state: KernelRidge | NystromRidge) -> bool:
         """Whether all that can have happened since is more data."""
         now = self._what_must_stay(state)
-        if any(a.shape != b.shape or not torch.equal(a, b) for a, b in zip(self._fixed, now, strict=True)):
+        if len(now) != len(self._fixed) or not all(map(torch.equal, self._fixed, now)):
             return False
         return self._source() is source(state) or self._counts <= _counts(state)
 
     def _what_must_stay(self, state: KernelRidge | NystromRidge) -> list[Tensor]:
+        """Ridge, anchors, and the kernel: the numbers that it has, and its values for what it is made of."""
         anchors = state.anchors if isinstance(state, NystromRidge) else self._probes[:0]
-        return [self._probes.new_tensor([state.ridge]), state.prior(self._probes, self._probes), anchors]
+        numbers = [value.detach() for value in (*state.kernel.parameters(), *state.kernel.buffers())]
+        values = state.prior(self._probes, self._probes)
+        return [self._probes.new_tensor([state.ridge]), anchors, values, *numbers]
 
 
 def source(state: KernelRidge | NystromRidge) -> Any:

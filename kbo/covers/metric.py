@@ -52,13 +52,13 @@ class Metric(ABC):
 
     def within(self, other: Any, radius: float) -> Tensor:
         """Whether the distances [a b] are at most ``radius``: a point at exactly that distance is within."""
-        return self.squared(other) <= radius**2 + self.slack
+        return self.squared(other) <= radius * radius + self.slack
 
     def graph(self, radius: float) -> Tensor:
         """Who is within ``radius`` of whom, [N N]."""
         near = torch.empty(len(self), len(self), dtype=torch.bool, device=self.device)
         for rows, columns, squared in self.pairs():
-            some = squared <= radius**2 + self.slack
+            some = squared <= radius * radius + self.slack
             near[rows, columns] = some
             near[columns, rows] = some.mT
         return near

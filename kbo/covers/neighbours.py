@@ -55,7 +55,7 @@ class Neighbours:
             middle = (near + far) / 2
             r = self._like.new_tensor([0.0, middle])
             at_zero, value = g(r).tolist()
-            near, far = (middle, far) if 2 * (at_zero - value) <= radius**2 else (near, middle)
+            near, far = (middle, far) if 2 * (at_zero - value) <= radius * radius else (near, middle)
         return near
 
     def uncovered(self, metric: Any, radius: float, centres: Tensor, among: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.covers.greedy import as_metric, everything, uncovered
 from kbo.covers.metric import Metric
+from kbo.errors import InvalidInput
 
 _TOGETHER = 512
 """Points among which the next ones of a net are found together."""
@@ -60,16 +61,21 @@ def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0)
 
     Returns:
         Numbers of points, in the order of choice.
+
+    Raises:
+        InvalidInput: A radius below zero, or a first point that is none.
     """
     metric = as_metric(distance)
     checks.non_negative("radius", radius)
+    if first not in range(len(metric)):
+        raise InvalidInput(f"first must be the number of a point, 0 to {len(metric) - 1}, got {first!r}.")
     nearest = torch.full((len(metric),), math.inf, dtype=torch.float64, device=metric.device)
     chosen = [torch.tensor(first, device=metric.device)]
     while len(chosen) <= len(metric):
         centre = metric[chosen[-1].unsqueeze(0)]
         for rows, some in metric.blocks(1):
             nearest[rows] = torch.minimum(nearest[rows], some.squared(centre).squeeze(-1))
-        if float(nearest.max()) <= radius**2 + metric.slack:
+        if float(nearest.max()) <= radius * radius + metric.slack:
             break
         chosen.append(nearest.argmax())
     return torch.stack(chosen)

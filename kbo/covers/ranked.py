@@ -27,13 +27,13 @@ class Ranked:
         for rows, columns, squared in metric.pairs():
             rank = torch.zeros_like(squared, dtype=torch.uint8)
             for radius in self._radii:
-                rank += squared <= radius**2 + metric.slack
+                rank += squared <= radius * radius + metric.slack
             self._ranks[rows, columns] = rank
             self._ranks[columns, rows] = rank.mT
 
     def cover(self, radius: float, among: Tensor) -> Tensor:
         """As ``greedy_cover``, at one of the radii."""
-        return dominating((self._ranks > self._radii.index(radius)).byte(), among)
+        return dominating((self._ranks > self._radii.index(radius)).view(torch.uint8), among)
 
     def uncovered(self, centres: Tensor, radius: float) -> Tensor:
         """Numbers of the points that are within ``radius``, one of the radii, of no centre."""

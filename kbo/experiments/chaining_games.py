@@ -48,9 +48,9 @@ def play(
     return [{name: row[name] for name in ("round", "best", "cumulative", "cpu_seconds")} for row in kept]
 
 
-def with_error(mean: float, error: float, digits: int = 3) -> str:
+def with_error(mean: float, error: float) -> str:
     """Mean ± standard error; NaN for that of a single seed."""
-    return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
+    return f"{mean:.3g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
 
 
 def cells(

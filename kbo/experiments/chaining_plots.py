@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _MEAN, _ERRORS = "mean over seeds", ": two standard errors of it to either side"
 
+_LEAST = 1e-3
+"""Simple regret that a logarithmic scale still shows."""
+
 
 def illustration(
     x: Tensor,
@@ -79,9 +82,11 @@ def simple_regret(panels: Mapping[str, pd.DataFrame], path: str | os.PathLike, *
             table = rows[rows["method"] == method].pivot_table(index="round", columns="seed", values="best")
             middle, margin = table.mean(axis=1), 2 * table.sem(axis=1)
             axes.plot(table.index, middle, label=method, **style)
-            axes.fill_between(table.index, middle - margin, middle + margin, color=style["color"], alpha=0.15, lw=0)
-    grid[0].set_ylim(bottom=0)
-    legend_below(figure, f"{_MEAN}, band{_ERRORS}")
+            low = (middle - margin).clip(lower=_LEAST)
+            axes.fill_between(table.index, low, middle + margin, color=style["color"], alpha=0.15, lw=0)
+    logarithmic(grid[0])
+    grid[0].set_ylim(bottom=_LEAST)
+    legend_below(figure, f"{_MEAN}, band{_ERRORS}; below {_LEAST:g} not shown")
     figure.savefig(path, dpi=150)
 
 

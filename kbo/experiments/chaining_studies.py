@@ -49,7 +49,7 @@ def size(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
             str(row.points),
             row.method,
             with_error(row.best, row.error),
-            with_error(row.cumulative, row.cumulative_error, 1),
+            with_error(row.cumulative, row.cumulative_error),
             f"{row.seconds:.3g}",
             str(row.seeds),
         )
@@ -82,12 +82,9 @@ def _watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
     """One run; all bounds see the same posterior."""
     world = GaussianProcessBandit(points, _SIDE, 1.0, noise_std=NOISE, seed=seed)
     arms, truth = world.fixed_arms, world.mean(world.fixed_arms)
-    bounds: dict[str, Confidence] = {
-        ALGORITHM: Chaining(_DELTA, points=arms),
-        PROVED: Chaining(_DELTA, rigorous=True, points=arms),
-        UNION: FiniteSet(points, _DELTA),
-    }
-    player = Method(ALGORITHM, world.kernel, NOISE**2, bounds[ALGORITHM])
+    algorithm = Chaining(_DELTA, points=arms)
+    bounds: dict[str, Confidence] = {ALGORITHM: algorithm, PROVED: algorithm.proved(), UNION: FiniteSet(points, _DELTA)}
+    player = Method(ALGORITHM, world.kernel, NOISE**2, algorithm)
     state, seen = player.state(arms), {name: [] for name in bounds}
     for t in range(rounds + 1):
         if t:

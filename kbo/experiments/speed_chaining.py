@@ -38,8 +38,8 @@ def _iteration(device: torch.device, quick: bool) -> list[Row]:
     """Choose and update, again and again, with covers that are kept, against one iteration with dense matrices."""
     points, rounds = (100, 5) if quick else (10_000, _IN_A_ROW)
     game = world("gp-draw", 0, points)
-    arms, method = _method(game, device)
-    state = _fed(method.state(arms), game, arms)
+    (arms, method), (_, other) = _method(game, device), _method(game, device)  # each has covers of its own
+    state, fed = (_fed(player.state(arms), game, arms) for player in (method, other))
     X, y = _data(game, arms)
 
     def step() -> MeanVariance:
@@ -49,8 +49,8 @@ def _iteration(device: torch.device, quick: bool) -> list[Row]:
         return chosen, chosen
 
     def scores() -> MeanVariance:
-        assert method.confidence is not None
-        return (upper := method.confidence.upper(_fed(method.state(arms), game, arms), arms)), upper
+        assert other.confidence is not None
+        return (upper := other.confidence.upper(fed, arms)), upper
 
     def dense() -> MeanVariance:
         return (upper := _dense(X, y, arms)), upper
@@ -92,7 +92,7 @@ def _dense_cover(near: Tensor) -> Tensor:
         best = torch.where(alive, degrees, -1).argmax()
         new = (near[best] & alive).nonzero().squeeze(-1)
         chosen.append(best.unsqueeze(0))
-        degrees, alive[new] = degrees - near[:, new].sum(1), False
+        degrees, alive[new] = degrees - near[new].sum(0), False
     return torch.cat(chosen)
 
 
