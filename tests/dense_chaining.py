@@ -113,11 +113,12 @@ class Covers:
         """The least over the cuts c = 1 .. m + 1: T_c itself by a union bound, what is further by differences."""
         m, t, sizes = len(self.radii), self.n + 1, [*self.sizes, len(self.std)]
         lines = []
-        for c in range(1, m + 2):
-            slope = math.sqrt(2 * math.log(sizes[c - 1] * (m + 1) * t**2 * math.pi**4 / (36 * delta)))
+        for c in range(1, m + 1):
+            slope = math.sqrt(2 * math.log(sizes[c - 1] * m * t**2 * math.pi**4 / (36 * 0.1 * delta)))
             away = sum(self.radii[c - 1 :])
-            chained = sum(self.radii[i - 2] * term(sizes[i - 1] + 1, i, t, delta) for i in range(c + 1, m + 2))
+            chained = sum(self.radii[i - 2] * term(sizes[i - 1] + 1, i, t, 0.1 * delta) for i in range(c + 1, m + 2))
             lines.append(slope * (std + away) + chained)
+        lines.append(math.sqrt(2 * math.log(len(self.std) * t**2 * math.pi**2 / (6 * 0.9 * delta))) * std)
         return np.min(lines, axis=0)
 
 

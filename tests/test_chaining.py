@@ -344,7 +344,7 @@ def test_the_rigorous_bound_is_hardly_wider_than_the_union_bound_and_narrower_wh
         state.update(uniform(n, 2, seed=50), normal(n))
         (lower, upper), (low, high) = (c.interval(state, Z) for c in (Chaining(DELTA, True, Z), FiniteSet(500, DELTA)))
         ratios.append(float(((upper - lower) / (high - low)).max()))
-    assert max(ratios) < 1.15
+    assert max(ratios) < 1.01
 
 
 def draw(X: Tensor, prior: Kernel, seed: int) -> Tensor:

@@ -55,7 +55,7 @@ def test_simple_regret_comes_with_pairs_and_the_rounds_it_took(out):
     ]
     assert len(counts) == len(PROBLEMS) * 2
     assert all(sum(map(int, count)) == 2 for count in counts)
-    assert f"| gp-draw | {RANDOM} |" in (folder / "figure2.md").read_text()
+    assert f"| gp-draw | {RANDOM} |" in (folder / "figure2.md").read_text(encoding="utf-8")
 
 
 def test_a_simple_regret_counts_as_reached_when_half_of_the_seeds_are_there():

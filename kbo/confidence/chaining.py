@@ -14,7 +14,8 @@ bound it lacks the levels below the least standard deviation, which are the same
 
     |f(x) - mean(x)| <= min over c of (std(x) + 2 eps_c) v_c + sum of 2 H_i over i > c.
 
-The last c is the set itself, where the bound is nearly that of GP-UCB.
+The last c is the set itself, where the bound is that of GP-UCB at 0.9 delta: it pays for nearly everything, so that the
+bound is never much wider, and the v_c and H_i of the levels are those at shares of 0.1 delta.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence.base import Confidence
 from kbo.confidence.bonus import Bonus, Cuts, Steps
-from kbo.confidence.widths import contal
+from kbo.confidence.widths import contal, srinivas
 from kbo.covers.chain import Chain
 from kbo.covers.memory import ChainMemory, source
 from kbo.errors import InvalidInput
@@ -167,20 +168,20 @@ def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[
 
 
 def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: float) -> Cuts:
-    """The bound at every cut: of the levels, and of the set itself as one more.
+    """The bound at every cut, the levels and the set itself.
 
-    Differences take the shares of delta that Algorithm 1 gives to the levels from 2; that of level 1, which has none,
-    is divided among the cuts.
+    Nine tenths of delta pay for the set itself. Of the tenth for the chain, differences take the shares that Algorithm
+    1 gives to the levels from 2; that of level 1, which has none, is divided among the cuts.
     """
-    sizes = [*sizes, n_points]
-    # A point of level i has a parent of level i - 1 within that one's radius.
-    pairs = enumerate(zip(sizes[1:], radii, strict=True), start=2)
-    differences = [eps * contal(size, i, t, delta) for i, (size, eps) in pairs]
-    slopes = [contal(size - 1, 1, t, delta / len(sizes)) for size in sizes]
+    own, chained = 0.9 * delta, 0.1 * delta
+    # A point of level i has a parent of level i - 1 within that one's radius; the last level is the set.
+    pairs = enumerate(zip([*sizes[1:], n_points], radii, strict=True), start=2)
+    differences = [eps * contal(size, i, t, chained) for i, (size, eps) in pairs]
+    slopes = [contal(size - 1, 1, t, chained / len(sizes)) for size in sizes]
     # From a point to its centre of level c it is at most eps_c + .. + eps_m = 2 eps_c - eps_m.
-    away = [2 * eps - radii[-1] for eps in radii] + [0.0]
+    away = [2 * eps - radii[-1] for eps in radii]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
-    return Cuts(intercepts, slopes)
+    return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
 
 
 def _real(state: Regression) -> tuple[Regression, KernelRidge | NystromRidge]:

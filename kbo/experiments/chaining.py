@@ -89,9 +89,8 @@ def comparison(folder: Path, quick: bool, workers: int | None, progress: bool) -
         'rounds until half of the seeds have reached that simple regret; "-" if fewer ever do': _reached(found.rows),
     }
     markdown, csv = folder / "figure2.md", folder / "figure2.csv"
-    markdown.write_text(
-        "\n\n".join(f"{name}\n\n{_ruled(part)}" for name, part in parts.items()) + "\n" + _QUICK * quick
-    )
+    ruled = "\n\n".join(f"{name}\n\n{_ruled(part)}" for name, part in parts.items())
+    markdown.write_text(f"{ruled}\n{_QUICK * quick}", encoding="utf-8")
     kept = found.rows[found.rows["round"].isin(list(marks))]
     kept.to_csv(csv, index=False, columns=["problem", "method", "seed", "round", "best"])
     text = "\n\n".join(f"{name}\n\n{tables.aligned(part)}" for name, part in parts.items())
