@@ -23,6 +23,9 @@ from kbo.regression import KernelRidge, NystromRidge
 _BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Distances that are formed at once; on the CPU as many as stay in the cache."""
 
+_SELF = 1e-6
+"""What rounding may leave of the distance of a point to itself, as a fraction of the largest one."""
+
 _ROUNDING = 64
 """Squared distances are trusted to this many units in the last place of the largest variance."""
 
@@ -61,7 +64,7 @@ class Metric(ABC):
             some = squared <= radius * radius + self.slack
             near[rows, columns] = some
             near[columns, rows] = some.mT
-        return near
+        return near.fill_diagonal_(True)
 
     def pairs(self) -> Iterator[tuple[slice, slice, Tensor]]:
         """Squared distances in blocks, of a symmetric matrix one half."""
@@ -82,7 +85,7 @@ class DistanceMatrix(Metric):
     """A space given by all its distances.
 
     Args:
-        distances: Symmetric, not negative, zero on the diagonal, [N N].
+        distances: Symmetric, not negative, zero on the diagonal, up to rounding, [N N].
 
     Raises:
         InvalidInput: Anything else.
@@ -90,9 +93,9 @@ class DistanceMatrix(Metric):
 
     def __init__(self, distances: Tensor) -> None:
         D = distances
-        if not isinstance(D, Tensor) or D.ndim != 2 or D.shape[0] != D.shape[1] or not bool((D == D.T).all()):
+        if not isinstance(D, Tensor) or D.ndim != 2 or D.shape[0] != D.shape[1] or not torch.allclose(D, D.mT):
             raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
-        if bool((D < 0).any()) or bool((D.diagonal() != 0).any()):
+        if len(D) and (float(D.min()) < 0 or float(D.diagonal().max()) > _SELF * float(D.max())):
             raise InvalidInput("distances must not be negative, and zero from every point to itself.")
         self.distances, self.device = D, D.device
         self._points = torch.arange(len(D), device=D.device)

@@ -166,12 +166,9 @@ class NystromRidge(Regression):
     def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The same for many points: ``|z|^2 - ridge z'M^-1 z = |V k(Z, x)|^2`` in one product instead of two."""
         basis = self._spectrum()
-        V = (
-            (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1)
-            * basis.vectors.mT
-            @ self.sketch.features.whitener
-        )
-        alpha = self.weights @ self.sketch.features.whitener
+        whitener, shrunk = self.sketch.features.whitener, basis.values / (basis.values + self.ridge)
+        V = shrunk.sqrt().unsqueeze(-1) * basis.vectors.mT @ whitener
+        alpha = self.weights @ whitener
 
         def moments(X: Tensor) -> tuple[Tensor, Tensor]:
             dtype, X = X.dtype, X.double()
