@@ -69,12 +69,7 @@ def play(
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(_CHOICES + seed)
     state = method.state(problem.fixed_arms)
-    best = math.inf
-    if first is not None:
-        best = _pull_uncounted(state, problem, first)
-    chance = torch.Generator().manual_seed(_INITIAL + seed)
-    for _ in range(int(initial)):
-        best = min(best, _pull_uncounted(state, problem, chance))
+    best = _pull_uncounted(state, problem, seed, first, int(initial))
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms = problem.arms()
@@ -111,13 +106,15 @@ def _anchors(state: Regression) -> int | None:
     return state.m if isinstance(state, NystromRidge) else None
 
 
-def _pull_uncounted(state: Regression, problem: Bandit, which: int | torch.Generator) -> float:
-    """Pull that arm, or one at random; its regret."""
-    arms = problem.arms()
-    index = which if isinstance(which, int) else int(torch.randint(len(arms), (), generator=which))
-    if not 0 <= index < len(arms):
-        raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
-    chosen = arms[index : index + 1]
-    values = problem.mean(arms)
-    state.update(chosen, problem.observe(chosen))
-    return float(values.max() - values[index])
+def _pull_uncounted(state: Regression, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
+    """Pull that arm, if any, and so many at random; the least regret of them, infinite if there were none."""
+    chance, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
+    for given in [first] * (first is not None) + [None] * initial:
+        arms = problem.arms()
+        index = int(torch.randint(len(arms), (), generator=chance)) if given is None else given
+        if not 0 <= index < len(arms):
+            raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
+        values, chosen = problem.mean(arms), arms[index : index + 1]
+        state.update(chosen, problem.observe(chosen))
+        best = min(best, float(values.max() - values[index]))
+    return best

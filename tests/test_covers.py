@@ -672,6 +672,61 @@ def test_gram_matrices_that_differ_anywhere_are_different_kernels():
     assert confidence.chain(KernelRidge(PrecomputedKernel(gram), 0.1)) is not first
 
 
+def test_distances_are_symmetric_and_zero_on_the_diagonal_up_to_rounding():
+    X = uniform(30, 2)
+    D = torch.cdist(X, X) + 1e-9 * uniform(30, 30, seed=1)
+    exact = (D + D.mT) / 2
+    exact.fill_diagonal_(0)
+    for net in (greedy_cover, first_fit_net, farthest_point_net):
+        assert net(D, 0.3).tolist() == net(exact, 0.3).tolist()
+        assert sorted(net(D, 0.0).tolist()) == list(range(30))
+    assert covers(D, torch.arange(30), 0.0)
+    assert len(Chain(DistanceMatrix(D), 2.0, 3).centres(1)) == 1
+    with pytest.raises(InvalidInput, match="zero from every point to itself"):
+        greedy_cover(torch.tensor([[5.0, math.inf], [math.inf, 5.0]]), 1.0)
+    with pytest.raises(InvalidInput, match="symmetric"):
+        greedy_cover(torch.tensor([[0, 1e-9], [9e-9, 0]]), 1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
+def test_hop_counts_are_distances(dtype):
+    far = min(torch.iinfo(dtype).max, 65536)
+    D = torch.tensor([[0, far, 3], [far, 0, far], [3, far, 0]], dtype=dtype)
+    assert greedy_cover(D, 3.0).tolist() == [0, 1]
+    assert not covers(D, torch.tensor([0]), 3.0)
+
+
+def test_points_may_be_chosen_by_a_mask_or_numbers():
+    D = torch.cdist(X := uniform(20, 2), X)
+    mask = torch.arange(20) % 2 == 0
+    assert greedy_cover(D, 0.2, mask).tolist() == greedy_cover(D, 0.2, mask.nonzero().squeeze(-1)).tolist()
+    with pytest.raises(InvalidInput, match="among"):
+        greedy_cover(D, 0.2, mask[:5])
+
+
+def test_neighbours_of_clusters_are_listed_in_parts(monkeypatch):
+    from kbo.covers import neighbours
+
+    monkeypatch.setattr(neighbours, "_LISTED", 50)
+    X = torch.cat([uniform(200, 2), 0.5 + 1e-3 * uniform(200, 2, seed=1)])
+    metric = PosteriorMetric(KernelRidge(rbf(0.2), 0.1), X)
+    found = Neighbours.over(metric)
+    assert found is not None
+    net = found.net(metric, 0.3, torch.arange(0))
+    assert covers(metric, net, 0.3)
+    monkeypatch.undo()
+    assert torch.equal(net, found.net(metric, 0.3, torch.arange(0)))
+
+
+def test_a_kernel_that_returns_what_it_keeps_is_not_written_to():
+    from gpytorch.kernels import ConstantKernel
+
+    kernel = ConstantKernel().double()
+    state, X = KernelRidge(kernel, 0.1), uniform(5, 2)
+    state.update(X, X[:, 0])
+    assert PosteriorMetric(state, X).squared(PosteriorMetric(state, X)) == pytest.approx(0.0, abs=1e-12)
+
+
 def test_the_ridge_may_move_before_there_are_data():
     game = Game()
     confidence, state = Chaining(0.1, points=game.Z), game.state(0)

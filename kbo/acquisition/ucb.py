@@ -103,8 +103,8 @@ class CMMUCB(AMMUCB):
 class ChainingUCB(KernelUCB):
     """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus that measures how alike the points of a set are.
 
-    The covers of the set are computed with the first values. To keep them for later rounds, make one ``Chaining`` for
-    all rounds and pass it to ``KernelUCB`` with every new model.
+    The covers of the set are computed with the first values, and kept for later rounds if those are told the
+    acquisition function before. What is proved concerns the points of the set, not those in between.
 
     Args:
         model: A model of kbo; its ridge is the noise variance, its kernel the prior of the function.
@@ -113,8 +113,15 @@ class ChainingUCB(KernelUCB):
         delta: Probability that the bounds may fail.
         rigorous: A bound that is proved for the points of the set, instead of Algorithm 1.
         smooth: The continuous majorant of Algorithm 1, which has gradients, instead of its steps.
+        previous: The acquisition function of an earlier round, whose covers are kept as far as they hold.
         posterior_transform: As in ``KernelUCB``.
         X_pending: As in ``KernelUCB``.
+
+    Example:
+        >>> acqf = None
+        >>> for _ in range(n_rounds):
+        ...     acqf = ChainingUCB(KernelRidgeGP(X, Y, kernel, ridge), choices, delta=0.1, previous=acqf)
+        ...     x, value = optimize_acqf_discrete(acqf, q=1, choices=choices)
     """
 
     def __init__(
@@ -124,10 +131,13 @@ class ChainingUCB(KernelUCB):
         delta: float,
         rigorous: bool = False,
         smooth: bool = True,
+        previous: ChainingUCB | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
         check_model(model)
         model.eval()  # or its inputs would be transformed already
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
+        if previous is not None:
+            confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)

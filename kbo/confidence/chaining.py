@@ -51,7 +51,8 @@ class Chaining(Confidence):
         rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may exceed the range of
             the function by far.
         points: The finite set [N d], in units of the state; for a box, a design that fills it. If omitted, the set is
-            what is asked for together, X [N d]: for sets that change from round to round.
+            what is asked for together, X [N d]: a rule for sets that change from round to round, without a
+            ``guarantee``, since a bound on one set a round says nothing about several.
         smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients; the
             default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
         refresh: The factor by which the data grow before covers are computed anew, and smaller.
@@ -70,14 +71,15 @@ class Chaining(Confidence):
     ) -> None:
         self.delta = checks.probability("delta", delta)
         self.rigorous, self.smooth = rigorous, smooth
-        self.points = None if points is None else _finite_set(points)
+        self.points = None if points is None else _finite_set(points).clone()
         self.refresh = refresh
         self._memory = ChainMemory(refresh)
+        self._given = self.points  # in the dtype and on the device of the last question
         self._bonus: tuple[tuple[Any, ...], Tensor, Bonus] | None = None
-        if rigorous:
-            which = "points asked for together" if points is None else f"{len(points)} points given"
+        if rigorous and points is not None:
             self.guarantee = (
-                f"holds for all rounds and all {which} at once with probability at least 1 - {delta:g}, if the "
+                f"holds for all rounds and all {len(points)} points given at once with probability at least 1 - "
+                f"{delta:g}, if the "
                 "function is drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
             )
 
@@ -91,8 +93,18 @@ class Chaining(Confidence):
     def proved(self) -> Chaining:
         """The rigorous bound over the same set; the two share their covers."""
         proved = Chaining(self.delta, rigorous=True, points=self.points, refresh=self.refresh)
-        proved._memory = self._memory
+        proved.share_covers(self)
         return proved
+
+    def share_covers(self, other: Confidence) -> None:
+        """From here on keep covers together with another one, of the same set or not.
+
+        Raises:
+            InvalidInput: The other one is no ``Chaining``.
+        """
+        if not isinstance(other, Chaining):
+            raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
+        self._memory = other._memory
 
     def holds_on(self, state: Regression) -> bool:
         """On exact posteriors whose ridge is the noise variance, so it must not have moved."""
@@ -119,11 +131,12 @@ class Chaining(Confidence):
         Imagined observations change standard deviations, not the bonus.
         """
         real, base = _real(state)
-        points = self._set(X)
-        moment = (weakref.ref(source(base)), base.n, base.ridge)
-        if self._bonus is None or self._bonus[0] != moment or self._bonus[1] is not points:
-            self._bonus = moment, points, self._compute(real, base, points)
-        return self._bonus[2]
+        points, known = self._set(X), self._bonus
+        moment = (weakref.ref(source(base)), base.n, base.ridge, self.delta)
+        if known is None or known[0] != moment or not _equal(known[1], points):
+            given = points if points is self._given else points.clone()  # others may be written to
+            self._bonus = known = moment, given, self._compute(real, base, points)
+        return known[2]
 
     def chain(self, state: Regression, X: Tensor | None = None) -> Chain:
         """The covers behind ``bonus``, for those who want to see or check them."""
@@ -134,7 +147,9 @@ class Chaining(Confidence):
     def _set(self, X: Tensor | None) -> Tensor:
         """The finite set [N d]."""
         if self.points is not None:
-            return self.points if X is None else self.points.to(X)
+            if X is not None and self._given is not None:
+                self._given = self._given.to(X)
+            return self.points if self._given is None else self._given
         if X is None or X.ndim != 2:
             raise InvalidInput(
                 "Chaining needs the finite set over which it is to hold, and cannot tell it from batches of points: "
@@ -145,6 +160,8 @@ class Chaining(Confidence):
     def _depth(self, real: Regression, base: KernelRidge | NystromRidge, points: Tensor) -> int:
         """The last level whose radius is at least the least standard deviation, at least 1."""
         kappa = math.sqrt(float(base.prior_variance(points).max()))
+        if kappa == 0:
+            return 1
         least = math.sqrt(float(real.predict(points)[1].min()))
         # Finer levels would be made of rounding errors.
         least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
@@ -156,9 +173,13 @@ class Chaining(Confidence):
     def _compute(self, real: Regression, base: KernelRidge | NystromRidge, points: Tensor) -> Bonus:
         depth = self._depth(real, base, points)
         chain = self._memory.chain(base, points, depth)
-        sizes, radii, t = chain.sizes[:depth], [chain.radius(i + 1) for i in range(depth)], base.n + 1
+        levels, t = range(1, depth + 1), base.n + 1
+        sizes = chain.sizes[:depth]
+        if chain.scale == 0:
+            return Cuts([0.0], [0.0])  # the prior knows everything
         if self.rigorous:
-            return _cuts(sizes, radii, len(points), t, self.delta)
+            return _cuts(sizes, [chain.reach(level) for level in levels], len(points), t, self.delta)
+        radii = [chain.radius(level) for level in levels]
         return Steps(radii, heights(sizes, radii, t, self.delta))
 
 
@@ -178,8 +199,8 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     pairs = enumerate(zip([*sizes[1:], n_points], radii, strict=True), start=2)
     differences = [eps * contal(size, i, t, chained) for i, (size, eps) in pairs]
     slopes = [contal(size - 1, 1, t, chained / len(sizes)) for size in sizes]
-    # From a point to its centre of level c it is at most eps_c + .. + eps_m = 2 eps_c - eps_m.
-    away = [2 * eps - radii[-1] for eps in radii]
+    # From a point to its centre of level c it is at most eps_c + .. + eps_m, which is 2 eps_c - eps_m.
+    away = [sum(radii[c:]) for c in range(len(radii))]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
     return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
 
@@ -194,6 +215,13 @@ def _real(state: Regression) -> tuple[Regression, KernelRidge | NystromRidge]:
     if not isinstance(state, (KernelRidge, NystromRidge)):
         raise InvalidInput(f"Chaining covers sets under a KernelRidge or a NystromRidge, got {type(state).__name__}.")
     return real, state
+
+
+def _equal(known: Tensor, points: Tensor) -> bool:
+    if known is points:
+        return True
+    same = (known.shape, known.dtype, known.device) == (points.shape, points.dtype, points.device)
+    return same and torch.equal(known, points)
 
 
 def _finite_set(points: Tensor) -> Tensor:

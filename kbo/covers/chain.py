@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ class Chain:
     """
 
     def __init__(self, metric: Metric, scale: float, depth: int) -> None:
-        self.scale, self.sizes = scale, []
+        self.scale, self.sizes, self._slack = scale, [], 0.0
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)
         self._neighbours = Neighbours.over(metric) if len(metric) > AT_ONCE else None
         self._fine = False
@@ -50,6 +52,10 @@ class Chain:
         """The radius of a level, from 1."""
         return self.scale * 2.0 ** (1 - level)
 
+    def reach(self, level: int) -> float:
+        """What the distance of a point to the centres of a level is at most, rounding included."""
+        return math.sqrt(self.radius(level) ** 2 + self._slack)
+
     def centres(self, level: int) -> Tensor:
         """The numbers of the points of ``T_level``, in the order in which they were added."""
         return self._order[: self.sizes[level - 1]]
@@ -57,6 +63,7 @@ class Chain:
     def extend(self, metric: Metric, depth: int) -> None:
         """Add levels until there are ``depth``; the metric may be that of more data."""
         levels = range(len(self) + 1, depth + 1)
+        self._slack = max(self._slack, metric.slack)
         small = len(metric) <= AT_ONCE and len(self._order) < len(metric) and levels
         ranked = Ranked(metric, [self.radius(level) for level in levels]) if small else None
         for level in levels:

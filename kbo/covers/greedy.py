@@ -7,6 +7,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.covers.metric import DistanceMatrix, Metric
+from kbo.errors import InvalidInput
 
 AT_ONCE = 10_000
 """Points whose neighbours are all known at once, a byte for every pair."""
@@ -97,4 +98,9 @@ def as_metric(distance: Metric | Tensor) -> Metric:
 def everything(distance: Metric | Tensor, among: Tensor | None) -> Tensor:
     """The numbers ``among``, or all of them."""
     metric = as_metric(distance)
-    return torch.arange(len(metric), device=metric.device) if among is None else among
+    numbers = torch.arange(len(metric), device=metric.device)
+    if among is None:
+        return numbers
+    if among.ndim != 1 or among.is_floating_point() or (among.dtype == torch.bool and len(among) != len(metric)):
+        raise InvalidInput(f"among must be numbers of points, or a mask [{len(metric)}], got {tuple(among.shape)}.")
+    return numbers[among]

@@ -86,7 +86,7 @@ class _Snapshot:
     def _what_must_stay(self, state: KernelRidge | NystromRidge) -> list[Tensor]:
         """Ridge, anchors, and the kernel: the numbers that it has, and its values for what it is made of."""
         anchors = state.anchors if isinstance(state, NystromRidge) else self._probes[:0]
-        numbers = [value.detach() for value in (*state.kernel.parameters(), *state.kernel.buffers())]
+        numbers = [*(number.detach().clone() for number in state.kernel.parameters()), *state.kernel.buffers()]
         values = state.prior(self._probes, self._probes)
         return [self._probes.new_tensor([state.ridge]), anchors, values, *numbers]
 

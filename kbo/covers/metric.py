@@ -24,7 +24,7 @@ _BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Distances that are formed at once; on the CPU as many as stay in the cache."""
 
 _SELF = 1e-6
-"""What rounding may leave of the distance of a point to itself, as a fraction of the largest one."""
+"""What rounding may leave of the distance of a point to itself, as a fraction of the largest finite one."""
 
 _ROUNDING = 64
 """Squared distances are trusted to this many units in the last place of the largest variance."""
@@ -92,12 +92,16 @@ class DistanceMatrix(Metric):
     """
 
     def __init__(self, distances: Tensor) -> None:
-        D = distances
-        if not isinstance(D, Tensor) or D.ndim != 2 or D.shape[0] != D.shape[1] or not torch.allclose(D, D.mT):
+        if not isinstance(distances, Tensor) or distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+            raise InvalidInput("distances must be a symmetric tensor [N N].")
+        D = distances if distances.is_floating_point() else distances.double()
+        finite = D[D.isfinite()]
+        rounding = _SELF * float(finite.max()) if len(finite) else 0.0
+        if not torch.allclose(D, D.mT, rtol=0, atol=rounding):
             raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
-        if len(D) and (float(D.min()) < 0 or float(D.diagonal().max()) > _SELF * float(D.max())):
+        if bool((D < 0).any()) or bool((D.diagonal() > rounding).any()):
             raise InvalidInput("distances must not be negative, and zero from every point to itself.")
-        self.distances, self.device = D, D.device
+        self.distances, self.device = torch.maximum(D, D.mT).fill_diagonal_(0), D.device
         self._points = torch.arange(len(D), device=D.device)
 
     def __len__(self) -> int:
@@ -152,5 +156,6 @@ class PosteriorMetric(Metric):
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:
         """Squared distances [a b]; rounding may leave those of equal points a little below or above zero."""
-        covariance = self.state.prior(self.points, other.points).addmm_(self._left, other._right.mT, alpha=-1)
+        prior = self.state.prior(self.points, other.points)
+        covariance = torch.addmm(prior, self._left, other._right.mT, alpha=-1)
         return covariance.mul_(-2).add_(self._variance.unsqueeze(-1)).add_(other._variance)

@@ -22,6 +22,9 @@ from kbo.covers.greedy import uncovered
 from kbo.covers.metric import Metric, PosteriorMetric
 from kbo.kernels import freeze
 
+_LISTED = 2**20
+"""Neighbours that are listed together."""
+
 _TOGETHER = 1024
 """Points whose neighbours are looked up together."""
 
@@ -93,13 +96,20 @@ class Neighbours:
         left = self._unsure(metric, radius, before, everything).cpu().numpy()
         covered, reach = np.zeros(len(metric), dtype=bool), self.reach(radius)
         while len(left):
-            for point, ball in zip(left[:_TOGETHER], self._balls(left[:_TOGETHER], reach), strict=True):
+            some = left[: self._affordable(left[:_TOGETHER], reach)]
+            for point, ball in zip(some, self._balls(some, reach), strict=True):
                 if not covered[point]:
                     chosen.append(point)
                     covered[ball] = True
-            left = left[_TOGETHER:]
+            left = left[len(some) :]
             left = left[~covered[left]]
         return torch.as_tensor(np.array(chosen, dtype=np.int64), device=metric.device)
+
+    def _affordable(self, points: np.ndarray, reach: float) -> int:
+        """How many of the points, from the first, have so few neighbours together that lists of them are small."""
+        workers = torch.get_num_threads()
+        counts = self._tree.query_ball_point(self._coordinates[points], reach, return_length=True, workers=workers)
+        return max(1, int((counts.cumsum() <= _LISTED).sum()))
 
     def _balls(self, points: np.ndarray, reach: float) -> list[list[int]]:
         """The neighbours of points."""

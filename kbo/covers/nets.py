@@ -67,8 +67,8 @@ def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0)
     """
     metric = as_metric(distance)
     checks.non_negative("radius", radius)
-    if first not in range(len(metric)):
-        raise InvalidInput(f"first must be the number of a point, 0 to {len(metric) - 1}, got {first!r}.")
+    if not isinstance(first, int) or first not in range(len(metric)):
+        raise InvalidInput(f"first must be the number of one of the {len(metric)} points, from 0, got {first!r}.")
     nearest = torch.full((len(metric),), math.inf, dtype=torch.float64, device=metric.device)
     chosen = [torch.tensor(first, device=metric.device)]
     while len(chosen) <= len(metric):

@@ -82,7 +82,7 @@ class HimmelblauBandit(Bandit):
     def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
         if checks.at_least("n_points", n_points, 2) != int(n_points):
             raise InvalidInput(f"n_points must be a whole number of at least 2, got {n_points!r}.")
-        self.trend, self.noise_std = checks.positive("trend", trend), checks.positive("noise_std", noise_std)
+        self.trend, self.noise_std = checks.non_negative("trend", trend), checks.positive("noise_std", noise_std)
         self.n_arms, self.norm_bound = int(n_points), _NORM_BOUND
         points, subset, self._noise = (
             torch.Generator().manual_seed(stream + seed) for stream in (_POINTS_STREAM, _SUBSET_STREAM, _NOISE_STREAM)
