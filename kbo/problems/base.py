@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -62,3 +63,12 @@ class Bandit(ABC):
     @abstractmethod
     def observe(self, X: Tensor) -> Tensor:
         """Noisy rewards [n] of X [n d]."""
+
+
+def normal_noise(count: int, generator: torch.Generator) -> Tensor:
+    """Independent standard normal numbers [count], one draw of the generator each.
+
+    So the noise of round t does not depend on how many observations came together.
+    """
+    u = torch.rand(count, generator=generator, dtype=torch.float64)
+    return torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))

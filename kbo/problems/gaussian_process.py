@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, normal_noise
 from kbo.problems.rkhs import stationary_kernel
 
 _DEVIATIONS = 8.5
@@ -135,9 +135,7 @@ class GaussianProcessBandit(Bandit):
         return means if bool(known.all()) else torch.where(known, means, self._evaluate(X))
 
     def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        # One number for each observation, so that the noise of round t does not depend on how they came.
-        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
-        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
 
     def _evaluate(self, X: Tensor) -> Tensor:
         rows = max(1, _BLOCK // len(self.coefficients) ** max(1, self.dim - 1))

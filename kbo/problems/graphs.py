@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, normal_noise
 
 if TYPE_CHECKING:
     import networkx
@@ -133,9 +133,7 @@ class GraphBandit(Bandit):
         return value
 
     def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        # One number for each observation, so that the noise of round t does not depend on how they came.
-        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
-        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
 
 
 def _whole(name: str, count: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, normal_noise
 from kbo.problems.rkhs import stationary_kernel
 
 _SIDE = 5.0
@@ -106,9 +106,7 @@ class HimmelblauBandit(Bandit):
         return (self._polynomial(X) - self._centre) / self._scale
 
     def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        # One number for each observation, so that the noise of round t does not depend on how they came.
-        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
-        return self.mean(X) + self.noise_std * torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
 
     def _polynomial(self, X: Tensor) -> Tensor:
         """Values [n] at X [n 2], neither shifted nor scaled; larger is better."""
