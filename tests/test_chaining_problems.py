@@ -310,7 +310,7 @@ def test_features_count_ordered_pairs_of_any_small_graph():
         (lambda: small(GaussianProcessBandit).mean(uniform(3, 2).float()), "float32"),
         (lambda: HimmelblauBandit(n_points=1), "n_points"),
         (lambda: HimmelblauBandit(n_points=2.5), "whole number"),
-        (lambda: HimmelblauBandit(trend=0.0), "trend"),
+        (lambda: HimmelblauBandit(trend=-1.0), "trend"),
         (lambda: HimmelblauBandit(noise_std=-1.0), "noise_std"),
         (lambda: small(HimmelblauBandit).mean(uniform(3, 3)), "columns"),
         (lambda: small(HimmelblauBandit).mean(uniform(2)), "shape"),
