@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.confidence import Chaining, MartingaleMixture
+from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.models import RegressionModel
 from kbo.regression import Hypothetical, Regression
@@ -139,5 +140,10 @@ class ChainingUCB(KernelUCB):
         model.eval()  # or its inputs would be transformed already
         confidence = Chaining(delta, rigorous, model.transform_inputs(points), smooth)
         if previous is not None:
+            if not isinstance(previous, ChainingUCB):
+                raise InvalidInput(
+                    f"previous must be the ChainingUCB of an earlier round, got {type(previous).__name__}; a Chaining "
+                    "of your own goes with KernelUCB(model, chaining)."
+                )
             confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)

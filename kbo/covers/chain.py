@@ -7,11 +7,13 @@ import math
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.covers.greedy import AT_ONCE, greedy_round, uncovered
 from kbo.covers.metric import Metric
 from kbo.covers.neighbours import Neighbours
 from kbo.covers.nets import first_fit_net
 from kbo.covers.ranked import Ranked
+from kbo.errors import InvalidInput
 
 _LITTLE_TO_GAIN = 0.5
 """The share of the searched points that become centres from which on greedy search is not worth its time."""
@@ -30,13 +32,17 @@ class Chain:
         scale: The radius of level 1, in units of the distance.
         depth: Number of levels.
 
+    Raises:
+        InvalidInput: A number out of its range, here or in a question.
+
     Attributes:
         scale: The radius of level 1.
         sizes: ``|T_1|, |T_2|, ..``.
     """
 
     def __init__(self, metric: Metric, scale: float, depth: int) -> None:
-        self.scale, self.sizes, self._slack = scale, [], 0.0
+        self.scale, self.sizes, self._slack = checks.non_negative("scale", scale), [], 0.0
+        checks.at_least("depth", depth, 1)
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)
         self._neighbours = Neighbours.over(metric) if len(metric) > AT_ONCE else None
         self._fine = False
@@ -58,6 +64,8 @@ class Chain:
 
     def centres(self, level: int) -> Tensor:
         """The numbers of the points of ``T_level``, in the order in which they were added."""
+        if level not in range(1, len(self) + 1):
+            raise InvalidInput(f"level must be 1 to {len(self)}, got {level!r}.")
         return self._order[: self.sizes[level - 1]]
 
     def extend(self, metric: Metric, depth: int) -> None:

@@ -93,19 +93,26 @@ class DistanceMatrix(Metric):
 
     def __init__(self, distances: Tensor) -> None:
         if not isinstance(distances, Tensor) or distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-            raise InvalidInput("distances must be a symmetric tensor [N N].")
+            raise InvalidInput("distances must be a symmetric tensor [N N]: use torch.as_tensor(...).")
         D = distances if distances.is_floating_point() else distances.double()
         finite = D[D.isfinite()]
         rounding = _SELF * float(finite.max()) if len(finite) else 0.0
         if not torch.allclose(D, D.mT, rtol=0, atol=rounding):
             raise InvalidInput("distances must be a symmetric tensor [N N] without NaN.")
         if bool((D < 0).any()) or bool((D.diagonal() > rounding).any()):
-            raise InvalidInput("distances must not be negative, and zero from every point to itself.")
+            raise InvalidInput(
+                "distances must not be negative, and zero from every point to itself; here they are down to "
+                f"{float(D.min()):.3g} and up to {float(D.diagonal().max()):.3g}. If that is rounding (torch.cdist in "
+                "float32, for example) use double, or distances.fill_diagonal_(0)."
+            )
         self.distances, self.device = torch.maximum(D, D.mT).fill_diagonal_(0), D.device
         self._points = torch.arange(len(D), device=D.device)
 
     def __len__(self) -> int:
         return len(self._points)
+
+    def __repr__(self) -> str:
+        return f"DistanceMatrix({len(self)} points)"
 
     def __getitem__(self, points: Tensor | slice) -> DistanceMatrix:
         part = copy.copy(self)
@@ -123,6 +130,9 @@ class PosteriorMetric(Metric):
         state: The posterior, taken as it is now.
         points: The points [N d].
 
+    Raises:
+        InvalidInput: Another kind of posterior, or points that do not fit it.
+
     Attributes:
         state: The posterior.
         points: The points [N d].
@@ -130,6 +140,11 @@ class PosteriorMetric(Metric):
     """
 
     def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
+        if not isinstance(state, KernelRidge | NystromRidge):
+            raise InvalidInput(
+                f"state must be a KernelRidge or a NystromRidge, got {type(state).__name__}; that of a model is "
+                "model.state."
+            )
         state.check(points)
         if points.ndim != 2 or not len(points):
             raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")

@@ -17,7 +17,7 @@ _TOGETHER = 512
 
 
 def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
-    """The net that takes every point which no earlier one covers; |T| |X| distances at most.
+    """The net that takes every point which no earlier one covers; ``|T| |X|`` distances at most.
 
     Args:
         distance: The space, or all its distances [N N].

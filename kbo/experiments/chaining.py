@@ -109,7 +109,7 @@ def _regret(rows: pd.DataFrame, marks: tuple[int, ...]) -> Lines:
 
 def _paired(rows: pd.DataFrame, marks: tuple[int, ...]) -> Lines:
     """A line for every problem and mark."""
-    lines: Lines = [("problem", "t", "difference", "better", "equal", "worse")]
+    lines: Lines = [("problem", "t", f"{ALGORITHM} minus {UNION}", "better", "equal", "worse")]
     for (problem,), part in _groups(rows, ["problem"]):
         table = part.pivot_table(index="seed", columns=["method", "round"], values="best")
         if not {ALGORITHM, UNION} <= set(part["method"]):

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbo.confidence import EKUCB
+from kbo.confidence import EKUCB, Chaining
 from kbo.errors import InvalidInput
 from kbo.experiments import plots
 from kbo.experiments.cells import read_file, read_folder
@@ -64,8 +64,9 @@ def compare(
     found.rows.to_parquet(stored)
     plots.regret(found.rows, picture, title=title)
     lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
-    lines += [f"{name}: {_promise(method)}" for name, method in methods.items()]
-    if not game.world(0).norm_is_known:
+    promises = {name: _promise(method) for name, method in methods.items()}
+    lines += [f"{name}: {promise}" for name, promise in promises.items()]
+    if not game.world(0).norm_is_known and any("norm at most" in promise for promise in promises.values()):
         lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
 
@@ -74,6 +75,8 @@ def _promise(method: Method) -> str:
     """What is proved about the bounds of a method, in words."""
     if method.confidence is None:
         return "no bound"
+    if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
+        return "ranks points and bounds nothing"
     promise = method.confidence.guarantee_on(method.state())
     if promise is None:
         return "a bound without a guarantee"

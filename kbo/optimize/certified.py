@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from kbo import checks, recipes
 from kbo.confidence import (
@@ -29,7 +28,7 @@ from kbo.space import Space
 from kbo.thompson import ThompsonSampling
 
 _MOST_COVERED = 4096
-"""Points of a space that covers are made of."""
+"""Points of a space that may be covered."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class Certified:
         kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)).
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
             "dmm-ucb-adaptive" and the like.
-        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled.
+        norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
+            "chaining-ucb" and "chaining-ucb-rigorous", which take the objective for a draw of the Gaussian process.
         delta: Probability that the bounds may fail.
         scale: Covariance scale of the mixture.
         noise_upper: An upper bound of the noise level, for those methods, if there is one.
@@ -100,11 +100,14 @@ def _fingerprint(kernel: Kernel, columns: int) -> str:
     return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def _design(space: Space) -> Tensor:
-    """The features of every point of a small space; of a larger one those of points that fill it."""
+def _finite(space: Space, method: str) -> Tensor:
+    """The features of every point of a finite space."""
     points = space.points(_MOST_COVERED)
     if points is None:
-        points = SobolEngine(len(space.parameters), scramble=True, seed=0).draw(_MOST_COVERED, dtype=torch.float64)
+        raise InvalidInput(
+            f"method {method!r} is for finite sets of points: a space of whole numbers and choices, at most "
+            f"{_MOST_COVERED} of them. For a box pass ChainingUCB a design that fills it, or choose 'cmm-ucb'."
+        )
     return space.features(points)
 
 
@@ -127,14 +130,12 @@ class _CertifiedBelief(Belief):
         s = self._setting = setting
         noise_std = 1.0 if s.noise_std is None else s.noise_std
         numbers = s.kernel, noise_std, s.norm_bound, s.delta
-        points = _design(space) if method.startswith("chaining") else None
+        points = _finite(space, method) if method.startswith("chaining") else None
         told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
         self._method = recipes.make(method, *numbers, **told)
         _check_noise(method, s, knows_level=self._method.noise is None and not method.endswith("-fixed"))
         if isinstance(self._method.confidence, Chaining):
             self._chaining = self._method.confidence.proved()
-            if space.points(_MOST_COVERED) is None:
-                self._chaining.guarantee = None  # it is proved for the design, not for what lies in between
         self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
         self.draws = isinstance(self._method, ThompsonSampling)
         self._state = self._method.state()

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Chaining, Confidence, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.method import Method
 from kbo.optimize.belief import Belief
@@ -79,6 +79,11 @@ class _PracticalBelief(Belief):
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
                 "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
+            )
+        if isinstance(made.confidence, Chaining):
+            raise InvalidInput(
+                f"method {method!r} measures how alike points are under a kernel that stays, and this setting fits it "
+                "again and again: use the certified setting, Certified(kernel, ...)."
             )
         if made.noise is not None:
             raise InvalidInput(
