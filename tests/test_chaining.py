@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo import AdaptiveRidge, InvalidInput, KernelRidge, bandit, recipes
+from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize, recipes
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds, widths
 from kbo.confidence.bonus import Cuts, Steps
-from kbo.covers import chain, greedy
+from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import BANDITS, GaussianProcessBandit, GraphBandit, HimmelblauBandit, RKHSBandit
 from kbo.regression import FixedDictionary, FrozenMean, GreedyDictionary, Hypothetical, NystromRidge, track
@@ -708,3 +708,67 @@ def test_a_chain_that_is_seen_is_the_one_of_the_dense_formulas():
     expected = Covers(Dense(problem.kernel, X, X[:, 0]), problem.arms(), state.ridge)
     assert found.sizes == expected.sizes
     assert dense_chaining.is_covered(expected.D, found.radius(2), found.centres(2).tolist(), 1e-12)
+
+
+# In minimize
+
+
+FINITE = {"a": Int(0, 20), "b": ["x", "y"]}
+
+
+@pytest.mark.parametrize("name", ["chaining-ucb", "chaining-ucb-rigorous"])
+def test_minimize_covers_finite_spaces_and_reports_what_is_proved(name):
+    setting = Certified(rbf(0.3), noise_std=0.05, norm_bound=1.0)
+    result = minimize(
+        lambda p: (p["a"] - 7) ** 2 / 50 + 0.2 * (p["b"] == "x"), FINITE, 12, method=name, setting=setting, seed=1
+    )
+    assert "42 points given" in result.guarantee
+    assert result.gap is not None
+    assert result.gap > 0
+    assert result.upper is not None
+    assert result.lower is not None
+    assert result.upper - result.lower > 0.1
+
+
+@pytest.mark.parametrize("name", ["chaining-ucb", "chaining-ucb-rigorous"])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"setting": Certified(rbf(0.3), 0.05, 1.0), "bounds": [(0.0, 1.0)]}, "finite sets of points"),
+        ({"setting": Certified(rbf(0.3), 0.05, 1.0), "bounds": [(0, 10**5)]}, "at most 4096"),
+        ({"bounds": FINITE}, "certified setting"),
+    ],
+)
+def test_minimize_refuses_boxes_and_kernels_that_move(name, options, says):
+    with pytest.raises(InvalidInput, match=says):
+        minimize(lambda x: 0.0, n_trials=3, method=name, **options)
+
+
+def test_mistakes_are_named():
+    Z, model = uniform(10, 2), gp()
+    with pytest.raises(InvalidInput, match="previous must be the ChainingUCB"):
+        ChainingUCB(model, Z, 0.1, previous=Chaining(0.1))
+    with pytest.raises(InvalidInput, match="shared with another Chaining"):
+        Chaining(0.1).share_covers(FiniteSet(10, 0.1))
+    with pytest.raises(InvalidInput, match=r"model\.state"):
+        PosteriorMetric(model, Z)
+    for scale, depth in ((-1.0, 3), (math.nan, 3), (1.0, 0)):
+        with pytest.raises(InvalidInput):
+            chain.Chain(PosteriorMetric(model.state, Z), scale, depth)
+    made = chain.Chain(PosteriorMetric(model.state, Z), 1.0, 3)
+    for level in (0, 4, 1.5):
+        with pytest.raises(InvalidInput, match="level must be 1 to 3"):
+            made.centres(level)
+
+
+def test_covers_are_kept_by_the_next_acquisition_function(monkeypatch):
+    Z, made = uniform(200, 2), []
+    monkeypatch.setattr("kbo.covers.memory.Chain", lambda *args: made.append(1) or chain.Chain(*args))
+    X, y = uniform(20, 2, seed=50), normal(20).unsqueeze(-1)
+    first = ChainingUCB(KernelRidgeGP(X[:12], y[:12], rbf(0.3), 0.01), Z, 0.1)
+    first(Z.unsqueeze(1))
+    second = ChainingUCB(KernelRidgeGP(X, y, rbf(0.3), 0.01), Z, 0.1, previous=first)
+    second(Z.unsqueeze(1))
+    assert len(made) == 1
+    ChainingUCB(KernelRidgeGP(X, y, rbf(0.2), 0.01), Z, 0.1, previous=second)(Z.unsqueeze(1))
+    assert len(made) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from botorch.models.kernels import CategoricalKernel
@@ -242,3 +244,30 @@ NOT_GRAMS = {
 def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(gram):
     with pytest.raises(InvalidInput):
         PrecomputedKernel(gram)
+
+
+def test_indefinite_matrices_are_refused_as_far_as_is_looked(monkeypatch):
+    similar = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double()  # every pair is possible
+    with pytest.raises(InvalidInput, match="positive semi-definite"):
+        PrecomputedKernel(similar)
+    with pytest.raises(InvalidInput, match="positive semi-definite"):
+        PrecomputedKernel(-torch.eye(3).double())
+    PrecomputedKernel(similar + (-torch.linalg.eigvalsh(similar)[0] + 1e-9) * torch.eye(3).double())
+    PrecomputedKernel(torch.zeros(3, 3).double())
+    PrecomputedKernel(torch.ones(50, 50))  # of rank one, in float32
+    monkeypatch.setattr("kbo.kernels._CHECKED", 4)
+    large = torch.eye(600).double()
+    large[17, 423] = large[423, 17] = 3.0
+    with pytest.raises(InvalidInput, match="positive semi-definite"):
+        PrecomputedKernel(large)
+
+
+def test_copies_share_a_gram_matrix_that_nobody_changes():
+    given = torch.eye(4).double()
+    kernel = PrecomputedKernel(given)
+    given[0, 0] = 5.0
+    assert float(kernel.gram[0, 0]) == 1
+    assert copy.deepcopy(kernel).gram is kernel.gram
+    assert kernel.points.shape == (4, 1)
+    close(freeze(kernel, kernel.points)(kernel.points, kernel.points), torch.eye(4).double(), 0)
+    assert "4 objects" in repr(kernel)
