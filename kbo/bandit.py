@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import optimality_gap
@@ -72,11 +73,11 @@ def play(
     best = _pull_uncounted(state, problem, seed, first, int(initial))
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
-        arms = problem.arms()
+        arms, values = _offered(problem)
         start = time.process_time()
         index = method.choose(state, arms, generator)
         seconds += time.process_time() - start
-        chosen, values = arms[index : index + 1], problem.mean(arms)
+        chosen = arms[index : index + 1]
         regret = float(values.max() - values[index])
         reward = problem.observe(chosen)
         start = time.process_time()
@@ -110,11 +111,26 @@ def _pull_uncounted(state: Regression, problem: Bandit, seed: int, first: int | 
     """Pull that arm, if any, and so many at random; the least regret of them, infinite if there were none."""
     chance, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
     for given in [first] * (first is not None) + [None] * initial:
-        arms = problem.arms()
+        arms, values = _offered(problem)
         index = int(torch.randint(len(arms), (), generator=chance)) if given is None else given
         if not 0 <= index < len(arms):
             raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
-        values, chosen = problem.mean(arms), arms[index : index + 1]
+        chosen = arms[index : index + 1]
         state.update(chosen, problem.observe(chosen))
         best = min(best, float(values.max() - values[index]))
     return best
+
+
+def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
+    """The arms [A d] of the next round and their mean rewards [A], if they are that."""
+    name, arms = type(problem).__name__, problem.arms()
+    if not isinstance(arms, Tensor) or arms.ndim != 2 or not len(arms):
+        shape = tuple(arms.shape) if isinstance(arms, Tensor) else type(arms).__name__
+        raise InvalidInput(f"{name}.arms() must return arms [A d], at least one, got {shape}.")
+    values = problem.mean(arms)
+    if not isinstance(values, Tensor) or values.shape != arms.shape[:1]:
+        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise InvalidInput(f"{name}.mean must return [{len(arms)}] mean rewards, one for each arm, got {shape}.")
+    if not bool(values.isfinite().all()):
+        raise InvalidInput(f"{name}.mean must return finite mean rewards, got NaN or infinite ones.")
+    return arms, values

@@ -1,5 +1,7 @@
 """Policies meet problems: reproducible, paired, ordered as the theory says."""
 
+import math
+
 import pytest
 import torch
 
@@ -75,3 +77,23 @@ def test_synthetic_problems_have_their_optimum_and_their_noise(make):
     values = torch.tensor([problem(params) for _ in range(2000)])
     assert float(values.std()) == pytest.approx(0.2, rel=0.1)
     assert make(noise_std=0.2, seed=0)(params) == pytest.approx(float(values[0]))
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ({"arms": lambda: torch.zeros(0, 2)}, r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)"),
+        ({"arms": lambda: torch.zeros(5)}, r"got \(5,\)"),
+        ({"arms": lambda: None}, "got NoneType"),
+        ({"mean": lambda X: torch.tensor(1.0)}, r"mean must return \[100\] mean rewards"),
+        ({"mean": lambda X: None}, "got NoneType"),
+        ({"mean": lambda X: torch.full((len(X),), math.nan)}, "finite"),
+    ],
+)
+@pytest.mark.parametrize("initial", [0, 2])
+def test_mistakes_in_a_problem_are_named(broken, says, initial):
+    problem = RKHSBandit()
+    vars(problem).update(broken)
+    method = recipes.make("random", problem.kernel, 0.1, 1.0, 0.1)
+    with pytest.raises(InvalidInput, match=says):
+        list(bandit.play(method, problem, 3, initial=initial))

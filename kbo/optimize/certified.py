@@ -134,8 +134,8 @@ class _CertifiedBelief(Belief):
         told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
         self._method = recipes.make(method, *numbers, **told)
         _check_noise(method, s, knows_level=self._method.noise is None and not method.endswith("-fixed"))
-        if isinstance(self._method.confidence, Chaining):
-            self._chaining = self._method.confidence.proved()
+        chaining = self._method.confidence
+        self._proved = chaining.proved() if isinstance(chaining, Chaining) else None
         self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
         self.draws = isinstance(self._method, ThompsonSampling)
         self._state = self._method.state()
@@ -158,8 +158,8 @@ class _CertifiedBelief(Belief):
     def reported(self) -> Confidence | None:
         """The bound in force; where a method ranks points without one, a bound of the same assumptions."""
         confidence, s = super().reported(), self._setting
-        if isinstance(confidence, Chaining):
-            return self._chaining
+        if confidence is not None and self._proved is not None:
+            return self._proved
         if not isinstance(confidence, FixedWidth):
             return confidence
         return MartingaleMixture(self._noise_std, s.norm_bound, s.delta, "dmm", s.scale)
