@@ -78,9 +78,9 @@ class Chaining(Confidence):
         self._bonus: tuple[tuple[Any, ...], Tensor, Bonus] | None = None
         if rigorous and points is not None:
             self.guarantee = (
-                f"holds for all rounds and all {len(points)} points given at once with probability at least 1 - "
-                f"{delta:g}, if the "
-                "function is drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
+                f"holds for all rounds and all {len(points)} points given at once with probability at least "
+                f"1 - {delta:g}, if the function is drawn from the Gaussian-process prior and the noise is Gaussian "
+                "with the ridge as variance"
             )
 
     def __repr__(self) -> str:
@@ -146,10 +146,10 @@ class Chaining(Confidence):
 
     def _set(self, X: Tensor | None) -> Tensor:
         """The finite set [N d]."""
-        if self.points is not None:
-            if X is not None and self._given is not None:
+        if self._given is not None:
+            if X is not None:
                 self._given = self._given.to(X)
-            return self.points if self._given is None else self._given
+            return self._given
         if X is None or X.ndim != 2:
             raise InvalidInput(
                 "Chaining needs the finite set over which it is to hold, and cannot tell it from batches of points: "

@@ -97,9 +97,10 @@ class Chain:
             centres = greedy_round(metric, radius, left)
             if not len(chosen):
                 share = len(centres) / min(len(left), AT_ONCE)
-                self._fine = share > _LITTLE_TO_GAIN / 2  # that of the next level is at least twice as large
+                self._fine = share > _LITTLE_TO_GAIN / 2  # that of the next level is twice as large or more, as a rule
                 if share > _LITTLE_TO_GAIN:
                     return self._added(metric, radius)
+            left = left[~torch.isin(left, centres)]  # a centre covers itself, whatever rounding says
             chosen, left = torch.cat([chosen, centres]), self._uncovered(metric, radius, centres, left)
         return chosen
 

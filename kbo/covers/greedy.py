@@ -36,7 +36,10 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
     chosen = [left[:0]]
     while len(left):
         chosen.append(greedy_round(metric, radius, left))
-        left = left[uncovered(metric[left], metric[chosen[-1]], radius)] if len(left) > AT_ONCE else left[:0]
+        if len(left) <= AT_ONCE:
+            break
+        left = left[~torch.isin(left, chosen[-1])]  # a centre covers itself, whatever rounding says
+        left = left[uncovered(metric[left], metric[chosen[-1]], radius)]
     return torch.cat(chosen)
 
 
