@@ -79,7 +79,8 @@ class _Snapshot:
     def extended_by(self, state: KernelRidge | NystromRidge) -> bool:
         """Whether all that can have happened since is more data."""
         now = self._what_must_stay(state)
-        if len(now) != len(self._fixed) or not all(map(torch.equal, self._fixed, now)):
+        pairs = zip(self._fixed, now, strict=False)
+        if len(now) != len(self._fixed) or not all(a is b or torch.equal(a, b) for a, b in pairs):
             return False
         return self._source() is source(state) or self._counts <= _counts(state)
 

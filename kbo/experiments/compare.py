@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbo.confidence import EKUCB, Chaining
+from kbo.confidence import EKUCB, Chaining, FiniteSet
 from kbo.errors import InvalidInput
 from kbo.experiments import plots
 from kbo.experiments.cells import read_file, read_folder
@@ -64,9 +64,9 @@ def compare(
     found.rows.to_parquet(stored)
     plots.regret(found.rows, picture, title=title)
     lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
-    promises = {name: _promise(method) for name, method in methods.items()}
-    lines += [f"{name}: {promise}" for name, promise in promises.items()]
-    if not game.world(0).norm_is_known and any("norm at most" in promise for promise in promises.values()):
+    lines += [f"{name}: {_promise(method)}" for name, method in methods.items()]
+    of_a_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in methods.values())
+    if of_a_norm and not game.world(0).norm_is_known:
         lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
 

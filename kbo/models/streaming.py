@@ -15,6 +15,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.kernels import PrecomputedKernel
 from kbo.models.base import RegressionModel
 from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 
@@ -135,6 +136,8 @@ class StreamingGP(RegressionModel):
         known: dict[int, Any] = {}
         for module in self.modules():
             known.update((id(table), type(table)()) for table in vars(module).values() if table == {})
+            if isinstance(module, PrecomputedKernel):
+                known[id(module.gram)] = module.gram
         return known
 
     def _apply(self, fn, recurse: bool = True):
