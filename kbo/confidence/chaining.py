@@ -126,9 +126,12 @@ class Chaining(Confidence):
 
     @torch.no_grad()
     def bonus(self, state: Regression, X: Tensor | None = None) -> Bonus:
-        """The bonus as a function of the standard deviation, now; X is the set if no points were given.
+        """The bonus as a function of the standard deviation, now; X [N d] is the set if no points were given.
 
         Imagined observations change standard deviations, not the bonus.
+
+        Raises:
+            InvalidInput: There is no finite set, or a posterior of another kind.
         """
         real, base = _real(state)
         points, known = self._set(X), self._bonus
@@ -139,7 +142,7 @@ class Chaining(Confidence):
         return known[2]
 
     def chain(self, state: Regression, X: Tensor | None = None) -> Chain:
-        """The covers behind ``bonus``, for those who want to see or check them."""
+        """The covers behind ``bonus``, for those who want to see or check them; arguments and errors as there."""
         real, base = _real(state)
         points = self._set(X)
         return self._memory.chain(base, points, self._depth(real, base, points))
@@ -218,6 +221,7 @@ def _real(state: Regression) -> tuple[Regression, KernelRidge | NystromRidge]:
 
 
 def _equal(known: Tensor, points: Tensor) -> bool:
+    """Whether that is the same set, in the same dtype and on the same device."""
     if known is points:
         return True
     same = (known.shape, known.dtype, known.device) == (points.shape, points.dtype, points.device)

@@ -53,15 +53,19 @@ class Metric(ABC):
     def squared(self, other: Any) -> Tensor:
         """Squared distances [a b] to other points of the same space."""
 
+    def limit(self, radius: float) -> float:
+        """The largest squared distance that counts as within ``radius``: a point at exactly that distance is."""
+        return radius * radius + self.slack
+
     def within(self, other: Any, radius: float) -> Tensor:
-        """Whether the distances [a b] are at most ``radius``: a point at exactly that distance is within."""
-        return self.squared(other) <= radius * radius + self.slack
+        """Whether the distances [a b] are at most ``radius``."""
+        return self.squared(other) <= self.limit(radius)
 
     def graph(self, radius: float) -> Tensor:
         """Who is within ``radius`` of whom, [N N]."""
         near = torch.empty(len(self), len(self), dtype=torch.bool, device=self.device)
         for rows, columns, squared in self.pairs():
-            some = squared <= radius * radius + self.slack
+            some = squared <= self.limit(radius)
             near[rows, columns] = some
             near[columns, rows] = some.mT
         return near.fill_diagonal_(True)

@@ -38,7 +38,7 @@ class Neighbours:
     """
 
     def __init__(self, coordinates: Tensor, prior: Callable[[Tensor], Tensor]) -> None:
-        self._like, self._prior = coordinates, prior
+        self._like, self._prior = coordinates.new_empty(0), prior
         self._coordinates = coordinates.cpu().numpy()
         self._tree = KDTree(self._coordinates)
 

@@ -26,6 +26,9 @@ def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None
 
     Returns:
         Numbers of points, in the order of choice.
+
+    Raises:
+        InvalidInput: A radius below zero, or a matrix that cannot hold distances.
     """
     metric, left = as_metric(distance), everything(distance, among)
     checks.non_negative("radius", radius)
@@ -75,7 +78,7 @@ def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0)
         centre = metric[chosen[-1].unsqueeze(0)]
         for rows, some in metric.blocks(1):
             nearest[rows] = torch.minimum(nearest[rows], some.squared(centre).squeeze(-1))
-        if float(nearest.max()) <= radius * radius + metric.slack:
+        if float(nearest.max()) <= metric.limit(radius):
             break
         chosen.append(nearest.argmax())
     return torch.stack(chosen)

@@ -27,7 +27,7 @@ class Ranked:
         for rows, columns, squared in metric.pairs():
             rank = torch.zeros_like(squared, dtype=torch.uint8)
             for radius in self._radii:
-                rank += squared <= radius * radius + metric.slack
+                rank += squared <= metric.limit(radius)
             self._ranks[rows, columns] = rank
             self._ranks[columns, rows] = rank.mT
 
