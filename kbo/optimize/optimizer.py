@@ -116,10 +116,25 @@ class Optimizer:
             if question.admits(trial.params):
                 del self._orphans[i]
                 return copy.copy(trial.params)
+        params = question.params(self._propose(len(self.trials), question))
+        return copy.copy(self.expect(params).params)  # the caller may change its copy
+
+    def suggest(self, number: int | None = None, *, context: Context | None = None) -> Params:
+        """What to try next, without recording that anybody does: for tools that keep trials of their own.
+
+        Args:
+            number: The number of the trial, which seeds the choice; by default the next one here. Suggestions under
+                different numbers differ while there is no bound, those under the same number and data do not.
+            context: As in ``ask``.
+        """
+        question = Question(self.space, context)
+        return question.params(self._propose(len(self.trials) if number is None else number, question))
+
+    def expect(self, params: Params) -> Trial:
+        """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
         number = len(self.trials)
-        params = question.params(self._propose(number, question))
-        self._record({"event": "ask", "number": number, "params": params})
-        return copy.copy(params)  # the caller may change its copy
+        self._record({"event": "ask", "number": number, "params": self.space.canonical(params)})
+        return self.trials[number]
 
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
         """Report the value at parameters that were asked for, or at any others.
@@ -289,9 +304,7 @@ class Optimizer:
         for trial in self.trials:
             if trial.status == "pending" and trial.params == params:
                 return trial.number
-        number = len(self.trials)
-        self._record({"event": "ask", "number": number, "params": params})
-        return number
+        return self.expect(params).number
 
     def _record(self, event: dict[str, Any]) -> None:
         """Disk first, memory second: what the optimiser knows is always on disk."""

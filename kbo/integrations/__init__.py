@@ -1,0 +1,1 @@
+"""kbo inside other tools: Ax, Optuna and Ray. Each module imports its tool; nothing else in kbo does."""

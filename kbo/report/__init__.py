@@ -1,0 +1,1 @@
+"""What a run did and what it rests on, as one page that needs nothing else."""
