@@ -29,7 +29,7 @@ $(VENV)/test: $(VENV)/torch pyproject.toml
 	@touch $@ $(VENV)/cli
 
 $(VENV)/docs: $(VENV)/torch pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[cli,docs]"
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[docs]"
 	@touch $@
 
 demo: $(VENV)/cli

@@ -1,4 +1,4 @@
-"""The command line: kbo tune | run | reproduce | plot | bench."""
+"""The command line: kbo tune | run | reproduce | plot | report | bench."""
 
 from __future__ import annotations
 
@@ -53,11 +53,15 @@ _NOISE_UPPER = (
 )
 _FIRST = "Index of an arm that is pulled in one uncounted round before the first."
 _WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
+_ENGINES = ("processes", "ray")
+_ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
 Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=_WORKERS)]
+Engine = Annotated[str, typer.Option("--engine", help=f"Who does the work: {' or '.join(_ENGINES)}.")]
+Address = Annotated[str | None, typer.Option("--address", help=_ADDRESS, show_default="RAY_ADDRESS, or local")]
 
 
 @app.callback(invoke_without_command=True)
@@ -81,7 +85,7 @@ def tune(
         ),
     ] = "digits",
     trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
-    method: Annotated[str, typer.Option("--method", "-m", help=_BOX_METHODS)] = "dmm-ucb",
+    method: Annotated[str | None, typer.Option("--method", "-m", help=_BOX_METHODS, show_default="ucb")] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
@@ -157,6 +161,8 @@ def run(
     first: Annotated[int | None, typer.Option(help=_FIRST, show_default="no such round")] = None,
     noise_upper: Annotated[float | None, typer.Option(help=_NOISE_UPPER, show_default="none")] = None,
     workers: Workers = None,
+    engine: Engine = "processes",
+    address: Address = None,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -180,8 +186,9 @@ def run(
     game = Game(problem, options, rounds, delta, first=first, noise_upper=noise_upper)
     methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
     players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
+    who = _engine(engine, address, workers)
     with _experiment():
-        typer.echo(compare(game, players, seeds, _folder(out), workers=workers, progress=not quiet))
+        typer.echo(compare(game, players, seeds, _folder(out), workers=who, progress=not quiet))
 
 
 @app.command()
@@ -192,6 +199,8 @@ def reproduce(
     study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, in a folder of their own.")] = False,
     workers: Workers = None,
+    engine: Engine = "processes",
+    address: Address = None,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -210,9 +219,10 @@ def reproduce(
     experiments = [chosen.experiment(what, name) for what, name in asked.items() if name is not None]
     if not experiments:
         typer.echo(chosen.contents())
+    who = _engine(engine, address, workers)
     for experiment in experiments:
         with _experiment():
-            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, workers, not quiet))
+            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, who, not quiet))
 
 
 @app.command()
@@ -242,6 +252,22 @@ def plot(
     except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
         raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
     typer.echo(f"picture  {target}")
+
+
+@app.command()
+def report(
+    run: Annotated[
+        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
+    ],
+    page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
+) -> None:
+    """Write what a run did and what its bounds rest on as one HTML page.
+
+    The journal of a certified run lacks its kernel; with it, the page has bounds: see kbo.report.write.
+    """
+    from kbo.report import write
+
+    typer.echo(f"page     {write(run, page)}")
 
 
 @app.command()
@@ -298,6 +324,21 @@ def _report_trial(optimizer: Any, trial: Any) -> None:
 
     outcome = f"failed: {trial.failure}" if trial.failure else f"{trial.value:.5g}"
     tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}")
+
+
+def _engine(name: str, address: str | None, workers: int | None) -> Any:
+    """What ``kbo.experiments.runner.sweep`` takes as ``workers``."""
+    if name not in _ENGINES:
+        raise InvalidInput(f"--engine must be {' or '.join(_ENGINES)}, got {name!r}.")
+    if name == "processes":
+        if address is not None:
+            raise InvalidInput(f"--address {address} is for a Ray cluster: add --engine ray.")
+        return workers
+    try:
+        from kbo.integrations.ray import Ray
+    except ImportError as error:
+        raise InvalidInput(str(error)) from error
+    return Ray(address, workers)
 
 
 def _folder(path: Path) -> Path:

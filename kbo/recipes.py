@@ -22,6 +22,7 @@ from kbo.confidence import (
     PRACTICAL_MULTIPLE,
     AdaptiveMixture,
     AdaptiveSelfNormalized,
+    AlternatingWidth,
     Chaining,
     FiniteSet,
     FixedWidth,
@@ -118,7 +119,7 @@ def make(
         horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T) and "supk-ucb".
         n_points: Size of the finite set, needed by "gp-ucb"; number of arms of a round, needed by "supk-ucb".
         ridges: The grid of "dmm-ucb", instead of the paper's.
-        ridge: The ridge of "ay-gp-ucb", "k-ucb", "supk-ucb", "bkb", "bbkb" and "ek-ucb", instead of
+        ridge: The ridge of "ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "bkb", "bbkb" and "ek-ucb", instead of
             ``noise_std^2 / c``; also the mu of "ek-ucb".
         dictionary: The dictionary of a sketched method, instead of its own.
         seed: Seed of the random dictionaries that recipes bring along.
@@ -174,6 +175,10 @@ def _needed(name: str, what: str, value: Number | None) -> Number:
 
 def _random(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, s.noise_std**2 / s.scale, None)
+
+
+def _ucb(name: str, s: Setting) -> Method:
+    return Method(name, s.kernel, s.ridge, AlternatingWidth(*PRACTICAL_WIDTHS), s.dictionary)
 
 
 def _gp_ucb(name: str, s: Setting) -> Method:
@@ -286,11 +291,15 @@ def _mixture_adaptive(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, noise.ridge, AdaptiveMixture(name.partition("-")[0]), s.dictionary, noise)
 
 
+PRACTICAL_WIDTHS = (1.0, 2.0)
+"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md)."""
+
 _TS_SHARE = 1 / 12
 """Of delta at which Durand et al. (2018), Sec. 6.4, take the radius of Thompson sampling."""
 
 _RECIPES: dict[str, Callable[[str, Setting], Method]] = {
     "random": _random,
+    "ucb": _ucb,
     "gp-ucb": _gp_ucb,
     "chaining-ucb": _chaining_ucb,
     "chaining-ucb-rigorous": _chaining_ucb,

@@ -259,7 +259,7 @@ SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
 
 
 def test_every_recipe_is_of_a_known_kind():
-    free = {"ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
+    free = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
     assert set(recipes.names()) == free | {*OWN_RIDGE, *ADAPTIVE, "sketched-cmm"}
     for name in recipes.names():
         assert (method(name).dictionary is not None) == (name in SKETCHED)
@@ -281,7 +281,7 @@ def test_impossible_ridges_are_refused(ridge):
 def test_a_sketched_recipe_takes_a_dictionary_and_an_exact_one_refuses_it():
     dictionary = GreedyDictionary(0.1)
     for name in recipes.names():
-        if name in (*SKETCHED, *ADAPTIVE, "kernel-ts"):
+        if name in (*SKETCHED, *ADAPTIVE, "kernel-ts", "ucb"):
             assert method(name, dictionary=dictionary).dictionary is dictionary
         else:
             with pytest.raises(InvalidInput, match="exact posterior"):

@@ -8,7 +8,7 @@ from kbo.confidence.cone import Certificate, certify, cone_program
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.mixture import MartingaleMixture
 from kbo.confidence.noise import NoiseBounds
-from kbo.confidence.prior import FiniteSet, FixedWidth, WangDeFreitas
+from kbo.confidence.prior import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.radius import norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 from kbo.confidence.sketching import BKB, EKUCB, KUCB
@@ -21,6 +21,7 @@ __all__ = [
     "PRACTICAL_MULTIPLE",
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",
+    "AlternatingWidth",
     "Certificate",
     "Chaining",
     "Confidence",

@@ -70,3 +70,20 @@ class FixedWidth(WidthConfidence):
 
     def width(self, state: Regression) -> Tensor:  # noqa: D102
         return self._width
+
+
+class AlternatingWidth(FixedWidth):
+    """Fixed multipliers in turn, one after every observation: careful and curious by turns, without a guarantee.
+
+    A small width finds the bottom of the valley it is in, a large one other valleys; which is needed nobody knows.
+
+    Args:
+        multipliers: The widths, each at least 0.
+    """
+
+    def __init__(self, *multipliers: float) -> None:
+        super().__init__(max(multipliers, default=-1.0))
+        self.multipliers = tuple(checks.non_negative("multipliers", m) for m in multipliers)
+
+    def width(self, state: Regression) -> Tensor:  # noqa: D102
+        return self._width.new_tensor(self.multipliers[state.n % len(self.multipliers)])

@@ -36,6 +36,8 @@ _STYLES = {
     "chaining-ucb-rigorous": ("#0072b2", "--"),
 }
 _COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
+BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
+"""What pictures of one run are drawn in: the fit, what stands out, a second line, the data."""
 _DASHES = ("-", "--", ":")
 
 
@@ -80,6 +82,11 @@ def several_panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str, 
         axes.set_ylabel(ylabel)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, list(grid.T.flat)[: len(titles)]
+
+
+def dot_size(count: int) -> float:
+    """Size of so many scattered dots that they can still be told apart."""
+    return max(3.0, min(18.0, 3000 / max(count, 1)))
 
 
 def logarithmic(axes: Any) -> None:

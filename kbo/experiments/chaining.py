@@ -23,7 +23,7 @@ from kbo.confidence import Chaining, FiniteSet
 from kbo.experiments import chaining_plots, chaining_studies, tables
 from kbo.experiments.chaining_games import ALGORITHM, DELTA, NOISE, PROBLEMS, PROVED, RANDOM, UNION, cells, with_error
 from kbo.experiments.papers import Paper
-from kbo.experiments.runner import sweep
+from kbo.experiments.runner import Workers, sweep
 from kbo.linalg import safe_sqrt
 from kbo.problems import GaussianProcessBandit
 from kbo.regression import KernelRidge
@@ -43,7 +43,7 @@ _QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)\n"
 Lines = list[tuple[str, ...]]
 
 
-def illustration(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def illustration(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 1: a posterior on [0, 10], and the exploration terms with their least value subtracted; always quick."""
     world = GaussianProcessBandit(n_points=6, side=10.0, lengthscale=1.0, dim=1, noise_std=NOISE, seed=29)
     state, grid = KernelRidge(world.kernel, NOISE**2), torch.linspace(0, 10, 400, dtype=torch.float64).unsqueeze(-1)
@@ -70,7 +70,7 @@ def illustration(folder: Path, quick: bool, workers: int | None, progress: bool)
     return f"{heading}\n\n{tables.aligned(lines)}\n\ncovers   {sizes}\npicture  {picture}"
 
 
-def comparison(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def comparison(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 2: simple regret on the three problems of the paper, and who is ahead when."""
     points, rounds, seeds, marks = (60, 6, 2, (2, 6)) if quick else (POINTS, ROUNDS, SEEDS, _MARKS)
     asked = cells(PROBLEMS, (ALGORITHM, PROVED, UNION, RANDOM), seeds, points, rounds)
@@ -89,7 +89,7 @@ def comparison(folder: Path, quick: bool, workers: int | None, progress: bool) -
         'rounds until half of the seeds have reached that simple regret; "-" if fewer ever do': _reached(found.rows),
     }
     markdown, csv = folder / "figure2.md", folder / "figure2.csv"
-    ruled = "\n\n".join(f"{name}\n\n{_ruled(part)}" for name, part in parts.items())
+    ruled = "\n\n".join(f"{name}\n\n{tables.ruled(part)}" for name, part in parts.items())
     markdown.write_text(f"{ruled}\n{_QUICK * quick}", encoding="utf-8")
     kept = found.rows[found.rows["round"].isin(list(marks))]
     kept.to_csv(csv, index=False, columns=["problem", "method", "seed", "round", "best"])
@@ -138,12 +138,6 @@ def _groups(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple[str, ...]
 
 def _error(values: Any) -> str:
     return with_error(values.mean(), values.sem())
-
-
-def _ruled(lines: Lines) -> str:
-    """Markdown."""
-    heading, *others = lines
-    return "\n".join(f"| {' | '.join(line)} |" for line in (heading, ["---"] * len(heading), *others))
 
 
 PAPER = Paper(

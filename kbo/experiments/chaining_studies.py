@@ -15,7 +15,7 @@ from kbo.confidence import Chaining, Confidence, FiniteSet
 from kbo.experiments import chaining_plots, tables
 from kbo.experiments.cells import Cell, concatenate
 from kbo.experiments.chaining_games import ALGORITHM, NOISE, PROVED, UNION, cells, with_error
-from kbo.experiments.runner import Sweep, sweep
+from kbo.experiments.runner import Sweep, Workers, sweep
 from kbo.method import Method
 from kbo.problems import GaussianProcessBandit
 
@@ -25,7 +25,7 @@ _SEEDS = {1000: 16, 10_000: 16, 100_000: 4, 1_000_000: 2}
 _DELTA, _SIDE, _RUNS_A_CELL, _FIRST_SEED = 0.1, 5.0, 20, 97_000
 
 
-def size(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def size(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Regret after 30 rounds and time, from 10^3 to 10^6 points on a square of side 10; few rounds: 10^6 are dear."""
     seeds, rounds = ({20: 2, 40: 2, 80: 1}, 6) if quick else (_SEEDS, 30)
     *small, large = (
@@ -109,7 +109,7 @@ def _outside(error: Tensor, half: Tensor) -> dict[str, float]:
     }
 
 
-def coverage(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def coverage(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """1000 runs of Algorithm 1 on 300 points, 40 rounds: is the function outside some bound, at any point and time?"""
     runs, points, rounds = (4, 40, 5) if quick else (1000, 300, 40)
     size = min(runs, _RUNS_A_CELL)

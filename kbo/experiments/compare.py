@@ -11,7 +11,7 @@ from kbo.errors import InvalidInput
 from kbo.experiments import plots
 from kbo.experiments.cells import read_file, read_folder
 from kbo.experiments.games import Game, Player
-from kbo.experiments.runner import sweep
+from kbo.experiments.runner import Workers, sweep
 from kbo.method import Method
 
 _RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
@@ -25,7 +25,7 @@ def compare(
     seeds: int,
     out: Path,
     *,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: bool = True,
 ) -> str:
     """Have every player meet the problems of seeds 0, 1, ...
@@ -36,7 +36,7 @@ def compare(
         seeds: How many problems.
         out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
             call with more players or seeds finds them. NAME says which game it is.
-        workers: Processes, by default one per CPU.
+        workers: Who does the runs, as for ``kbo.experiments.runner.sweep``.
         progress: Show a progress bar.
 
     Returns:

@@ -14,7 +14,7 @@ from kbo import bandit, recipes
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
 from kbo.experiments import plots
 from kbo.experiments.cells import Cell
-from kbo.experiments.runner import sweep
+from kbo.experiments.runner import Workers, sweep
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, track
 
@@ -27,7 +27,7 @@ _KERNELS = ("rbf", "matern52", "matern32", "matern12")
 _RUNS_A_CELL = 20
 
 
-def validity(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def validity(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """1000 runs of 300 adaptive rounds: how often does any bound fail at any round and any of 200 points?"""
     runs, rounds = (20, 40) if quick else (1000, 300)
     cells = [
@@ -85,7 +85,7 @@ def _outside(confidence: Confidence | None, state: Any, X: Tensor, truth: Tensor
     return bool(((truth < lower - 1e-9) | (truth > upper + 1e-9)).any())
 
 
-def gap(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def gap(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """200 finite problems of 1000 arms: is the recommended arm within the gap, and when is the gap small?"""
     problems, rounds = (2, 30) if quick else (200, 300)
     methods = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb")
@@ -130,7 +130,7 @@ def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def norm(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def norm(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """The lower confidence bound of the norm after n uniform data, and regret when the norm is unknown."""
     lines = [
         "lower confidence bound of the norm (truth 10), mean and largest of 20 problems",
@@ -166,7 +166,7 @@ def _norm_bounds(kernel: str, seed: int) -> list[float]:
 MULTIPLES = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.5, 2.0)
 
 
-def multiple(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def multiple(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Which multiple of the norm's lower bound to use in practice: regret on problems that no table has."""
     worlds: list[Mapping[str, Any]] = [
         {"kernel": "rbf", "lengthscale": 0.35, "dim": 2, "norm": 5.0},
@@ -212,7 +212,7 @@ def _final_regret(rows: pd.DataFrame, baseline: str) -> str:
     return f"{table.to_string(float_format='{:.1f}'.format)}\nsum against {baseline}: {ratios}"
 
 
-def sketch(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def sketch(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Mean width of the upper bound above f, exact and sketched, after n uniform observations."""
     n, sizes = (100, (10, 20)) if quick else (1000, (50, 100, 200, 400))
     lines = [f"mean of upper bound - f at 300 points, n = {n}, d = 3, norm 10, noise 0.1, delta 0.01"]

@@ -20,7 +20,7 @@ from kbo.experiments import guarantees, plots, tables
 from kbo.experiments.cells import Cell, concatenate
 from kbo.experiments.games import Game
 from kbo.experiments.papers import Experiment, Paper
-from kbo.experiments.runner import Sweep, sweep
+from kbo.experiments.runner import Sweep, Workers, sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ def cells(played: Iterable[Game], quick: bool, methods: Iterable[str] = METHODS)
     return [game.cell(method, seed) for seed in range(2 if quick else 10) for game in games_ for method in known]
 
 
-def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Cumulative regret of all methods on all six kernels, beside the published figures."""
     found = sweep(cells(games(quick).values(), quick), folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
@@ -87,7 +87,7 @@ def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> s
     return found.checked(f"{heading}\n\n{tables.text(table)}\n{_QUICK * quick}\ntable    {csv}\n         {markdown}")
 
 
-def bounds(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def bounds(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
     played = Game("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
     problem = played.world(seed=0)
@@ -110,13 +110,13 @@ def bounds(folder: Path, quick: bool, workers: int | None, progress: bool) -> st
     return f"mean width of the interval\n{widths}\npicture  {picture}"
 
 
-def regret(number: int, dim: int, folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def regret(number: int, dim: int, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
     found = sweep(cells(games(quick, dim).values(), quick), folder / "cells", workers=workers, progress=progress)
     return _panels(found, "problem", folder / f"figure{number}.png", f"cumulative regret, d = {dim}", quick)
 
 
-def time_per_step(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def time_per_step(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 4: CPU time per step against rounds, on Matérn 5/2, lengthscale 0.5, d = 3."""
     problem = "Matérn 5/2 0.5"
     found = sweep(cells([games(quick)[problem]], quick), folder / "cells", workers=workers, progress=progress)
@@ -127,7 +127,7 @@ def time_per_step(folder: Path, quick: bool, workers: int | None, progress: bool
     return found.checked(f"picture  {picture}{_QUICK * quick}")
 
 
-def misspecified(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def misspecified(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 7: the methods are told B in {10, 20} and sigma in {0.1, 0.2}; the truth stays 10 and 0.1."""
     game = games(quick)["Matérn 5/2 0.5"]
     told = [  # what is true is not told again: these games are those of table 1

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kbo.errors import InvalidInput
+from kbo.experiments.runner import Workers
 
-Experiment = Callable[[Path, bool, int | None, bool], str]
+Experiment = Callable[[Path, bool, Workers, bool], str]
 """``(folder, quick, workers, progress) -> text to print``.
 
 Cells go to ``folder / "cells"``, which all experiments of a paper share, tables and pictures to ``folder``. ``quick``
@@ -24,8 +25,9 @@ PAPERS = {
     "sketching": "kbo.experiments.sketching",
     "streaming": "kbo.experiments.streaming",
     "chaining": "kbo.experiments.chaining",
+    "tuning": "kbo.experiments.tuning",
 }
-"""Name of a paper -> the module that has its ``PAPER``."""
+"""Name of a paper, or "tuning", a comparison of our own -> the module that has its ``PAPER``."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from kbo.experiments.canvas import legend_below, logarithmic, one_panel, plain_numbers, several_panels, styles_of
+from kbo.experiments.canvas import (
+    BLUE,
+    GREY,
+    RED,
+    dot_size,
+    legend_below,
+    logarithmic,
+    one_panel,
+    plain_numbers,
+    several_panels,
+    styles_of,
+)
 from kbo.optimize import Trial
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_BLUE, _GREY, _RED = "#2a6f97", "#9aa5b1", "#c1121f"
 
 
 def trace(
@@ -37,33 +46,51 @@ def trace(
         again: Values of the recommended parameters when evaluated again.
     """
     figure, axes = one_panel(title, "trial", "value of the objective")
+    draw_trace(axes, trials, maximize=maximize, recommended=recommended, again=again)
+    if axes.get_legend_handles_labels()[0]:
+        legend_below(figure)
+    figure.savefig(path, dpi=150)
+
+
+def draw_trace(
+    axes: Any,
+    trials: Sequence[Trial],
+    *,
+    maximize: bool = False,
+    recommended: int | None = None,
+    again: Sequence[float] = (),
+) -> None:
+    """What ``trace`` shows, on given axes and without their labels and legend; arguments as there."""
     done = [(t.number, t.value) for t in trials if t.value is not None]
     if done:
         numbers, values = zip(*done, strict=True)
-        axes.scatter(numbers, values, s=18, color=_GREY, label="observed (noisy)", zorder=2)
+        axes.scatter(numbers, values, s=dot_size(len(done)), lw=0, color=GREY, label="observed (noisy)", zorder=2)
         best, running = (max if maximize else min), []
         for value in values:
             running.append(value if not running else best(running[-1], value))
-        axes.step(numbers, running, where="post", color=_BLUE, lw=1.6, label="best observed", zorder=3)
+        axes.step(numbers, running, where="post", color=BLUE, lw=1.6, label="best observed", zorder=3)
         low, high = min(values), max(values)
         if low > 0 and high / low > 20:
             logarithmic(axes)
     failures = [t.number for t in trials if t.failure is not None]
     if failures:
         top = axes.get_ylim()[1]
-        axes.scatter(failures, [top] * len(failures), marker="x", color=_RED, label="failed", clip_on=False)
+        axes.scatter(failures, [top] * len(failures), marker="x", color=RED, label="failed", clip_on=False)
     chosen = next((t for t in trials if t.number == recommended and t.value is not None), None)
     if chosen is not None:
-        axes.scatter([chosen.number], [chosen.value], s=90, facecolors="none", edgecolors=_RED, lw=1.6, zorder=4)
+        axes.scatter([chosen.number], [chosen.value], s=90, facecolors="none", edgecolors=RED, lw=1.6, zorder=4)
         axes.annotate(
-            "recommended", (chosen.number, chosen.value), xytext=(6, 8), textcoords="offset points", color=_RED
+            "recommended",
+            (chosen.number, chosen.value),
+            xytext=(6, 8),
+            textcoords="offset points",
+            color=RED,
+            bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 1},
+            zorder=4,
         )
     if again:
         end = max(t.number for t in trials) + 1.5
-        axes.scatter([end] * len(again), again, marker="_", s=120, color=_RED, label="recommended, evaluated again")
-    if axes.get_legend_handles_labels()[0]:
-        legend_below(figure)
-    figure.savefig(path, dpi=150)
+        axes.scatter([end] * len(again), again, marker="_", s=120, color=RED, label="recommended, evaluated again")
 
 
 def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
@@ -75,14 +102,18 @@ def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
         title: Title of the picture.
     """
     figure, axes = one_panel(title, "round", "cumulative regret")
-    ends = _curves(axes, rows, styles_of(list(rows["method"].unique())))
+    named = draw_regret(axes, rows)
+    legend_below(figure, "mean over seeds (its end), band: least to most", 3, named)
+    figure.savefig(path, dpi=150)
+
+
+def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    """What ``regret`` shows, on given axes: the line of every method by its name and last mean, for a legend."""
+    ends = curves(axes, rows, styles_of(list(rows["method"].unique())))
     if min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values()):
         logarithmic(axes)
     lines, names = axes.get_legend_handles_labels()
-    labels = [f"{name}  ({ends[name]:.0f})" for name in names]
-    named = dict(zip(labels, lines, strict=True))
-    legend_below(figure, "mean over seeds (its end), band: least to most", 3, named)
-    figure.savefig(path, dpi=150)
+    return {f"{name}  ({ends[name]:.0f})": line for name, line in zip(names, lines, strict=True)}
 
 
 def regret_grid(
@@ -108,13 +139,13 @@ def regret_grid(
     styles = styles_of(list(dict.fromkeys(name for rows in panels.values() for name in rows["method"])))
     for axes, rows in zip(grid, panels.values(), strict=True):
         logarithmic(axes)
-        _curves(axes, rows, styles, value, error=True)
+        curves(axes, rows, styles, value, error=True)
     plain_numbers(grid[0].yaxis)
     legend_below(figure, "mean over seeds, band: its standard error", 2 * -(-len(panels) // down))
     figure.savefig(path, dpi=150)
 
 
-def _curves(
+def curves(
     axes: Any, rows: pd.DataFrame, styles: Mapping[str, dict[str, Any]], value: str = "cumulative", error: bool = False
 ) -> dict[str, float]:
     """Draw the mean with the range, or its standard error, for every method; the last mean of each."""

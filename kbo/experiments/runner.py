@@ -1,4 +1,4 @@
-"""The runner that all experiments share: cells in worker processes, each done once.
+"""The runner that all experiments share: cells in worker processes, here or elsewhere, each done once.
 
 A sweep may be killed at any moment and started again: finished cells are files, and only the others are worked on.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import pickle
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -26,6 +27,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """Workers elsewhere, such as ``kbo.integrations.ray.Ray``; they may share no files with this process."""
+
+    def work_off(
+        self,
+        items: Iterable[Cell],
+        function: Callable[[Cell], Any],
+        retries: int,
+        finished: Callable[[Cell, Any], None],
+        died: Callable[[Cell], None],
+    ) -> None:
+        """Like ``kbo.experiments.pool.work_off``; an item whose worker died is tried again ``retries`` times."""
+        ...
+
+
+Workers = int | Engine | None
+"""Who does the cells: so many processes, by default one per CPU, or an engine."""
+
+Outcome = bytes | str
+"""What comes back from an engine: the pickled rows of a cell, or the traceback of one that failed."""
 
 
 class CellsFailed(KboError):
@@ -87,9 +110,7 @@ class Sweep:
         )
 
 
-def sweep(
-    cells: Iterable[Cell], folder: str | os.PathLike, *, workers: int | None = None, progress: bool = True
-) -> Sweep:
+def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers = None, progress: bool = True) -> Sweep:
     """Do the cells that are not done yet, and return the rows of all of them.
 
     A cell that fails does not stop the others: its traceback lies beside the results; the next sweep tries it again.
@@ -99,7 +120,8 @@ def sweep(
     Args:
         cells: The cells; equal ones are done once.
         folder: Where finished cells lie, KEY.parquet each.
-        workers: Number of processes, by default one per CPU; 1 works in this process.
+        workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine, such as
+            ``kbo.integrations.ray.Ray(address)``.
         progress: Show a progress bar.
 
     Raises:
@@ -109,7 +131,7 @@ def sweep(
     asked = list({cell.key: cell for cell in cells}.values())
     if not asked:
         raise InvalidInput("a sweep needs at least one cell.")
-    if workers is not None and workers < 1:
+    if isinstance(workers, int) and workers < 1:
         raise InvalidInput(f"workers must be at least 1, got {workers}.")
     for cell in {cell.function: cell for cell in asked}.values():
         cell.resolve()
@@ -117,13 +139,13 @@ def sweep(
     with store.locked():
         store.clean()
         todo = [cell for cell in asked if not store.holds(cell)]
-        failures = _work(todo, store, min(workers or _cpus(), len(todo)), len(asked), progress)
+        failures = _work(todo, store, workers, len(asked), progress)
     failed = {failure.cell.key for failure in failures}
     rows = concatenate(store.read(cell) for cell in asked if cell.key not in failed)
     return Sweep(rows, failures, len(asked))
 
 
-def _work(todo: list[Cell], store: Folder, workers: int, asked: int, progress: bool) -> list[Failure]:
+def _work(todo: list[Cell], store: Folder, workers: Workers, asked: int, progress: bool) -> list[Failure]:
     """Do the cells; progress counts those that were done before."""
     failures: list[Failure] = []
     bar = tqdm(total=asked, initial=asked - len(todo), disable=not progress, unit="cell")
@@ -144,9 +166,14 @@ def _work(todo: list[Cell], store: Folder, workers: int, asked: int, progress: b
             f"its worker process died {ALONE + 1} times: killed, out of memory (fewer --workers need less), or a crash",
         )
 
+    def returned(cell: Cell, outcome: Outcome) -> None:
+        finished(cell, _stored(store, cell, outcome))
+
     with bar, logging_redirect_tqdm([logging.getLogger()]):
-        if workers > 1:
-            work_off(todo, functools.partial(_attempt, store), workers, finished, died)
+        if not isinstance(workers, int | None):
+            workers.work_off(todo, _remote, ALONE, returned, died)
+        elif (processes := min(workers or _cpus(), len(todo))) > 1:
+            work_off(todo, functools.partial(_attempt, store), processes, finished, died)
         else:
             with one_thread():
                 for cell in todo:
@@ -159,6 +186,25 @@ def _attempt(store: Folder, cell: Cell) -> str | None:
     try:
         store.write(cell, cell.run())
     except (Exception, SystemExit):
+        return traceback.format_exc()
+    return None
+
+
+def _remote(cell: Cell) -> Outcome:
+    """Do a cell far from its folder. Pickled here, rows that cannot travel are a mistake of the cell."""
+    try:
+        return pickle.dumps(cell.run())
+    except (Exception, SystemExit):
+        return traceback.format_exc()
+
+
+def _stored(store: Folder, cell: Cell, outcome: Outcome) -> str | None:
+    """Store what ``_remote`` returned; the traceback if it failed, or this does."""
+    if isinstance(outcome, str):
+        return outcome
+    try:
+        store.write(cell, pickle.loads(outcome))
+    except Exception:
         return traceback.format_exc()
     return None
 

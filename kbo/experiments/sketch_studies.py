@@ -11,7 +11,7 @@ from torch import Tensor
 from kbo.experiments import sketch_plots, tables
 from kbo.experiments.cells import Cell
 from kbo.experiments.games import Game, Player
-from kbo.experiments.runner import sweep
+from kbo.experiments.runner import Workers, sweep
 from kbo.experiments.sketch_players import batched, exact, paper_players, variants
 from kbo.kernels import freeze
 from kbo.problems import stationary_kernel
@@ -21,7 +21,7 @@ _EVALUATIONS = (6, 63, 215)
 _RIDGES = (1.0, 10.0, 100.0)
 
 
-def starvation(name: str, folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def starvation(name: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """BKB's figure 2: a draw from a GP, observed on [0, 0.5] only; three posteriors on [0, 1]; always quick.
 
     The kernel is ``exp(-100 |x - x'|^2 / 2)``, a lengthscale of 0.1; the noise has standard deviation 0.1, the ridge is
@@ -67,7 +67,7 @@ def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tens
     return mean, (variance - unexplained.clamp_min(0)).clamp_min(0)
 
 
-def dimension(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def dimension(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Dictionary sizes against the effective dimension of the points played, on Chessboard at three ridges."""
     rounds, every, seeds = (40, 20, 1) if quick else (1000, 50, 3)
     sizes = [
@@ -118,7 +118,7 @@ def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: i
     return rows
 
 
-def time_per_step(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def time_per_step(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """CPU time per step on Chessboard: EK-UCB and BBKB to 10^5 rounds, K-UCB to 2000."""
     ridge, long, short = (10.0, 400, 100) if quick else (10.0, 100_000, 2000)
     ek_ucb = next(player for player in paper_players(ridge) if player.method == "ek-ucb")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from kbo.experiments import plots, sketch_plots, sketch_studies, tables
 from kbo.experiments.cells import Cell, concatenate
 from kbo.experiments.papers import Paper
-from kbo.experiments.runner import Sweep, sweep
+from kbo.experiments.runner import Sweep, Workers, sweep
 from kbo.experiments.sketch_players import ENVIRONMENTS, game, greedy, paper_players, variants
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def cells(environments: Iterable[str], ridges: Iterable[float], seeds: int, quic
     ]
 
 
-def regret(number: int, environment: str, folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def regret(number: int, environment: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figures 1 to 3: cumulative regret against rounds."""
     found = sweep(cells([environment], [RIDGE], SEEDS, quick), folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
@@ -77,7 +77,7 @@ def regret(number: int, environment: str, folder: Path, quick: bool, workers: in
 
 
 def regret_against_time(
-    number: int, environment: str, folder: Path, quick: bool, workers: int | None, progress: bool
+    number: int, environment: str, folder: Path, quick: bool, workers: Workers, progress: bool
 ) -> str:
     """Figures 4 to 6: the regret of figures 1 to 3 against CPU time."""
     found = sweep(cells([environment], [RIDGE], SEEDS, quick), folder / "cells", workers=workers, progress=progress)
@@ -88,7 +88,7 @@ def regret_against_time(
     return _with_table(found, title, picture, quick)
 
 
-def sizes(number: int, environment: str, folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def sizes(number: int, environment: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figures 7 to 9: how many anchors the sketches of figures 1 to 3 have."""
     found = sweep(cells([environment], [RIDGE], SEEDS, quick), folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
@@ -98,9 +98,7 @@ def sizes(number: int, environment: str, folder: Path, quick: bool, workers: int
     return _with_table(found, title, picture, quick)
 
 
-def regularisation(
-    number: int, environment: str, folder: Path, quick: bool, workers: int | None, progress: bool
-) -> str:
+def regularisation(number: int, environment: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figures 10 to 12: the regret at three ridges."""
     asked = cells([environment], RIDGES, SEEDS_PER_RIDGE, quick)
     found = sweep(asked, folder / "cells", workers=workers, progress=progress)
@@ -113,7 +111,7 @@ def regularisation(
     return _with_table(found, title, picture, quick)
 
 
-def dictionaries(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def dictionaries(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     found = _all_dictionaries(folder, quick, workers, progress)
     if found.rows.empty:
@@ -132,7 +130,7 @@ def dictionaries(folder: Path, quick: bool, workers: int | None, progress: bool)
     return _with_table(found, "all dictionaries", pictures[0], quick) + f"\n         {pictures[1]}"
 
 
-def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Regret, anchors and CPU time after T rounds, beside an independent implementation and the authors' code."""
     found = _all_dictionaries(folder, quick, workers, progress)
     if found.rows.empty:
@@ -153,7 +151,7 @@ def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> s
     return found.checked(f"{heading}\n\n{tables.aligned(lines)}\n{_QUICK * quick}\ntable    {file}")
 
 
-def _all_dictionaries(folder: Path, quick: bool, workers: int | None, progress: bool) -> Sweep:
+def _all_dictionaries(folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
     players = [*paper_players(RIDGE), *variants(RIDGE), greedy(RIDGE)]
     asked = [
         game(name, quick).cell(player, seed)

@@ -33,7 +33,7 @@ from kbo.experiments import streaming_plots, streaming_studies, streaming_unifor
 from kbo.experiments.cells import Cell, concatenate
 from kbo.experiments.games import Player
 from kbo.experiments.papers import Paper
-from kbo.experiments.runner import Sweep, sweep
+from kbo.experiments.runner import Sweep, Workers, sweep
 from kbo.experiments.streaming_players import DELTA, dear, game, told_players, ts_players, ucb_players
 from kbo.regression import Regression
 from kbo.thompson import ThompsonSampling
@@ -60,7 +60,7 @@ _BURN_IN = "burn-in: as long as the noise bound has not moved, the paper's adapt
 _QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)"
 
 
-def _played(players: Iterable[Player], folder: Path, quick: bool, workers: int | None, progress: bool) -> Sweep:
+def _played(players: Iterable[Player], folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
     """Players on the problem, seed by seed; the dear ones on fewer seeds."""
     chosen = list(players)
     cells = [
@@ -72,7 +72,7 @@ def _played(players: Iterable[Player], folder: Path, quick: bool, workers: int |
     return sweep(cells, folder / "cells", workers=workers, progress=progress)
 
 
-def table_1(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
     players = [*ucb_players(), Player("cmm-ucb-adaptive"), *told_players(), *ts_players()]
     found = _played(players, folder, quick, workers, progress)
@@ -97,7 +97,7 @@ def _table(rows: pd.DataFrame, marks: tuple[int, ...]) -> pd.DataFrame:
 
 
 def regret(
-    number: int, players: list[Player], title: str, folder: Path, quick: bool, workers: int | None, progress: bool
+    number: int, players: list[Player], title: str, folder: Path, quick: bool, workers: Workers, progress: bool
 ) -> str:
     """Figures 6 and 7: cumulative regret against rounds."""
     found = _played(players, folder, quick, workers, progress)
@@ -144,7 +144,7 @@ def play_inflated(bound: str, oracle_ridge: bool, seed: int, rounds: int, every:
 _RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C², where it is not"}
 
 
-def theorem_against_lemma(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def theorem_against_lemma(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 8: Theorem 1 and Lemma 3 as inflation of Kernel TS that is told the noise, at two ridges."""
     rounds, every, seeds = (40, 10, 2) if quick else (1000, 20, SEEDS)
     cells = [

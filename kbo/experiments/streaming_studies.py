@@ -12,7 +12,7 @@ from kbo.errors import RefutedAssumptions
 from kbo.experiments import tables
 from kbo.experiments.cells import Cell
 from kbo.experiments.games import Game, Player
-from kbo.experiments.runner import sweep
+from kbo.experiments.runner import Workers, sweep
 from kbo.experiments.streaming_players import ADAPTIVE, DELTA, MIXTURE, ORACLE, game
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _cells(form: str, noise: str, start: int, runs: int, rounds: int, noise_uppe
     ]
 
 
-def coverage(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def coverage(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """1000 adaptive runs of 300 rounds, half with Gaussian, half with Rademacher noise: does anything fail?"""
     runs, rounds = (2, 40) if quick else (1000, 300)
     forms = [form for form in WATCHED if form != "tight"]
@@ -118,7 +118,7 @@ def coverage(folder: Path, quick: bool, workers: int | None, progress: bool) -> 
     return found.checked(f"{heading}\n\n{_counts(found.rows, ['noise'])}" if len(found.rows) else "")
 
 
-def outside(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def outside(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """The same with noise that no assumption covers: Laplace, and rare spikes; 300 runs each."""
     runs, rounds = (2, 40) if quick else (300, 300)
     parts = [
@@ -154,7 +154,7 @@ def _counts(rows: pd.DataFrame, by: list[str]) -> str:
     return tables.aligned(lines)
 
 
-def slope(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def slope(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Regret a round near the end of 5000: do those that learn the noise reach the one that is told?"""
     rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
     played = game(quick, rounds, every=100)

@@ -15,7 +15,7 @@ from kbo.confidence import AdaptiveMixture, NoiseBounds
 from kbo.experiments import streaming_plots
 from kbo.experiments.cells import Cell
 from kbo.experiments.games import Player
-from kbo.experiments.runner import Sweep, sweep
+from kbo.experiments.runner import Sweep, Workers, sweep
 from kbo.experiments.streaming_players import ADAPTIVE, DELTA, FIXED, LOWER, MIXTURE, ORACLE, UPPER, game
 from kbo.method import Method
 from kbo.regression import KernelRidge, Regression, track
@@ -98,7 +98,7 @@ def _sizes(method: Method, state: Any, arms: Tensor, truth: Tensor) -> dict[str,
     return {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
 
 
-def learned(names: list[str], folder: Path, quick: bool, workers: int | None, progress: bool) -> Sweep:
+def learned(names: list[str], folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
     """The rows of ``learn`` for forms, with the form as ``method``."""
     rounds, seeds, dear = (40, 2, 10) if quick else (_ROUNDS, _SEEDS, 100)
     often = {name: dear if name.startswith("cmm") else 10 for name in names}
@@ -117,7 +117,7 @@ def learned(names: list[str], folder: Path, quick: bool, workers: int | None, pr
     return found
 
 
-def illustration(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def illustration(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
     world, random = game(quick=False).world(0), torch.Generator().manual_seed(40_000)
     X = torch.rand(100, 1, generator=random, dtype=torch.float64)
@@ -151,7 +151,7 @@ def _quantities(
     truth: tuple[str, float] | None,
     folder: Path,
     quick: bool,
-    workers: int | None,
+    workers: Workers,
     progress: bool,
 ) -> str:
     """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
@@ -214,7 +214,7 @@ FIGURES = {
 _WIDTH_FORMS = ("paper", "tight", "tight+grid", *_UNKNOWN_MIXTURES, ORACLE, "amm", "dmm", "cmm")
 
 
-def width(folder: Path, quick: bool, workers: int | None, progress: bool) -> str:
+def width(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise unknown and told."""
     found = learned(list(_WIDTH_FORMS), folder, quick, workers, progress)
     if found.rows.empty:

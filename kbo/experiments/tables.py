@@ -86,6 +86,12 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def ruled(lines: Sequence[tuple[str, ...]]) -> str:
+    """Cells as a Markdown table; the first line is its heading."""
+    heading, *others = lines
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heading, ["---"] * len(heading), *others))
+
+
 def spread(mean: float, sd: float) -> str:
     """Mean ± standard deviation, with one digit after the point below 100."""
     if math.isnan(mean):

@@ -153,5 +153,10 @@ class StreamingGP(RegressionModel):
     def construct_inputs(
         cls, training_data: SupervisedDataset, kernel: Kernel, ridge: float, **kwargs: Any
     ) -> dict[str, Any]:
-        """Constructor arguments from a BoTorch data set; kernel and ridge are passed through."""
-        return {**super().construct_inputs(training_data), "kernel": kernel, "ridge": ridge}
+        """Constructor arguments from a BoTorch data set; kernel and ridge are passed through.
+
+        Variances of single observations are left out: the ridge is the noise level of all data.
+        """
+        inputs = super().construct_inputs(training_data)
+        inputs.pop("train_Yvar", None)
+        return {**inputs, "kernel": kernel, "ridge": ridge}

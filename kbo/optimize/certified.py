@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from gpytorch.kernels import Kernel
@@ -54,6 +54,8 @@ class Certified:
     delta: float = 0.1
     scale: float = 1.0
     noise_upper: float | None = None
+
+    default_method: ClassVar[str] = "dmm-ucb"
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):

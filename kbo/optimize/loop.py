@@ -93,7 +93,7 @@ def minimize(
     n_trials: int,
     *,
     setting: Settings | None = None,
-    method: str = "dmm-ucb",
+    method: str | None = None,
     seed: int = 0,
     journal: str | os.PathLike | None = None,
     timeout: float | None = None,
@@ -114,7 +114,7 @@ def minimize(
         n_trials: Trials in all, failed ones and those in the journal included.
         setting: ``Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no guarantee.
             ``Certified(kernel, noise_std, norm_bound)``: the bounds hold if these are right.
-        method: A name of ``kbo.recipes.names()``.
+        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         timeout: Seconds after which a trial is stopped and recorded as failed (Unix, main thread). It works like
@@ -145,7 +145,7 @@ def maximize(
     n_trials: int,
     *,
     setting: Settings | None = None,
-    method: str = "dmm-ucb",
+    method: str | None = None,
     seed: int = 0,
     journal: str | os.PathLike | None = None,
     timeout: float | None = None,

@@ -38,7 +38,7 @@ class Optimizer:
     Args:
         bounds: See ``kbo.space.Space``.
         setting: ``Practical()`` (default) or ``Certified(...)``.
-        method: A name of ``kbo.recipes.names()``.
+        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         maximize: Whether larger values are better.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         seed: Seed of every random choice.
@@ -59,7 +59,7 @@ class Optimizer:
         bounds: Bounds | Space,
         *,
         setting: Settings | None = None,
-        method: str = "dmm-ucb",
+        method: str | None = None,
         maximize: bool = False,
         n_trials: int | None = None,
         seed: int = 0,
@@ -69,6 +69,7 @@ class Optimizer:
         self.setting = Practical() if setting is None else setting
         if not isinstance(self.setting, (Practical, Certified)):
             raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
+        method = method or self.setting.default_method
         _check_method(method, n_trials)
         self.method, self.maximize, self.seed = method, maximize, seed
         self._n_trials = n_trials

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Chaining, Confidence, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Chaining, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.method import Method
 from kbo.optimize.belief import Belief
 from kbo.optimize.fitting import fit, unit_kernel
-from kbo.regression import Regression
+from kbo.regression import MOST_ANCHORS, GreedyDictionary, Regression
 from kbo.space import Space
 from kbo.thompson import ThompsonSampling
 
@@ -31,13 +31,21 @@ OUTLYING = 1.5
 "bad", not stretch the scale on which all good ones look alike."""
 
 
+MOST_EXACT = 2000
+"""Observations with an exact posterior; of more, a sketch is taken."""
+
+_LEFT_OUT = 0.1
+"""Of the noise variance, what the sketch may leave unexplained of an observation."""
+
+
 @dataclass(frozen=True)
 class Practical:
     """Everything is estimated: useful bounds without a guarantee.
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
     standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
-    have grown by 30%; values far on the bad side are cut first. The norm bound is ``norm_factor`` times the
+    have grown by 30%; values far on the bad side are cut first. The norm bound, for the interval that is reported and
+    for methods that search with one, is ``norm_factor`` times the
     anytime lower confidence bound of the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at
     least 1 prior standard deviation.
 
@@ -52,6 +60,8 @@ class Practical:
     scale: float = 1.0
     norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
+
+    default_method: ClassVar[str] = "ucb"
 
     def __post_init__(self) -> None:
         checks.probability("delta", self.delta)
@@ -94,26 +104,31 @@ class _PracticalBelief(Belief):
         self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
         self._features: list[Tensor] = []
         self._y: list[float] = []
+        self._due = self._fitted = 0
         self._state: Regression | None = None
-        self._bound: tuple[int, Confidence | None] | None = None
-        self.noise_std = self.norm_bound = float("nan")
-
-    @property
-    def state(self) -> Regression | None:
-        return self._state
+        self._norm: tuple[int, float] | None = None
+        self.noise_std = float("nan")
 
     def observe(self, features: Tensor, y: float) -> None:
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit and self._name != "random":
-            self._fit()
-            self._next_fit = math.ceil(REFIT_GROWTH * len(self._y))
-        elif self._state is not None:
-            self._state.update(features, torch.tensor([self.target(y)], dtype=features.dtype))
+            self._due = len(self._y)
+            self._next_fit = math.ceil(REFIT_GROWTH * self._due)
 
-    def _fit(self) -> None:
-        """Kernel, noise and constant by marginal likelihood; a function of the data alone."""
-        X, y = torch.cat(self._features), torch.tensor(self._y, dtype=torch.float64)
+    @property
+    def state(self) -> Regression | None:
+        """The posterior, brought up to date when it is asked for: replaying a long run costs one fit."""
+        if self._fitted != self._due:
+            self._fit(self._due)
+        if self._state is not None and (n := self._state.n) < len(self._y):
+            targets = torch.tensor([self.target(y) for y in self._y[n:]], dtype=torch.float64)
+            self._state.update(torch.cat(self._features[n:]), targets)
+        return self._state
+
+    def _fit(self, n: int) -> None:
+        """Kernel, noise and constant by marginal likelihood; a function of the first n observations alone."""
+        X, y = torch.cat(self._features[:n]), torch.tensor(self._y[:n], dtype=torch.float64)
         low, high = y.quantile(0.25), y.quantile(0.75)
         self.floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
         y = y.clamp_min(self.floor)
@@ -122,25 +137,43 @@ class _PracticalBelief(Belief):
         centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
         kernel, noise_std, constant = fit(X, (y - centre) / scale)
         self.location, self.unit = centre + scale * constant, scale
-        self.noise_std, self._kernel = noise_std, kernel
-        self._state = self._method(kernel, norm_bound=1.0).state()
-        self._state.update(X, (y - self.location) / self.unit)
+        self.noise_std, self._kernel, self._fitted, self._norm = noise_std, kernel, n, None
+        self._state = self._posterior(n)
+        best_first = y.argsort(descending=True, stable=True)  # so that a sketch is finest where it matters
+        order = best_first if n > MOST_EXACT else slice(None)
+        self._state.update(X[order], ((y - self.location) / self.unit)[order])
+
+    def _posterior(self, n: int) -> Regression:
+        """The empty posterior; a sketched one for many observations."""
+        method = self._method(self._kernel, norm_bound=1.0)
+        if n > MOST_EXACT and method.dictionary is None:
+            method = replace(method, dictionary=GreedyDictionary(_LEFT_OUT * self.noise_std**2, most=MOST_ANCHORS))
+        return method.state()
+
+    @property
+    def norm_bound(self) -> float:
+        """The guess of the norm, of the objective less its constant, in the posterior's units."""
+        state, s = self.state, self._setting
+        if state is None:
+            return math.nan
+        if self._norm is None or self._norm[0] != state.n:
+            guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+            self._norm = state.n, guess.norm_bound(state)
+        return self._norm[1]
 
     def confidence(self) -> Confidence | None:
-        assert self._state is not None
-        if self._bound is None or self._bound[0] != self._state.n:
-            s = self._setting
-            guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
-            self.norm_bound = guess.norm_bound(self._state)
-            self._bound = self._state.n, self._method(self._kernel, self.norm_bound).confidence
-        return self._bound[1]
+        assert self.state is not None
+        plain = self._method(self._kernel, norm_bound=1.0).confidence
+        if plain is None or isinstance(plain, FixedWidth):
+            return plain  # which no norm bound changes
+        return self._method(self._kernel, self.norm_bound).confidence
 
     def reported(self) -> Confidence | None:
         """AMM in place of tighter mixtures: they rest on a guessed norm, and with that guess would exclude too much."""
-        confidence = self.confidence()
-        if not isinstance(confidence, MartingaleMixture) and not self.draws:
+        confidence, s = self.confidence(), self._setting
+        if confidence is None or not (self.draws or isinstance(confidence, MartingaleMixture | FixedWidth)):
             return confidence
-        return MartingaleMixture(self.noise_std, self.norm_bound, self._setting.delta, "amm", self._setting.scale)
+        return MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "amm", s.scale)
 
     @property
     def _ridges(self) -> list[float]:

@@ -3,16 +3,26 @@
 from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.classification import ClassificationBandit
 from kbo.problems.contextual import Bump, Chessboard, ContextualBandit, StepDiagonal
+from kbo.problems.diabetes import DiabetesSVR
 from kbo.problems.digits import DigitsMLP
 from kbo.problems.gaussian_process import GaussianProcessBandit
 from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
+from kbo.problems.grid import GridBandit
 from kbo.problems.himmelblau import HimmelblauBandit
 from kbo.problems.rkhs import RKHSBandit, stationary_kernel
 from kbo.problems.streaming import StreamingBandit
-from kbo.problems.synthetic import NoisyFunction, ackley, branin, hartmann6
+from kbo.problems.synthetic import NoisyFunction, ackley, branin, hartmann6, levy
 from kbo.problems.table import TuningTable
 
-TUNING = {"digits": DigitsMLP, "branin": branin, "hartmann6": hartmann6, "ackley": ackley}
+TUNING = {
+    "digits": DigitsMLP,
+    "diabetes": DiabetesSVR,
+    "branin": branin,
+    "hartmann6": hartmann6,
+    "ackley": ackley,
+    "levy": levy,
+    "arms": GridBandit,
+}
 """Tuning problems by name; each takes a ``seed``."""
 
 BANDITS = {
@@ -36,9 +46,11 @@ __all__ = [
     "Chessboard",
     "ClassificationBandit",
     "ContextualBandit",
+    "DiabetesSVR",
     "DigitsMLP",
     "GaussianProcessBandit",
     "GraphBandit",
+    "GridBandit",
     "HimmelblauBandit",
     "NoisyFunction",
     "RKHSBandit",
@@ -49,6 +61,7 @@ __all__ = [
     "ackley",
     "branin",
     "hartmann6",
+    "levy",
     "random_graphs",
     "shortest_path_features",
     "stationary_kernel",

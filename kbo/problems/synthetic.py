@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import torch
-from botorch.test_functions import Ackley, Branin, Hartmann, SyntheticTestFunction
+from botorch.test_functions import (
+    Ackley,
+    Branin,
+    Hartmann,
+    Levy,
+    SyntheticTestFunction,
+)
 
 from kbo.problems.base import TuningProblem
 from kbo.space import Params, Space
 
 
 class NoisyFunction(TuningProblem):
-    """A test function to minimise, observed with Gaussian noise.
+    """A test function to minimise, or one to maximise with its sign changed, observed with Gaussian noise.
 
     Args:
         name: Name of the problem.
@@ -23,7 +29,8 @@ class NoisyFunction(TuningProblem):
         self.name, self.noise_std = name, noise_std
         self.function = function.to(torch.float64)
         self.space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
-        self.optimum = float(self.function.optimal_value)
+        self._sign = 1 if self.function.is_minimization_problem else -1
+        self.optimum = self._sign * float(self.function.optimal_value)
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
@@ -35,7 +42,7 @@ class NoisyFunction(TuningProblem):
         return self.noiseless(params) + self.noise_std * float(noise)
 
     def noiseless(self, params: Params) -> float:  # noqa: D102
-        return float(self.function(torch.tensor(list(params), dtype=torch.float64)))
+        return self._sign * float(self.function(torch.tensor(list(params), dtype=torch.float64)))
 
 
 def branin(noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
@@ -51,3 +58,8 @@ def hartmann6(noise_std: float = 0.1, seed: int | None = None) -> NoisyFunction:
 def ackley(dim: int = 5, noise_std: float = 0.3, seed: int | None = None) -> NoisyFunction:
     """Ackley, minimum 0 at the origin."""
     return NoisyFunction("ackley", Ackley(dim=dim), noise_std, seed)
+
+
+def levy(dim: int = 4, noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
+    """Levy on [-10, 10]^dim, minimum 0 at (1, ..., 1)."""
+    return NoisyFunction("levy", Levy(dim=dim), noise_std, seed)

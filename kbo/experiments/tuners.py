@@ -1,0 +1,239 @@
+"""Tuners under one roof: kbo, BoTorch, Optuna and chance, each as its own users would run it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from kbo import space as spaces
+from kbo.errors import InvalidInput
+from kbo.optimize import Optimizer, Practical
+from kbo.space import Params, Space
+
+if TYPE_CHECKING:
+    import optuna
+
+
+class Tuner(ABC):
+    """Chooses parameters to try, learns from the values, and recommends; smaller is better."""
+
+    @abstractmethod
+    def ask(self) -> Params:
+        """The parameters to try next."""
+
+    @abstractmethod
+    def tell(self, params: Params, value: float) -> None:
+        """The value there."""
+
+    @abstractmethod
+    def recommended(self) -> Params:
+        """What it would have its user take now."""
+
+
+class KBO(Tuner):
+    """``kbo.minimize``; recommends the trial with the best pessimistic bound.
+
+    Args:
+        space: What is tuned.
+        seed: Seed of its choices.
+        method: A name of ``kbo.recipes``.
+        practical: Options of ``kbo.Practical``.
+    """
+
+    def __init__(self, space: Space, seed: int, method: str | None = None, practical: Mapping[str, Any] = {}) -> None:
+        self._optimizer = Optimizer(space, setting=Practical(**practical), method=method, seed=seed)
+
+    def ask(self) -> Params:  # noqa: D102
+        return self._optimizer.ask()
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._optimizer.tell(params, value)
+
+    def recommended(self) -> Params:  # noqa: D102
+        best = self._optimizer.recommended()
+        assert best is not None
+        return best.params
+
+
+class OptunaTuner(Tuner):
+    """A sampler of Optuna with its defaults; recommends ``study.best_params``, the best observed trial.
+
+    Args:
+        space: What is tuned.
+        seed: Seed of its choices.
+        sampler: "tpe", "gp" or "random".
+    """
+
+    def __init__(self, space: Space, seed: int, sampler: str) -> None:
+        try:
+            import optuna
+        except ImportError as error:
+            raise InvalidInput("this comparison needs Optuna: pip install 'kbo[optuna]'.") from error
+        samplers = optuna.samplers
+        kinds = {"tpe": samplers.TPESampler, "gp": samplers.GPSampler, "random": samplers.RandomSampler}
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # GPSampler says that it is experimental
+            self._study = optuna.create_study(sampler=kinds[sampler](seed=seed))
+        self._space = space
+        self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
+
+    def ask(self) -> Params:  # noqa: D102
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._trial = self._study.ask(self._distributions)
+        return self._params(self._trial.params)
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._study.tell(self._trial, value)
+
+    def recommended(self) -> Params:  # noqa: D102
+        return self._params(self._study.best_params)
+
+    def _params(self, found: Mapping[str, Any]) -> Params:
+        entries = {name: found[name] for name in self._space.parameters}
+        return entries if self._space.named else list(entries.values())
+
+
+def _distribution(p: spaces.Parameter) -> optuna.distributions.BaseDistribution:
+    from optuna import distributions as of
+
+    if isinstance(p, spaces.Choice):
+        return of.CategoricalDistribution(p.options)
+    kind = of.IntDistribution if isinstance(p, spaces.Int) else of.FloatDistribution
+    return kind(p.low, p.high, log=p.log)  # pyright: ignore[reportArgumentType]
+
+
+class BoTorchTuner(Tuner):
+    """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the least posterior mean.
+
+    Features are those of ``kbo.space``. Whole numbers are searched as real ones and rounded, choices one by one; finite
+    spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
+
+    Args:
+        space: What is tuned.
+        seed: Seed of its choices.
+    """
+
+    restarts, raw_samples, draws = 4, 128, 128
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space, self._seed = space, seed
+        self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
+        self._units: list[Tensor] = []
+        self._y: list[float] = []
+        points = space.points(10_000)
+        self._choices = None if points is None else space.features(points)
+        self._points = points
+        self._model: Any = None
+
+    def ask(self) -> Params:  # noqa: D102
+        n = len(self._units)
+        if n < 2 * self._space.dimension + 2:
+            return self._space.params(self._sobol.draw(1, dtype=torch.float64)[0])
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            torch.manual_seed(1_000_003 * self._seed + n)
+            return self._space.params(self._next())
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._units.append(self._space.unit(params))
+        self._y.append(value)
+        self._model = None
+
+    def recommended(self) -> Params:  # noqa: D102
+        mean = self._fitted().posterior(self._X).mean.detach().squeeze(-1)
+        return self._space.params(self._units[int(mean.argmax())])
+
+    @property
+    def _X(self) -> Tensor:
+        return self._space.features(torch.stack(self._units))
+
+    def _fitted(self) -> Any:
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import SingleTaskGP
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+
+        if self._model is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = SingleTaskGP(self._X, -torch.tensor(self._y, dtype=torch.float64).unsqueeze(-1))
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            self._model = model
+        return self._model
+
+    def _next(self) -> Tensor:
+        """The unit point of the largest acquisition."""
+        from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+        from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+        from botorch.sampling import SobolQMCNormalSampler
+
+        sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
+        acqf = qLogNoisyExpectedImprovement(self._fitted(), self._X, sampler=sampler, prune_baseline=True)
+        if self._choices is not None and self._points is not None:
+            best, _ = optimize_acqf_discrete(acqf, q=1, choices=self._choices)
+            return self._points[int((self._choices - best).abs().sum(-1).argmin())]
+        bounds = torch.stack([torch.zeros(self._space.columns), torch.ones(self._space.columns)]).double()
+        options: dict[str, Any] = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
+        fixed = _choices_one_by_one(self._space)
+        if fixed == [{}]:
+            best, _ = optimize_acqf(acqf, bounds, **options)
+        else:
+            best, _ = optimize_acqf_mixed(acqf, bounds, fixed_features_list=fixed, **options)
+        return _unit(self._space, best[0].tolist())
+
+
+def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
+    """Values of the one-hot columns for every combination of choices."""
+    combinations: list[dict[int, float]] = [{}]
+    column = 0
+    for p in space.parameters.values():
+        if isinstance(p, spaces.Choice):
+            values = [
+                {column + j: math.sqrt(0.5) * (i == j) for j in range(len(p.options))} for i in range(len(p.options))
+            ]
+            combinations = [{**before, **value} for before in combinations for value in values]
+        column += p.columns
+    return combinations
+
+
+def _unit(space: Space, features: list[float]) -> Tensor:
+    """The unit point whose features are nearest to those given."""
+    units, column = [], 0
+    for p in space.parameters.values():
+        part = features[column : column + p.columns]
+        column += p.columns
+        if isinstance(p, spaces.Choice):
+            units.append(p.unit(p.options[part.index(max(part))]))
+        elif isinstance(p, spaces.Int):
+            low, high = (math.log(p.low), math.log(p.high)) if p.log else (p.low, p.high)
+            x = low + part[0] * (high - low)
+            units.append(p.unit(min(max(round(math.exp(x) if p.log else x), p.low), p.high)))
+        else:
+            units.append(min(max(part[0], 0.0), 1.0))
+    return torch.tensor(units, dtype=torch.float64)
+
+
+def tuner(name: str, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Tuner:
+    """The tuner of that name.
+
+    Args:
+        name: "kbo", "qlognei", "tpe", "gpsampler" or "random".
+        space: What is tuned.
+        seed: Seed of its choices.
+        options: Of ``KBO``.
+    """
+    if name == "kbo":
+        return KBO(space, seed, **(options or {}))
+    if name == "qlognei":
+        return BoTorchTuner(space, seed)
+    kinds = {"tpe": "tpe", "gpsampler": "gp", "random": "random"}
+    if name not in kinds:
+        raise InvalidInput(f"unknown tuner {name!r}; known: kbo, qlognei, {', '.join(kinds)}.")
+    return OptunaTuner(space, seed, kinds[name])

@@ -1,0 +1,25 @@
+"""kbo inside Ax: a generation strategy, what is proved of the objective, and storage.
+
+    import kbo.integrations.ax as kbo_ax
+
+    client.set_generation_strategy(kbo_ax.generation_strategy("dmm-ucb", seed=0))
+    ...
+    lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
+    print(kbo_ax.guarantee(client))
+
+Importing this module registers the models and acquisition functions of kbo with Ax's storage, which a process that
+loads an experiment needs as much as the one that saved it.
+"""
+
+try:
+    import ax as _ax  # noqa: F401
+except ImportError as error:
+    raise ImportError("kbo.integrations.ax needs Ax: pip install 'kbo[ax]'") from error
+
+from kbo.integrations.ax.report import guarantee, interval
+from kbo.integrations.ax.storage import register
+from kbo.integrations.ax.strategy import generation_strategy
+
+__all__ = ["generation_strategy", "guarantee", "interval", "register"]
+
+register()

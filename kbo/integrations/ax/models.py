@@ -1,0 +1,172 @@
+"""BoTorch models that know the method they serve, so that Ax can build posterior and confidence from the data alone."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+from kbo.models import StreamingGP
+from kbo.optimize import Certified, Practical
+from kbo.optimize.belief import Belief
+from kbo.optimize.fitting import fit, unit_kernel
+from kbo.optimize.practical import _PracticalBelief
+from kbo.space import Space
+
+_LEAST_NOISE = 0.01
+"""The least noise level of a fit, in standard deviations of the targets."""
+
+
+class MethodGP(StreamingGP):
+    """A model whose posterior is that of a method of kbo, and whose ``belief`` has the confidence with it."""
+
+    _belief: Any = None
+
+    @abstractmethod
+    def _new_belief(self) -> Any:
+        """The belief before the data."""
+
+    def _new_state(self) -> Any:
+        self._belief = self._new_belief()
+        return self._belief._state
+
+    @property
+    def belief(self) -> Belief:
+        """Posterior, confidence and assumptions after the training data."""
+        _ = self.state  # which makes it
+        return self._belief
+
+
+class CertifiedGP(MethodGP):
+    """The posterior of a method in the certified setting: raw targets, everything given, nothing fitted.
+
+    Args:
+        train_X: Points [n d].
+        train_Y: Targets [n 1], in their own units.
+        sem: The largest standard error that came with the targets, if any did.
+        method: A name of ``kbo.recipes.names()``.
+        setting: The assumptions.
+        space: The search space.
+        n_trials: The planned number of trials, for methods that need it.
+        input_transform: Makes the features.
+
+    Raises:
+        InvalidInput: The kernel does not fit the features, or a standard error contradicts the noise level.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        sem: float | None,
+        method: str,
+        setting: Certified,
+        space: Space,
+        n_trials: int | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        most = setting.noise_std if setting.noise_std is not None else setting.noise_upper
+        if sem is not None and most is not None and sem > most * (1 + 1e-9):
+            raise InvalidInput(
+                f"an observation has a standard error of {sem:g}, but the noise level is given as at most {most:g}: no "
+                "bound would hold. Give a noise level that is at least the largest standard error."
+            )
+        self._setting, self._given = setting, (method, n_trials, space)
+        super().__init__(train_X, train_Y, setting.kernel, self._new_belief()._state.ridge, input_transform)
+
+    def _new_belief(self) -> Any:
+        return self._setting.begin(*self._given)
+
+
+class PracticalGP(MethodGP):
+    """The posterior of a method in the practical setting: kernel, noise level and constant are fitted.
+
+    A new model holds the means of the priors until ``estimate``, which is a function of the data alone. Targets are
+    standardised; the posterior is in raw units.
+
+    Args:
+        train_X: Points [n d].
+        train_Y: Targets [n 1], in their own units.
+        sem: The largest standard error, if all targets came with one: it is then the noise level (but not below a
+            hundredth of their standard deviation). None if it is to be fitted.
+        method: A name of ``kbo.recipes.names()``.
+        setting: The numbers of the practical setting.
+        n_trials: The planned number of trials, for methods that need it.
+        input_transform: Makes the features.
+    """
+
+    outcome_transform: Any
+    noise_std: Tensor
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        sem: float | None,
+        method: str,
+        setting: Practical,
+        n_trials: int | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        columns = getattr(input_transform, "columns", train_X.shape[-1])
+        self._sem, self._given = sem, (setting, method, n_trials)
+        super().__init__(train_X, train_Y, unit_kernel(columns), 1.0, input_transform, Standardize(m=1))
+        self.register_buffer("noise_std", torch.tensor(1.0, dtype=torch.float64))
+
+    def estimate(self) -> None:
+        """Fit kernel, noise level and constant to the data."""
+        X, y, scale = self.train_inputs[0], self.train_targets, self.outcome_transform
+        if self._sem is None:
+            kernel, noise_std, constant = fit(X, y)
+        else:
+            noise_std = max(self._sem / float(scale.stdvs), _LEAST_NOISE)
+            kernel, constant = _fit_given_noise(X, y, noise_std)
+        self.covar_module.load_state_dict(kernel.state_dict())
+        self.noise_std.fill_(noise_std)
+        scale.means += scale.stdvs * constant
+        self.set_train_data(targets=y - constant)
+        self.ridge.fill_(self._new_state().ridge)
+
+    def _new_belief(self) -> Any:
+        return FittedBelief(self, *self._given)
+
+
+class FittedBelief(_PracticalBelief):
+    """What the practical setting believes with the kernel and the noise level of a model.
+
+    Attributes:
+        sem: The largest standard error that came with the targets, if they all came with one: the noise level was not
+            fitted then.
+    """
+
+    def __init__(self, model: PracticalGP, setting: Practical, method: str, n_trials: int | None) -> None:
+        super().__init__(setting, method, n_trials, n_initial=2)
+        self.sem = model._sem
+        self._kernel, self.noise_std = model.covar_module, float(model.noise_std)
+        self.location = float(model.outcome_transform.means)
+        self.unit = float(model.outcome_transform.stdvs)
+        self._state = self._posterior(len(model.train_targets))
+
+
+def _fit_given_noise(X: Tensor, y: Tensor, noise_std: float) -> tuple[Any, float]:
+    """Kernel and constant of standardised y [n] at X [n D]; a function of the arguments alone."""
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")  # about targets that are standardised already
+        torch.manual_seed(len(y))
+        prior = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[-1], use_rbf_kernel=False).to(X)
+        noise = torch.full_like(y, noise_std**2).unsqueeze(-1)
+        model = SingleTaskGP(X, y.unsqueeze(-1), noise, covar_module=prior, outcome_transform=None)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    kernel = unit_kernel(X.shape[-1])
+    kernel.lengthscale = model.covar_module.lengthscale.detach()
+    return kernel, float(model.mean_module.constant.detach())

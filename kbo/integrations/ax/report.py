@@ -1,0 +1,117 @@
+"""What is known about the objective of an Ax experiment, in its own units, and what stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ax.adapter.torch import TorchAdapter
+from ax.api.client import Client
+from ax.core.base_trial import TrialStatus
+from ax.core.observation import ObservationFeatures
+from ax.core.parameter import FixedParameter
+
+from kbo.errors import InvalidInput
+from kbo.integrations.ax.models import FittedBelief, MethodGP
+from kbo.optimize.belief import Belief
+
+
+def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Lower bound, mean and upper bound of the objective, without noise, in its own units.
+
+    Args:
+        client: With a strategy of ``generation_strategy``.
+        parameters: A point of the search space; fixed parameters may be left out.
+
+    Raises:
+        InvalidInput: The client has another strategy or too few observations, or the point is not one of the space.
+        RefutedAssumptions: The data contradict the assumptions (certified setting only).
+    """
+    adapter, model = _fitted(client)
+    features = [ObservationFeatures(parameters=_complete(client, parameters))]
+    for transform in adapter.transforms.values():
+        features = transform.transform_observation_features(features)
+    row = [features[0].parameters[name] for name in adapter.parameters]
+    X = model.transform_inputs(model.train_targets.new_tensor([row]))
+    lower, mean, upper = (float(value) for value in model.belief.interval(X))
+    return lower, mean, upper
+
+
+def guarantee(client: Client) -> str:
+    """In words, what is proved about ``interval`` and what was estimated.
+
+    Raises:
+        InvalidInput: The client has another strategy.
+    """
+    try:
+        _, model = _fitted(client)
+    except _TooFew:
+        return "none: there are too few observations for a bound"
+    belief = model.belief
+    if belief.reported() is None:
+        return "none: the method has no bounds, or there are too few observations for one"
+    return _certified(client, belief) if belief.certified else _practical(belief)
+
+
+def _certified(client: Client, belief: Belief) -> str:
+    state, confidence = belief.state, belief.reported()
+    assert state is not None
+    assert confidence is not None
+    if statement := confidence.guarantee_on(state):
+        lost = sum(t.status in (TrialStatus.FAILED, TrialStatus.ABANDONED) for t in _experiment(client).trials.values())
+        proviso = f", and if whether a trial fails does not depend on its noise ({lost} failed or abandoned)"
+        return f"certified: the interval {statement}{proviso if lost else ''}"
+    if not belief.norm_is_given:
+        return (
+            "not certified: kernel and noise level are given, but this method's norm bound follows the data, which can "
+            "refute a norm bound and never prove one"
+        )
+    return "not certified: nothing is proved of this method's bound on this posterior"
+
+
+def _practical(belief: Belief) -> str:
+    numbers = belief.assumptions()
+    noise = f"the noise level ({numbers['noise_std']:.3g})"
+    fitted = f"the kernel and {noise} were fitted"
+    if isinstance(belief, FittedBelief) and belief.sem is not None:
+        given = (
+            f"is the largest standard error given, {belief.sem:.3g}, but at least a hundredth of the spread of values"
+        )
+        fitted = f"{noise} {given}, the kernel was fitted"
+    return (
+        f"practical, not certified: {fitted} and the norm bound ({numbers['norm_bound']:.3g}, of the objective "
+        "less its fitted constant) was guessed from the same data, so the interval may be too narrow"
+    )
+
+
+class _TooFew(InvalidInput):
+    """There is no posterior yet."""
+
+
+def _fitted(client: Client) -> tuple[TorchAdapter, MethodGP]:
+    """The adapter and model of all data."""
+    strategy = client._maybe_generation_strategy
+    if strategy is None or not strategy.name.startswith("kbo "):
+        raise InvalidInput(
+            "the client has no strategy of kbo: call client.set_generation_strategy(generation_strategy(...)) first."
+        )
+    adapter = strategy.fit(_experiment(client)) if _experiment(client).trials else None
+    model = adapter.botorch_model if isinstance(adapter, TorchAdapter) else None
+    if not isinstance(adapter, TorchAdapter) or not isinstance(model, MethodGP):
+        raise _TooFew("there is no bound yet: complete the trials that fill the space first.")
+    return adapter, model
+
+
+def _experiment(client: Client) -> Any:
+    return client._experiment
+
+
+def _complete(client: Client, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    space = _experiment(client).search_space
+    fixed = {name: p.value for name, p in space.parameters.items() if isinstance(p, FixedParameter)}
+    point = {**fixed, **parameters}
+    try:
+        space.check_membership(point, raise_error=True, check_all_parameters_present=True)
+    except ValueError as error:
+        raise InvalidInput(f"parameters must be a point of the search space: {error}") from error
+    return point

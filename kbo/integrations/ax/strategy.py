@@ -1,0 +1,133 @@
+"""A generation strategy of Ax: points that fill the space, then a method of kbo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ax.adapter.registry import Generators
+from ax.adapter.transforms.choice_encode import ChoiceToNumericChoice
+from ax.adapter.transforms.log import Log
+from ax.adapter.transforms.logit import Logit
+from ax.adapter.transforms.remove_fixed import RemoveFixed
+from ax.adapter.transforms.winsorize import Winsorize
+from ax.generation_strategy.generation_node import GenerationNode
+from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.generation_strategy.generator_spec import GeneratorSpec
+from ax.generation_strategy.transition_criterion import MinTrials
+from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
+from ax.generators.torch.botorch_modular.utils import ModelConfig
+from gpytorch.kernels import RBFKernel
+
+from kbo import recipes
+from kbo.errors import InvalidInput
+from kbo.integrations.ax.digits import StoredDigits
+from kbo.integrations.ax.kernels import build, describe
+from kbo.integrations.ax.models import CertifiedGP, PracticalGP
+from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
+from kbo.optimize import Certified, Optimizer, Practical
+from kbo.space import Int
+from kbo.thompson import ThompsonSampling
+
+_TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
+"""One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete."""
+
+_SEARCH = {"num_restarts": 8, "raw_samples": 256}
+"""Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is dear to ask."""
+
+_N_INITIAL = 6
+"""Observations before the first fit, as ``kbo.minimize`` takes for two parameters."""
+
+
+def generation_strategy(
+    method: str = "dmm-ucb",
+    *,
+    setting: Practical | Certified | None = None,
+    n_initial: int | None = None,
+    n_trials: int | None = None,
+    seed: int = 0,
+) -> GenerationStrategy:
+    """Points that fill the space until there are ``n_initial`` observations, then a method of kbo.
+
+    For one objective, minimised or maximised, in any search space of ranges and choices. All of it survives Ax's JSON
+    and SQL storage, and what is proposed next is a function of seed and data, so a run that is resumed goes on as if it
+    had never stopped. Trials that run or were abandoned are not proposed again, except in spaces that are all discrete;
+    failed ones may be, which is what these words mean in Ax.
+
+    * ``Practical()``: kernel, noise level and norm bound are estimated from all data whenever there are new ones.
+      Values far on the bad side are cut first, by Ax's ``Winsorize``. Where all values come with a standard error, the
+      largest one is the noise level.
+    * ``Certified(...)``: raw outcomes and a fixed kernel; nothing rescales anything. The kernel sees numbers scaled to
+      [0, 1] (logarithmic parameters in their logarithm) and choices without an order as one-hot columns of length
+      1/sqrt(2), in the order of the parameters. Choices with an order count as numbers, or by their ranks; Ax takes
+      two options to have one.
+
+    Args:
+        method: A name of ``kbo.recipes.names()``.
+        setting: As in ``kbo.minimize``; ``Practical()`` by default.
+        n_initial: Observations before the method takes over; by default those of the setting, else 6 in the
+            practical setting (``kbo.minimize`` takes ``2 P + 2`` for P parameters), and 1 in the certified one, whose
+            bounds hold from the start.
+        n_trials: The planned number of trials, if the method needs it ("igp-ucb").
+        seed: Seed of every random choice.
+
+    Raises:
+        InvalidInput: An unknown method, one that the setting does not allow, or a kernel that cannot be stored.
+
+    Example:
+        >>> client = Client()
+        >>> client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+        >>> client.configure_optimization(objective="-loss")
+        >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy("dmm-ucb"))
+    """
+    setting = Practical() if setting is None else setting
+    if isinstance(setting, Certified):
+        setting = replace(setting, kernel=build(describe(setting.kernel)))
+    draws = _check(method, setting, n_trials)
+    if not isinstance(seed, int):
+        raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
+    if n_initial is None:
+        n_initial = 1 if isinstance(setting, Certified) else setting.n_initial or _N_INITIAL
+    if n_initial < 1:
+        raise InvalidInput(f"n_initial must be at least 1, got {n_initial}: a posterior needs an observation.")
+    name = f"kbo {method}"
+    filling = GenerationNode(
+        name="Sobol",
+        generator_specs=[GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": seed})],
+        transition_criteria=[
+            MinTrials(n_initial, transition_to=name, use_all_trials_in_exp=True, count_only_trials_with_data=True)
+        ],
+    )
+    options = {"method": method, "setting": setting, "n_trials": n_trials}
+    spec = _generator_spec(options, isinstance(setting, Certified), draws, seed)
+    return GenerationStrategy(name=name, nodes=[filling, GenerationNode(name=name, generator_specs=[spec])])
+
+
+def _generator_spec(options: dict[str, Any], certified: bool, draws: bool, seed: int) -> GeneratorSpec:
+    config = ModelConfig(botorch_model_class=CertifiedGP if certified else PracticalGP, model_options=options)
+    return GeneratorSpec(
+        Generators.BOTORCH_MODULAR,
+        generator_kwargs={
+            "surrogate_spec": SurrogateSpec(model_configs=[config]),
+            "botorch_acqf_class": MethodSampling if draws else MethodUCB,
+            "botorch_acqf_options": {"seed": seed} if draws else {},
+            "acquisition_class": SeededAcquisition,
+            "acquisition_options": {"seed": seed},
+            "transforms": _TRANSFORMS + ([] if certified else [Winsorize]),
+            "expand_model_space": False,  # or features, and with them the kernel, would follow the data
+            "fit_tracking_metrics": False,  # the assumptions are about the objective
+        },
+        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": dict(_SEARCH)}},
+    )
+
+
+def _check(method: str, setting: Practical | Certified, n_trials: int | None) -> bool:
+    """Whether the method draws; raise InvalidInput if the two do not fit together, before there is a search space."""
+    if method == "random":
+        raise InvalidInput(
+            "method 'random' has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
+        )
+    probe = replace(setting, kernel=RBFKernel()) if isinstance(setting, Certified) else setting
+    Optimizer({"x": Int(0, 1)}, setting=probe, method=method, n_trials=n_trials)
+    made = recipes.make(method, RBFKernel(), 1.0, 1.0, 0.1, horizon=n_trials, noise_upper=1.0)
+    return isinstance(made, ThompsonSampling)

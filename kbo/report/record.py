@@ -1,0 +1,190 @@
+"""What a tuning run left behind: its journal and, where everything it rests on is known, its optimiser."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gpytorch.kernels import Kernel
+
+from kbo.errors import InvalidInput, JournalError, KboError
+from kbo.optimize import Certified, Optimizer, Practical, Trial, journal
+from kbo.optimize.trials import trials_of
+from kbo.space import Choice, Float, Int, Space
+
+_KINDS = {"Float": Float, "Int": Int}
+
+_NOT_A_RUN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading a header or an event raises that was not written by kbo."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A tuning run.
+
+    Attributes:
+        header: What identifies the problem, as in the first line of a journal.
+        events: What happened, oldest first.
+        trials: What was tried and what came of it.
+        optimizer: What is known after the last event; None if it cannot be rebuilt from the journal.
+        obstacle: Why it cannot, in words; empty if it can.
+        path: The journal, if there is one.
+    """
+
+    header: dict[str, Any]
+    events: list[dict[str, Any]]
+    trials: list[Trial]
+    optimizer: Optimizer | None = None
+    obstacle: str = ""
+    path: Path | None = None
+
+    @classmethod
+    def of(cls, run: Record | Optimizer | str | os.PathLike, kernel: Kernel | None = None) -> Record:
+        """The record of a journal, or of an optimiser.
+
+        Args:
+            run: A journal, an optimiser, or a record, which is returned as it is.
+            kernel: The kernel of a journal in the certified setting, which the journal knows only by a fingerprint.
+
+        Raises:
+            JournalError: The journal cannot be read, is damaged, or was made with another kernel.
+            InvalidInput: A kernel is given where none is needed.
+        """
+        if isinstance(run, Record):
+            return run
+        if isinstance(run, Optimizer):
+            if kernel is not None:
+                raise InvalidInput("the optimiser has a kernel already: pass kernel only with the path of a journal.")
+            return _of_optimizer(run)
+        path = Path(run)
+        header, events = journal.read(path)
+        trials = _trials(events, path)
+        if header.get("setting") == "certified" and kernel is None:
+            return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
+        if header.get("setting") != "certified" and kernel is not None:
+            raise InvalidInput(f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel.")
+        optimizer = optimizer_of(header, kernel)
+        try:
+            optimizer.load(path)
+        except KboError as error:
+            if kernel is not None:
+                raise
+            why = f"This version of kbo cannot take the run up again: {error}"
+            return cls(header, events, trials, obstacle=why, path=path)
+        return cls(header, events, trials, optimizer, path=path)
+
+    @property
+    def maximize(self) -> bool:
+        """Whether larger values are better."""
+        return bool(self.header.get("maximize"))
+
+    @property
+    def space(self) -> Space:
+        """The space that was searched."""
+        return self.optimizer.space if self.optimizer is not None else space_of(self.header)
+
+    def with_status(self, status: str) -> list[Trial]:
+        """The trials that are "pending", "complete" or "failed"."""
+        return [trial for trial in self.trials if trial.status == status]
+
+    def best(self) -> Trial | None:
+        """The trial with the best value; it flatters itself if the objective is noisy."""
+        sign = 1 if self.maximize else -1
+        return max(self.with_status("complete"), key=lambda trial: sign * (trial.value or 0.0), default=None)
+
+    def blank(self) -> Optimizer:
+        """The optimiser as it was before the first event.
+
+        Raises:
+            InvalidInput: It cannot be rebuilt.
+        """
+        if self.optimizer is None:
+            raise InvalidInput(f"the run cannot be replayed: {self.obstacle}")
+        return _begin(self.header, self.optimizer.space, self.optimizer.setting)
+
+
+_NEEDS_KERNEL = (
+    "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
+    "fingerprint of it, so no bound can be computed from the journal alone."
+)
+
+
+def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:
+    """An optimiser without trials for the problem that the header of a journal describes.
+
+    Args:
+        header: The first line of a journal.
+        kernel: The kernel; needed in the certified setting.
+
+    Raises:
+        JournalError: The header lacks something.
+        InvalidInput: The header describes what kbo cannot do, or there is no kernel.
+    """
+    given = {name: value for name, value in header.items() if value is not None}
+    if header.get("setting") == "certified":
+        if kernel is None:
+            raise InvalidInput(f"{_NEEDS_KERNEL} Pass kernel=...")
+        kind, given = Certified, {"noise_std": None, **given, "kernel": kernel}
+    else:
+        kind = Practical
+    try:
+        setting = kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
+        return _begin(header, space_of(header), setting)
+    except _NOT_A_RUN as error:
+        if isinstance(error, KboError):
+            raise
+        raise JournalError(f"the header of the journal cannot be used ({type(error).__name__}: {error}).") from error
+
+
+def space_of(header: Mapping[str, Any]) -> Space:
+    """The space that the header of a journal describes.
+
+    Raises:
+        JournalError: It describes none.
+    """
+    try:
+        parameters = {entry["name"]: _parameter(entry) for entry in header["space"]}
+        return Space(parameters if header["named"] else [(p.low, p.high) for p in parameters.values()])
+    except _NOT_A_RUN as error:
+        raise JournalError(
+            f"the header of the journal describes no space ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _parameter(described: Mapping[str, Any]) -> Any:
+    fields_of = {name: value for name, value in described.items() if name not in ("name", "kind")}
+    return Choice(**fields_of) if described["kind"] == "Choice" else _KINDS[described["kind"]](**fields_of)
+
+
+def _begin(header: Mapping[str, Any], space: Space, setting: Certified | Practical) -> Optimizer:
+    told = {name: header[name] for name in ("method", "maximize", "seed")}
+    return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), **told)
+
+
+def _of_optimizer(optimizer: Optimizer) -> Record:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.jsonl"
+        optimizer.save(path)
+        header, events = journal.read(path)
+    return Record(header, events, list(optimizer.trials), optimizer)
+
+
+def _trials(events: list[dict[str, Any]], path: Path) -> list[Trial]:
+    """The trials with how long they took."""
+    try:
+        trials = trials_of(events)
+        for event in events:
+            if event["event"] != "ask":
+                trials[event["number"]].seconds = event.get("seconds")
+        for trial in trials:
+            trial.value = None if trial.value is None else float(trial.value)
+    except _NOT_A_RUN as error:
+        raise JournalError(
+            f"{path} has an event that does not fit ({type(error).__name__}: {error}): it was changed by hand, or is "
+            "not the journal of a run."
+        ) from error
+    return trials

@@ -1,0 +1,248 @@
+"""A run replayed: what was known after every trial, and what was expected of it before."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpytorch.kernels import Kernel
+
+from kbo.confidence import NoiseBounds
+from kbo.errors import KboError
+from kbo.optimize import Optimizer
+from kbo.regression import NystromRidge, Regression
+from kbo.regression.base import View
+from kbo.report.record import Record
+from kbo.space import Params
+
+MOST_MOMENTS, MOST_GAPS = 120, 16
+"""A longer run is looked at that often; the optimality gap, which takes a search over the space, more rarely."""
+
+_SHORT, _LEAST_MOMENTS = 600, 20
+"""A run of more values is looked at more rarely still, since a look is cubic in their number, but that often."""
+
+MOST_FITTED = 500
+"""Values up to which a run of the practical setting is replayed: each of its fits is cubic in their number."""
+
+NOISE_MARGIN = 2.0
+"""Noise levels by which a value may miss the interval of the function before it surprises."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was known after a trial; values are in units of the objective.
+
+    Attributes:
+        finished: Trials finished by then, failed ones included.
+        trial: Number of the trial that was told last.
+        value: What it returned.
+        expected: The interval of the function there before it was told, widened by ``NOISE_MARGIN`` noise levels; None
+            while there was no bound.
+        best: The best value observed.
+        recommended: Number of the trial that was recommended.
+        lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
+        gap: The optimality gap where it was computed; see ``Optimizer.gap``.
+        noise_std, norm_bound: The noise level and the norm bound that the interval rests on.
+        ridge: The regulariser of the posterior, in units of the kernel.
+        anchors: Size of the dictionary of a sketched posterior.
+        noise_lower, noise_upper: What was known of the noise level, for methods that bound it online.
+        trouble: Why there are no bounds although there were data enough, in words; for example a contradiction.
+    """
+
+    finished: int
+    trial: int
+    value: float
+    expected: tuple[float, float] | None
+    best: float
+    recommended: int | None = None
+    lower: float | None = None
+    mean: float | None = None
+    upper: float | None = None
+    gap: float | None = None
+    noise_std: float | None = None
+    norm_bound: float | None = None
+    ridge: float | None = None
+    anchors: int | None = None
+    noise_lower: float | None = None
+    noise_upper: float | None = None
+    trouble: str = ""
+
+    @property
+    def width(self) -> float | None:
+        """Width of the interval of the recommended trial."""
+        return None if self.lower is None or self.upper is None else self.upper - self.lower
+
+    @property
+    def surprising(self) -> bool | None:
+        """Whether the value lay outside of what was expected; None if nothing was."""
+        return None if self.expected is None else not self.expected[0] <= self.value <= self.expected[1]
+
+
+def history(
+    run: Record | Optimizer | str | os.PathLike,
+    kernel: Kernel | None = None,
+    *,
+    most: int | None = None,
+    most_gaps: int | None = None,
+) -> list[Moment]:
+    """Replay a run and say what was known after its trials, in the order in which they were told.
+
+    Args:
+        run: A journal or an optimiser.
+        kernel: The kernel of a journal in the certified setting.
+        most: Of more completed trials, so many are looked at, evenly spaced, the last among them; by default
+            ``MOST_MOMENTS``, and fewer of very long runs.
+        most_gaps: At how many of them the optimality gap is computed; by default at most ``MOST_GAPS``.
+
+    Returns:
+        The moments. In the practical setting those after more than ``MOST_FITTED`` values are left out, but for the
+        last.
+
+    Raises:
+        JournalError: The journal cannot be read, or was made with another kernel.
+        InvalidInput: The run cannot be replayed; the message says why.
+    """
+    record = Record.of(run, kernel)
+    replay = _Replay(record.blank(), record.maximize)
+    told = [event["number"] for event in record.events if event["event"] == "tell"]
+    replayed = told if replay.optimizer.belief.certified else told[:MOST_FITTED]
+    if most is None:
+        most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
+    watched = _spaced(replayed, most)
+    with_gap = set(_spaced(watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps))
+    moments, left = [], set(watched)
+    for event in record.events:
+        if not left:
+            break
+        moment = replay.follow(event, event["number"] in left, event["number"] in with_gap)
+        if moment is not None:
+            left.remove(moment.trial)
+            moments.append(moment)
+    return moments if len(replayed) == len(told) else [*moments, _last(record, told[-1])]
+
+
+def surprises(moments: Sequence[Moment]) -> tuple[int, int]:
+    """How many values lay outside of what was expected of them, and of how many something was."""
+    found = [moment.surprising for moment in moments if moment.surprising is not None]
+    return sum(found), len(found)
+
+
+def anchors_of(state: Regression) -> int | None:
+    """Size of the dictionary, if the posterior is sketched."""
+    while isinstance(state, View):
+        state = state.state
+    return state.m if isinstance(state, NystromRidge) else None
+
+
+class _Replay:
+    """An optimiser that is told again what a run was told.
+
+    Args:
+        optimizer: As it was before the first event.
+        maximize: Whether larger values are better.
+    """
+
+    def __init__(self, optimizer: Optimizer, maximize: bool) -> None:
+        self.optimizer, self._pick = optimizer, max if maximize else min
+        self._params: dict[int, Params] = {}
+        self._numbers: dict[int, int] = {}
+        self._finished, self._best = 0, math.nan
+        self._trouble = ""
+
+    def follow(self, event: Mapping[str, Any], watched: bool, with_gap: bool) -> Moment | None:
+        """Take in an event; what is known after it, if it told a value and is watched."""
+        number = event["number"]
+        if event["event"] == "ask":
+            self._params[number] = event["params"]
+            self.optimizer.expect(event["params"])
+            return None
+        params, self._finished = self._params[number], self._finished + 1
+        if event["event"] == "fail":
+            self.optimizer.fail(params, event["reason"])
+            return None
+        value = float(event["value"])
+        expected = self._expected(params) if watched else None
+        # Of two pending trials with the same parameters the first is told, whichever of them this was.
+        self._numbers[self.optimizer.tell(params, value).number] = number
+        self._best = value if math.isnan(self._best) else self._pick(self._best, value)
+        if not watched:
+            return None
+        known = self._known(with_gap)
+        return Moment(self._finished, number, value, expected, self._best, **known, trouble=self._trouble)
+
+    def _expected(self, params: Params) -> tuple[float, float] | None:
+        """Where the next value should lie."""
+        if self._trouble:
+            return None
+        try:
+            interval = self.optimizer.interval(params)
+        except KboError as error:
+            self._trouble = str(error)
+            return None
+        if interval is None:
+            return None
+        margin = NOISE_MARGIN * self.optimizer.belief.assumptions()["noise_std"]
+        return interval[0] - margin, interval[2] + margin
+
+    def _known(self, with_gap: bool) -> dict[str, Any]:
+        """The fields of a moment that need bounds."""
+        if self._trouble:
+            return {}
+        try:
+            known = _known(self.optimizer, with_gap)
+        except KboError as error:
+            self._trouble = str(error)
+            return {}
+        if known:
+            known["recommended"] = self._numbers[known["recommended"]]
+        return known
+
+
+def _last(record: Record, number: int) -> Moment:
+    """What is known after the last value, from the optimiser of the run itself."""
+    best, trial = record.best(), record.trials[number]
+    assert record.optimizer is not None
+    assert best is not None
+    known, trouble = {}, ""
+    try:
+        known = _known(record.optimizer, with_gap=True)
+    except KboError as error:
+        trouble = str(error)
+    finished = sum(trial.status != "pending" for trial in record.trials)
+    return Moment(finished, number, trial.value or 0.0, None, best.value or 0.0, **known, trouble=trouble)
+
+
+def _known(optimizer: Optimizer, with_gap: bool) -> dict[str, Any]:
+    """The recommended trial and its bounds; empty without a trial."""
+    best = optimizer.recommended()
+    if best is None:
+        return {}
+    interval = optimizer.interval(best.params)
+    known: dict[str, Any] = {"recommended": best.number}
+    if interval is not None:
+        known |= dict(zip(("lower", "mean", "upper"), interval, strict=True))
+        gap = optimizer.gap() if with_gap else None
+        known |= {"gap": None if gap is None else gap.value, **_numbers_behind(optimizer)}
+    return known
+
+
+def _numbers_behind(optimizer: Optimizer) -> dict[str, Any]:
+    """What the bounds rest on."""
+    numbers, state = optimizer.belief.assumptions(), optimizer.belief.state
+    known = {name: numbers[name] for name in ("noise_std", "norm_bound")}
+    if state is None:
+        return known
+    known |= {"ridge": state.ridge, "anchors": anchors_of(state)}
+    if isinstance(state.schedule, NoiseBounds):
+        known |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
+    return known
+
+
+def _spaced(items: list[int], most: int) -> list[int]:
+    """At most so many of the items, evenly spaced, the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[round((i + 1) * len(items) / most) - 1] for i in range(most)]

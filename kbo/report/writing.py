@@ -1,0 +1,73 @@
+"""From a run to its page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpytorch.kernels import Kernel
+
+from kbo.errors import InvalidInput
+from kbo.optimize import Optimizer
+from kbo.report import regret, tuning
+from kbo.report.record import Record
+
+
+def write(
+    run: Record | Optimizer | str | os.PathLike,
+    page: str | os.PathLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write what a run did and what it rests on as one HTML page that needs nothing else.
+
+    Args:
+        run: A journal (.jsonl), an optimiser, or rows of ``kbo run`` (.parquet, or the folder of finished runs).
+        page: Where the page goes, a .html file; by default beside the run.
+        kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only. Without
+            it the page shows what the journal holds and says that bounds are missing.
+        title: Title of the page; by default from the name of the file.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        InvalidInput: There is no such run, or the page cannot be written.
+        JournalError: The journal cannot be read, is damaged, or was made with another kernel.
+
+    Example:
+        >>> optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
+        >>> kbo.report.write(optimizer, "run.html")
+    """
+    path = None if isinstance(run, (Record, Optimizer)) else Path(run)
+    target = _target(path if path is not None or isinstance(run, Optimizer) else run.path, page)  # pyright: ignore[reportAttributeAccessIssue]
+    if path is not None and (path.suffix == ".parquet" or path.is_dir()):
+        if kernel is not None:
+            raise InvalidInput(f"{path} holds rows of `kbo run`, which say what was played: do not pass kernel.")
+        text = regret.page(regret.read(path), title or path.stem if path.is_file() else title or path.name)
+    else:
+        record = Record.of(run, kernel)
+        text = tuning.page(record, title or _title(record))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write the page {target}: {error.strerror}. Choose another place (--to).") from error
+    return target
+
+
+def _target(path: Path | None, page: str | os.PathLike | None) -> Path:
+    if page is None:
+        if path is None:
+            raise InvalidInput("say where the page goes: write(optimizer, 'run.html').")
+        return path.with_name(f"{path.name if path.is_dir() else path.stem}.html")
+    if Path(page).suffix not in (".html", ".htm"):
+        raise InvalidInput(f"the page must be a .html file, got {page}.")
+    return Path(page)
+
+
+def _title(record: Record) -> str:
+    if record.path is None:
+        return "A run of kbo"
+    return record.path.stem.removeprefix("tune-")

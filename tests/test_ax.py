@@ -1,0 +1,496 @@
+"""kbo inside Ax 1.3: the real Client, its storage and its analyses."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+
+from kbo import acquisition, space
+from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.kernels import freeze
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP
+from kbo.optimize import Certified, Practical
+from kbo.regression import KernelRidge
+
+pytest.importorskip("ax")
+
+from ax.adapter.cross_validation import cross_validate
+from ax.adapter.registry import Generators
+from ax.api.client import Client
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.generation_strategy.generation_node import GenerationNode
+from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.generation_strategy.generator_spec import GeneratorSpec
+from ax.generation_strategy.transition_criterion import MinTrials
+from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
+from ax.generators.torch.botorch_modular.utils import ModelConfig
+from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
+
+import kbo.integrations.ax as kbo_ax
+from kbo.integrations.ax.kernels import build, describe
+from tests.ax_run import BOX, KILLED_AFTER, N_INITIAL, TRIALS, advance, branin, new_client
+
+MIXTURE = {"noise_std": 0.2, "norm_bound": 3.0, "delta": 0.1}
+FLOAT = RangeParameterConfig(name="lr", parameter_type="float", bounds=(1e-4, 1e-1), scaling="log")
+INT = RangeParameterConfig(name="k", parameter_type="int", bounds=(1, 5))
+CHOICE = ChoiceParameterConfig(name="act", parameter_type="str", values=["relu", "tanh", "gelu"], is_ordered=False)
+FIXED = ChoiceParameterConfig(name="one", parameter_type="str", values=["only"], is_ordered=False)
+MIXED = [FLOAT, INT, CHOICE, FIXED]
+
+
+def matern(*lengthscales: float, scale: float = 1.0) -> ScaleKernel:
+    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=len(lengthscales) if len(lengthscales) > 1 else None))
+    kernel.base_kernel.lengthscale = torch.tensor(lengthscales)
+    kernel.outputscale = scale
+    return kernel
+
+
+def started(parameters, objective="-loss", **options) -> Client:
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters=parameters, name="test")
+    client.configure_optimization(objective=objective)
+    client.set_generation_strategy(kbo_ax.generation_strategy(**options))
+    return client
+
+
+def run(client: Client, trials: int, function, sem=None) -> list[dict]:
+    points = []
+    for _ in range(trials):
+        ((number, point),) = client.get_next_trials(1).items()
+        points.append(point)
+        value = function(**point)
+        client.complete_trial(number, {"loss": value if sem is None else (value, sem)})
+    return points
+
+
+def tuning(lr: float, k: int, act: str, one: str = "only") -> float:
+    return (math.log10(lr) + 2) ** 2 / 4 + (k - 3) ** 2 / 4 + {"relu": 0.0, "tanh": 0.4, "gelu": 0.8}[act]
+
+
+def again(client: Client, tmp_path) -> Client:
+    client.save_to_json_file(str(tmp_path / "ax.json"))
+    return Client.load_from_json_file(str(tmp_path / "ax.json"))
+
+
+def distance(p: dict, q: dict) -> float:
+    return max(abs(p[name] - q[name]) for name in p)
+
+
+# Resuming
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> list[dict]:
+    return advance(new_client(), TRIALS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ax")
+    killed = subprocess.run([sys.executable, "-m", "tests.ax_run", "killed", str(folder)], capture_output=True)
+    assert killed.returncode == -9, killed.stderr.decode()
+    return folder
+
+
+@pytest.mark.parametrize("how", ["json", "sql"])
+def test_a_killed_run_goes_on_exactly_as_if_it_had_not_been(how, folder, uninterrupted):
+    command = [sys.executable, "-m", "tests.ax_run", how, str(folder)]
+    resumed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    points = json.loads(resumed)
+    assert len(points) == {"json": TRIALS - KILLED_AFTER, "sql": 3}[how]
+    assert points == uninterrupted[KILLED_AFTER : KILLED_AFTER + len(points)]
+
+
+def test_minimisation_minimises_and_maximisation_maximises(uninterrupted):
+    found = min(branin(**point) for point in uninterrupted)
+    sobol = [branin(**point) for point in advance(new_client(n_initial=TRIALS), TRIALS)]
+    largest = [branin(**point) for point in advance(new_client("loss", method="amm-ucb"), N_INITIAL + 4)]
+    assert found < 2
+    assert found < min(sobol) - 1
+    assert max(largest) > max(sobol) + 50
+    assert max(branin(**point) for point in uninterrupted[N_INITIAL:]) < max(largest) / 2
+
+
+@pytest.mark.parametrize("method", ["kernel-ts", "sketched-cmm", "bkb"])
+def test_other_methods_resume_and_change_from_trial_to_trial(method, tmp_path):
+    setting = Certified(matern(0.3), noise_std=5.0, norm_bound=600.0)
+    client = started(BOX, method=method, setting=setting, seed=3)
+    points = run(client, 3, branin)
+    assert method != "kernel-ts" or distance(points[1], points[2]) > 1e-3
+    assert again(client, tmp_path).get_next_trials(1) == client.get_next_trials(1)
+
+
+def test_another_seed_takes_another_way():
+    setting = Certified(matern(0.3), noise_std=5.0, norm_bound=600.0)
+    draws = [started(BOX, method="kernel-ts", setting=setting, n_initial=2, seed=seed) for seed in (0, 1)]
+    for client in draws:
+        for a, b in [(0.0, 1.0), (5.0, 5.0)]:
+            number = client.attach_trial({"a": a, "b": b})
+            client.complete_trial(number, {"loss": a})
+    first, second = (next(iter(client.get_next_trials(1).values())) for client in draws)
+    assert distance(first, second) > 1e-2
+
+
+# Pending, failed and abandoned trials
+
+
+@pytest.mark.parametrize("method", ["dmm-ucb", "kernel-ts"])
+def test_pending_trials_differ(method):
+    client = new_client(method=method)
+    advance(client, 6)
+    points = list(client.get_next_trials(3).values())
+    assert len(points) == 3
+    assert all(distance(p, q) > 1e-2 for i, p in enumerate(points) for q in points[:i])
+
+
+def test_what_was_abandoned_is_avoided_and_what_failed_is_mentioned():
+    client = started(BOX, setting=Certified(matern(0.3, scale=1.0), noise_std=5.0, norm_bound=600.0), method="amm-ucb")
+    run(client, 3, branin)
+    assert "failed" not in kbo_ax.guarantee(client)
+    before = kbo_ax.interval(client, {"a": 1.0, "b": 1.0})
+    ((failed, retried),) = client.get_next_trials(1).items()
+    client.mark_trial_failed(failed)
+    ((abandoned, point),) = client.get_next_trials(1).items()
+    assert distance(point, retried) < 1e-9, "failed trials may be retried"
+    client.mark_trial_abandoned(abandoned)
+    ((_, other),) = client.get_next_trials(1).items()
+    assert distance(other, point) > 0.5
+    assert "2 failed or abandoned" in kbo_ax.guarantee(client)
+    assert kbo_ax.interval(client, {"a": 1.0, "b": 1.0}) == before
+
+
+# Certified units
+
+
+def by_hand(client: Client, kernel, features, point, noise_std: float, norm_bound: float):
+    """Interval from the client's data, by nothing of the integration."""
+    trials = [t for t in client._experiment.trials.values() if t.status.is_completed]
+    X = torch.stack([features(t.arm.parameters) for t in trials])
+    y = torch.tensor(client._experiment.lookup_data().df.sort_values("trial_index")["mean"].tolist()).double()
+    confidence = MartingaleMixture(noise_std, norm_bound, 0.1, "dmm")
+    state = KernelRidge(kernel, confidence.mixture_ridge)
+    state.update(X, y)
+    x = features(point).unsqueeze(0)
+    lower, upper = confidence.interval(state, x)
+    return float(lower), float(state.predict(x)[0]), float(upper)
+
+
+@pytest.mark.parametrize("objective", ["-loss", "loss"])
+def test_certified_data_are_not_cut(objective):
+    kernel = matern(0.1)
+    client = started(BOX, objective, setting=Certified(kernel, noise_std=1.0, norm_bound=500.0))
+    for i, value in enumerate([0.9, 1.0, 1.1, 1.0, 0.95, 1.05, -100.0, 120.0]):
+        client.complete_trial(client.attach_trial({"a": -5.0 + 2 * i, "b": 2.0 * i}), {"loss": value})
+
+    def features(parameters) -> torch.Tensor:
+        return torch.tensor([(parameters["a"] + 5) / 15, parameters["b"] / 15], dtype=torch.float64)
+
+    for point in ({"a": 7.0, "b": 12.0}, {"a": 9.0, "b": 14.0}):
+        expected = by_hand(client, kernel, features, point, 1.0, 500.0)
+        assert kbo_ax.interval(client, point) == pytest.approx(expected, rel=1e-7)
+        assert abs(expected[1]) > 40
+
+
+KBO_SPACE = space.Space({"lr": space.Float(1e-4, 1e-1, log=True), "k": space.Int(1, 5), "act": CHOICE.values})
+
+
+def tuning_features(parameters) -> torch.Tensor:
+    u = (math.log10(parameters["lr"]) + 4) / 3
+    hot = [float(parameters["act"] == option) / math.sqrt(2) for option in CHOICE.values]
+    features = torch.tensor([u, (parameters["k"] - 1) / 4, *hot], dtype=torch.float64)
+    named = {name: parameters[name] for name in ("lr", "k", "act")}
+    torch.testing.assert_close(features, KBO_SPACE.features(KBO_SPACE.unit(named).unsqueeze(0))[0])
+    return features
+
+
+@pytest.mark.parametrize("objective", ["-loss", "loss"])
+def test_certified_bounds_are_those_of_the_raw_data(objective, tmp_path):
+    kernel = matern(0.4, 0.6, 1.0, 1.1, 1.2)
+    client = started(MIXED, objective, setting=Certified(kernel, noise_std=0.1, norm_bound=3.0))
+    points = run(client, 5, tuning)
+    assert all(set(p) == {"lr", "k", "act", "one"} and type(p["k"]) is int for p in points)
+    point = {"lr": 3e-3, "k": 4, "act": "tanh"}
+    order = ["lr", "k", "act"]
+    assert [p for p in client._generation_strategy.adapter.parameters] == order
+    interval = kbo_ax.interval(client, point)
+    expected = by_hand(client, kernel, tuning_features, point, 0.1, 3.0)
+    assert interval == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert interval[0] < tuning(**point) < interval[2]
+    assert kbo_ax.guarantee(client).startswith("certified: the interval holds")
+    ((mean, _),) = [p["loss"] for p in client.predict([{**point, "one": "only"}])]
+    assert mean == pytest.approx(expected[1], abs=1e-7)
+    assert kbo_ax.interval(again(client, tmp_path), point) == interval
+
+
+def test_a_mixed_space_is_searched():
+    client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.05, norm_bound=6.0), method="amm-ucb")
+    values = [tuning(**point) for point in run(client, 16, tuning)]
+    assert min(values) < 0.15
+    best, *_ = client.get_best_parameterization()
+    assert best["act"] == "relu"
+
+
+def test_interval_names_points_that_are_none():
+    client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.1, norm_bound=6.0))
+    with pytest.raises(InvalidInput, match="no bound yet"):
+        kbo_ax.interval(client, {"lr": 3e-3, "k": 4, "act": "tanh"})
+    assert kbo_ax.guarantee(client).startswith("none")
+    run(client, 1, tuning)
+    with pytest.raises(InvalidInput, match="point of the search space"):
+        kbo_ax.interval(client, {"lr": 3e-3, "k": 9, "act": "tanh"})
+    with pytest.raises(InvalidInput, match="no strategy of kbo"):
+        kbo_ax.interval(Client(), {})
+
+
+def test_data_that_refute_the_assumptions_are_news():
+    client = started(BOX, setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0))
+    run(client, 1, branin)
+    with pytest.raises(RefutedAssumptions):
+        run(client, 2, branin)
+
+
+@pytest.mark.parametrize("method", ["dmm-ucb-adaptive", "kernel-ts-adaptive"])
+def test_a_noise_level_that_nobody_told(method, tmp_path):
+    setting = Certified(matern(0.3), None, norm_bound=600.0, noise_upper=20.0)
+    client = started(BOX, setting=setting, method=method)
+    run(client, 3, branin)
+    assert "at most 20" in kbo_ax.guarantee(client)
+    assert again(client, tmp_path).get_next_trials(1) == client.get_next_trials(1)
+
+
+# Standard errors
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ([0.5] * 3 + [2.0], "noise level (2) is the largest"),
+        ([0.5, None, 0.5, 0.5], "noise level"),
+        ([0.0] * 4, "hundred"),
+    ],
+)
+def test_standard_errors_are_the_noise_level_if_all_are_known(errors, words):
+    client = new_client(n_initial=3)
+    for sem in errors:
+        ((number, point),) = client.get_next_trials(1).items()
+        client.complete_trial(number, {"loss": branin(**point) if sem is None else (branin(**point), sem)})
+    said = kbo_ax.guarantee(client)
+    assert said.startswith("practical, not certified")
+    assert words in said
+    assert ("standard error" in said) == (None not in errors)
+
+
+def test_standard_errors_above_the_noise_level_are_refused():
+    client = started(BOX, setting=Certified(matern(0.3), noise_std=5.0, norm_bound=600.0))
+    run(client, 1, branin, sem=5.0)
+    run(client, 1, branin, sem=7.0)
+    with pytest.raises(InvalidInput, match="standard error of 7"):
+        client.get_next_trials(1)
+
+
+# Discrete spaces
+
+
+def test_arms_are_pulled_again():
+    arms = ChoiceParameterConfig(name="c", parameter_type="str", values=["a", "b", "z"], is_ordered=False)
+    client = started([INT, arms], setting=Certified(matern(0.3), noise_std=0.3, norm_bound=8.0), method="amm-ucb")
+    noise = torch.Generator().manual_seed(0)
+    points = run(client, 24, lambda k, c: (k - 3) ** 2 / 2 + (c != "b") + 0.3 * float(torch.randn((), generator=noise)))
+    pulled = [tuple(sorted(point.items())) for point in points]
+    assert max(pulled, key=pulled.count) == (("c", "b"), ("k", 3))
+    assert pulled.count((("c", "b"), ("k", 3))) > 3
+    adapter = client._generation_strategy.adapter
+    assert len(adapter.botorch_model.train_targets) == 23  # all that was known when the last one was asked for
+
+
+def test_spaces_too_large_to_enumerate():
+    box = [RangeParameterConfig(name=name, parameter_type="int", bounds=(0, 29)) for name in "xyz"]
+    client = started(box, n_initial=4)
+    points = run(client, 6, lambda x, y, z: ((x - 9) ** 2 + (y - 20) ** 2 + (z - 3) ** 2) / 100)
+    assert all(type(value) is int for point in points for value in point.values())
+
+
+# Analyses
+
+
+def cards(collection) -> list:
+    return [leaf for card in collection for leaf in (cards(card.children) if hasattr(card, "children") else [card])]
+
+
+@pytest.mark.parametrize("setting", [Certified(matern(0.7), noise_std=0.1, norm_bound=6.0), Practical()], ids=type)
+def test_cross_validation_and_analyses(setting):
+    client = started(MIXED, setting=setting, method="amm-ucb", n_initial=5)
+    run(client, 6, tuning)
+    client.get_next_trials(1)
+    adapter = client._generation_strategy.adapter
+    results = cross_validate(adapter, folds=-1)
+    predicted = torch.tensor([float(r.predicted.means[0]) for r in results])
+    observed = torch.tensor([float(r.observed.data.means[0]) for r in results])
+    assert predicted.isfinite().all()
+    if isinstance(setting, Certified):
+        for r, mean in zip(results, predicted, strict=True):
+            state = KernelRidge(setting.kernel, setting.noise_std**2)
+            rest = [s.observed for s in results if s is not r]
+            X = torch.stack([tuning_features(o.features.parameters) for o in rest])
+            state.update(X, torch.tensor([float(o.data.means[0]) for o in rest]).double())
+            x = tuning_features(r.observed.features.parameters).unsqueeze(0)
+            assert float(mean) == pytest.approx(float(state.predict(x)[0]), abs=1e-6)
+    else:
+        assert (predicted - observed).abs().mean() < observed.std() * 2
+    found = cards(client.compute_analyses(display=False))
+    assert found
+    assert not [card.title for card in found if "Error" in type(card).__name__]
+    assert any("Cross Validation" in card.title or "CrossValidation" in card.name for card in found)
+
+
+# Strategies of one's own, and storage
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (KernelRidgeGP, {"kernel": matern(0.3, 0.4), "ridge": 0.1}),
+        (AdaptiveRidgeGP, {"kernel": matern(0.3, 0.4), "noise_bounds": NoiseBounds(600.0, 0.1, upper=5.0)}),
+    ],
+)
+def test_five_lines_of_ones_own(model, options, tmp_path):
+    config = ModelConfig(botorch_model_class=model, model_options=options)
+    own = GeneratorSpec(
+        Generators.BOTORCH_MODULAR,
+        generator_kwargs={
+            "surrogate_spec": SurrogateSpec(model_configs=[config]),
+            "botorch_acqf_class": acquisition.DMMUCB,
+            "botorch_acqf_options": {"noise_std": 5.0, "norm_bound": 600.0, "delta": 0.1},
+        },
+        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
+    )
+    start = GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})
+    nodes = [
+        GenerationNode(name="start", generator_specs=[start], transition_criteria=[MinTrials(2, transition_to="own")]),
+        GenerationNode(name="own", generator_specs=[own]),
+    ]
+    client = new_client()
+    client.set_generation_strategy(GenerationStrategy(nodes=nodes))
+    for number, point in client.get_next_trials(2).items():
+        client.complete_trial(number, {"loss": (branin(**point), 0.5)})
+    advance(client, 1)
+    loaded = again(client, tmp_path)
+    advance(loaded, 1)
+    kernel = loaded._generation_strategy.adapter.botorch_model.covar_module
+    assert kernel.base_kernel.lengthscale.tolist() == [pytest.approx([0.3, 0.4])]
+
+
+KERNELS = {
+    "rbf": RBFKernel(),
+    "matern": matern(0.3, 0.2, 0.7, scale=2.0),
+    "sum": AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
+    "product": ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_kernels_survive_to_the_last_digit(kernel):
+    X = torch.rand(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    stored = build(json.loads(json.dumps(describe(kernel))))
+    torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
+    assert describe(stored) == describe(build(describe(stored)))
+    assert torch.equal(freeze(build(describe(stored)), X)(X, X), freeze(stored, X)(X, X))
+
+
+def test_registration_can_be_repeated():
+    before = len(CORE_ENCODER_REGISTRY), len(CORE_DECODER_REGISTRY)
+    kbo_ax.register()
+    assert before == (len(CORE_ENCODER_REGISTRY), len(CORE_DECODER_REGISTRY))
+
+
+def test_without_ax_the_error_says_what_to_install():
+    code = "import sys; sys.modules['ax'] = None\nimport kbo.integrations.ax"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'kbo[ax]'" in done.stderr.splitlines()[-1]
+
+
+# What is refused
+
+CERTIFIED = {"noise_std": 0.1, "norm_bound": 1.0}
+REFUSED = {
+    "unknown": ({"method": "dmm"}, "unknown method"),
+    "random": ({"method": "random"}, "no model"),
+    "horizon": ({"method": "igp-ucb"}, "n_trials"),
+    "doubling": ({"method": "cmm-ucb-doubling"}, "certified setting"),
+    "adaptive": ({"method": "dmm-ucb-adaptive"}, "certified setting"),
+    "kernel": ({"setting": Certified(PeriodicKernel(), **CERTIFIED)}, "cannot store a kernel of class PeriodicKernel"),
+    "part": ({"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)}, "PeriodicKernel"),
+    "n_initial": ({"n_initial": 0}, "n_initial"),
+    "seed": ({"seed": 0.5}, "seed"),
+    "setting": ({"setting": "practical"}, "setting must be"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
+def test_strategies_that_cannot_be_are_refused_at_once(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        kbo_ax.generation_strategy(**options)
+
+
+@pytest.mark.parametrize(
+    ("objective", "constraints"), [("-loss, acc", None), ("-loss", ["acc >= 1"])], ids=["objectives", "constraint"]
+)
+def test_several_objectives_and_constraints_are_refused(objective, constraints):
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters=[FLOAT], name="test")
+    client.configure_optimization(objective=objective, outcome_constraints=constraints)
+    client.set_generation_strategy(kbo_ax.generation_strategy(n_initial=2))
+    for i in range(2):
+        ((number, _),) = client.get_next_trials(1).items()
+        client.complete_trial(number, {"loss": 1.0 + i, "acc": 2.0 - i})
+    with pytest.raises(InvalidInput, match="one outcome"):
+        client.get_next_trials(1)
+
+
+# BoTorch's table of constructors
+
+INPUTS = {
+    acquisition.KernelUCB: {"confidence": FixedWidth(2.0)},
+    acquisition.AMMUCB: MIXTURE,
+    acquisition.DMMUCB: MIXTURE,
+    acquisition.CMMUCB: MIXTURE,
+    acquisition.ChainingUCB: {"points": torch.linspace(0, 1, 9).double().unsqueeze(-1), "delta": 0.1},
+    acquisition.InflatedThompsonSampling: {"confidence": FixedWidth(1.0), "seed": 5},
+}
+
+
+@pytest.mark.parametrize(("kind", "options"), INPUTS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_constructors_pass_on_direction_and_pending_points(kind, options):
+    X = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+    model = KernelRidgeGP(X, X.square(), matern(0.3), 0.04)
+    transform = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
+    pending = torch.tensor([[0.3]], dtype=torch.float64)
+    given = {"posterior_transform": transform, "X_pending": pending, "training_data": None, "bounds": None}
+    acqf = kind(**get_acqf_input_constructor(kind)(model=model, **given, **options))
+    assert acqf.weight == -1
+    assert torch.equal(acqf.X_pending, pending)
+    assert acqf(torch.tensor([[[0.1]]], dtype=torch.float64)).isfinite().all()
+    with pytest.raises(InvalidInput, match="one outcome"):
+        get_acqf_input_constructor(kind)(model=model, **given, **options, constraints=[lambda y: y])
+
+
+def test_draws_follow_from_seed_and_number_of_data():
+    X = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+    construct = get_acqf_input_constructor(acquisition.InflatedThompsonSampling)
+
+    def draw(n: int, seed: int) -> float:
+        model = KernelRidgeGP(X[:n], X[:n].square(), matern(0.3), 0.04)
+        inputs = construct(model=model, confidence=FixedWidth(1.0), seed=seed)
+        return inputs["seed"]
+
+    assert draw(5, 0) == draw(5, 0)
+    assert len({draw(5, 0), draw(6, 0), draw(5, 1), draw(6, 1)}) == 4

@@ -1,0 +1,569 @@
+"""KBOSampler in Optuna's studies: spaces, failures, several workers, kills, bounds; and BoTorchSampler."""
+
+import copy
+import itertools
+import math
+import pickle
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+optuna = pytest.importorskip("optuna")
+
+from optuna.distributions import (  # noqa: E402
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler  # noqa: E402
+from optuna.trial import TrialState, create_trial  # noqa: E402
+
+import kbo  # noqa: E402
+from kbo.errors import InvalidInput  # noqa: E402
+from kbo.integrations.optuna import KBOSampler, kbo_candidates_func  # noqa: E402
+from kbo.integrations.optuna_space import SearchSpace, shared_distributions  # noqa: E402
+from tests.optuna_worker import objective as mixed  # noqa: E402
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+UNIT = FloatDistribution(0.0, 1.0)
+
+
+def run(objective, n_trials, sampler=None, direction="minimize", **options):
+    study = optuna.create_study(sampler=sampler or KBOSampler(seed=0, n_startup_trials=4), direction=direction)
+    study.optimize(objective, n_trials=n_trials, **options)
+    return study
+
+
+def params(study):
+    return [trial.params for trial in study.get_trials(deepcopy=False)]
+
+
+def bowl(trial):
+    return (trial.suggest_float("x", 0.0, 1.0) - 0.3) ** 2 + (trial.suggest_float("y", 0.0, 1.0) - 0.8) ** 2
+
+
+def line(trial):
+    return math.sin(5 * trial.suggest_float("x", 0.0, 1.0))
+
+
+def certified(**numbers):
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 0.3
+    return kbo.Certified(kernel, **{"noise_std": 0.1, "norm_bound": 4.0, **numbers})
+
+
+def told(x, value, state=TrialState.COMPLETE, **options):
+    return create_trial(state=state, value=value, params={"x": x}, distributions={"x": UNIT}, **options)
+
+
+# Spaces
+
+
+def test_values_are_inside_on_the_grid_and_of_the_right_type_for_every_distribution():
+    choices = ["a", None, True, 2.5, 7]
+
+    def objective(trial):
+        found = {
+            "float": trial.suggest_float("float", -3.0, 5.0),
+            "log": trial.suggest_float("log", 1e-5, 10.0, log=True),
+            "step": trial.suggest_float("step", 0.1, 0.95, step=0.2),
+            "int": trial.suggest_int("int", -4, 4),
+            "intstep": trial.suggest_int("intstep", 3, 30, step=4),
+            "intlog": trial.suggest_int("intlog", 1, 1000, log=True),
+            "choice": trial.suggest_categorical("choice", choices),
+            "one": trial.suggest_float("one", 2.0, 2.0),
+            "only": trial.suggest_categorical("only", ["this"]),
+        }
+        assert all(isinstance(found[name], float) for name in ("float", "log", "step", "one"))
+        assert all(type(found[name]) is int for name in ("int", "intstep", "intlog"))
+        return found["float"] ** 2 + abs(math.log(found["intlog"] / 30)) + (found["choice"] is not None)
+
+    study = run(objective, 24, KBOSampler(seed=0, n_startup_trials=16))
+    for trial in study.trials:
+        for name, d in trial.distributions.items():
+            assert d._contains(d.to_internal_repr(trial.params[name])), (name, trial.params[name])
+    assert {repr(t.params["choice"]) for t in study.trials} == {repr(c) for c in choices}
+    assert {round(t.params["step"], 9) for t in study.trials} == {0.1, 0.3, 0.5, 0.7, 0.9}
+    chosen = [t.system_attrs["kbo:chosen"].keys() for t in study.trials[1:]]  # all but the first come from the model
+    assert all(names == {"float", "log", "step", "int", "intstep", "intlog", "choice"} for names in chosen)
+    assert study.sampler.interval(study, study.best_params) is not None
+
+
+def test_encoding_and_decoding_are_inverse_and_the_features_are_in_the_order_of_the_names():
+    odd = ["a", None, True, float("nan"), (1, 2)]
+    with pytest.warns(UserWarning, match="Choices for a categorical"):
+        choice = CategoricalDistribution(odd)
+    space = SearchSpace(
+        {
+            "z": FloatDistribution(-1.0, 1.0, step=0.25),
+            "b": choice,
+            "a": FloatDistribution(1e-3, 10.0, log=True),
+            "m": IntDistribution(2, 11, step=3),
+            "k": IntDistribution(1, 9, log=True),
+        }
+    )
+    assert list(space.distributions) == ["a", "b", "k", "m", "z"]
+    assert space.defaults == {"a": pytest.approx(0.1), "b": 0, "k": 2, "m": 2, "z": 4}
+    for i, option in enumerate(odd):
+        values = {"a": 0.02, "b": option, "k": 3, "m": 8, "z": -0.75}
+        encoded = space.encode(values)
+        assert encoded == {"a": 0.02, "b": i, "k": 3, "m": 2, "z": 1}
+        assert repr(space.decode(encoded)) == repr(values)
+    assert space.space.features(space.space.unit(encoded).unsqueeze(0)).shape == (1, 1 + 5 + 3)
+    for wrong in ({"m": 7}, {"z": 0.3}, {"a": 20.0}, {"b": "c"}, {"k": 1.5}, {"k": "no"}):
+        with pytest.raises(InvalidInput, match="is not in"):
+            space.encode(wrong)
+    assert space.complete({"other": 1}) is None
+
+
+def test_conditional_parameters_share_one_model():
+    def objective(trial):
+        kind = trial.suggest_categorical("kind", ["flat", "steep"])
+        if kind == "flat":
+            return 1.0 + 0.1 * trial.suggest_float("slope", 0.0, 1.0)
+        return 2 * (trial.suggest_float("depth", 0.0, 1.0) - 0.7) ** 2
+
+    study = run(objective, 18)
+    assert study.best_value < 0.01
+    kinds = [t.params["kind"] for t in study.trials]
+    assert kinds.count("steep") > 2 * kinds.count("flat")
+    assert all(t.params.keys() == {"kind", "slope" if t.params["kind"] == "flat" else "depth"} for t in study.trials)
+    inside = study.sampler.interval(study, {"kind": "steep", "depth": 0.7})
+    assert inside == study.sampler.interval(study, {"kind": "steep", "depth": 0.7, "slope": 0.5})  # the default
+
+
+def test_a_parameter_whose_distribution_changes_is_sampled_at_random_ever_after():
+    study = run(bowl, 6)
+
+    def wider(trial):
+        return trial.suggest_float("x", 0.0, 2.0) + (trial.suggest_float("y", 0.0, 1.0) - 0.5) ** 2
+
+    study.optimize(wider, n_trials=6)
+    assert list(shared_distributions(study.trials)) == ["y"]
+    assert [list(t.system_attrs["kbo:chosen"]) for t in study.trials[1:]] == [["x", "y"]] * 6 + [["y"]] * 5
+    assert max(t.params["x"] for t in study.trials) > 1
+
+
+def test_a_fixed_parameter_and_a_pruner_of_many_brackets_are_no_obstacle():
+    study = run(bowl, 8, PartialFixedSampler({"x": 0.25}, KBOSampler(seed=0, n_startup_trials=3)))
+    assert {p["x"] for p in params(study)} == {0.25}
+    assert len({p["y"] for p in params(study)}) == 8
+
+    def stepwise(trial):
+        value = bowl(trial)
+        for step in range(9):
+            trial.report(value + 1 / (1 + step), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    pruner = optuna.pruners.HyperbandPruner(1, 9, 3)
+    study = optuna.create_study(sampler=KBOSampler(seed=0, n_startup_trials=3), pruner=pruner)
+    study.optimize(stepwise, n_trials=14)
+    assert {t.state for t in study.trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+    assert len(study.trials) == 14
+
+
+# Directions, seeds, resuming
+
+
+def test_minimising_finds_the_minimum_and_maximising_the_maximum_better_than_at_random():
+    def at_random(direction):
+        return statistics.median(run(bowl, 16, RandomSampler(seed=s), direction).best_value for s in range(25))
+
+    low = run(bowl, 16)
+    assert low.best_value < 0.1 * at_random("minimize")
+    assert params(run(lambda trial: -bowl(trial), 16, direction="maximize")) == params(low)
+    peak, most = run(bowl, 12, direction="maximize"), 0.7**2 + 0.8**2
+    assert most - peak.best_value < 0.1 * (most - at_random("maximize"))
+
+
+def test_same_seed_same_study_other_seed_another():
+    first, again, other = (params(run(mixed, 12, KBOSampler(seed=s, n_startup_trials=5))) for s in (3, 3, 4))
+    assert first == again
+    assert all(a != b for a, b in zip(first, other, strict=True))
+    assert params(run(bowl, 2, KBOSampler())) != params(run(bowl, 2, KBOSampler()))
+
+
+def test_a_pickled_or_copied_sampler_continues_with_the_same_point():
+    study = run(mixed, 9, KBOSampler(seed=1, n_startup_trials=4))
+    with_lock = study.sampler
+    expected = study.ask()
+    mixed(expected)
+    for clone in (pickle.loads(pickle.dumps(with_lock)), copy.deepcopy(with_lock)):
+        twin = optuna.create_study(sampler=clone)
+        twin.add_trials(study.get_trials(states=(TrialState.COMPLETE,)))
+        trial = twin.ask()
+        mixed(trial)
+        assert trial.params == expected.params
+
+
+def at_once(trials):
+    """The pairs of trials that were running at the same time."""
+    pairs = itertools.combinations(trials, 2)
+    return [
+        (a, b)
+        for a, b in pairs
+        if max(a.datetime_start, b.datetime_start) < min(a.datetime_complete, b.datetime_complete)
+    ]
+
+
+def new_study(tmp_path, name="shared"):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    return storage, optuna.create_study(study_name=name, storage=storage)
+
+
+def worker(storage, trials, seed=0, seconds=0.0):
+    command = [sys.executable, "-m", "tests.optuna_worker", storage, "shared", str(trials), str(seed), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(*processes):
+    for process in processes:
+        output, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, output
+
+
+def test_a_study_that_was_stopped_and_loaded_goes_on_as_if_it_had_not_been(tmp_path):
+    whole = params(run(mixed, 15, KBOSampler(seed=2, n_startup_trials=5)))
+    storage, study = new_study(tmp_path)
+    study.sampler = KBOSampler(seed=2, n_startup_trials=5)
+    study.optimize(mixed, n_trials=8)
+    finish(worker(storage, 7, seed=2))
+    assert params(study) == whole
+    assert isinstance(optuna.load_study(study_name="shared", storage=storage).sampler, TPESampler)
+
+
+def test_a_killed_process_leaves_a_pending_trial_and_a_study_that_goes_on(tmp_path):
+    storage, study = new_study(tmp_path)
+    study.sampler = KBOSampler(seed=2, n_startup_trials=5)
+    study.optimize(mixed, n_trials=8)
+    victim = worker(storage, 7, seed=2, seconds=600)
+    try:
+        deadline = time.monotonic() + 120
+        while not any("process" in t.user_attrs for t in study.get_trials(states=(TrialState.RUNNING,))):
+            assert time.monotonic() < deadline
+            assert victim.poll() is None, victim.communicate()
+            time.sleep(0.1)
+    finally:
+        victim.send_signal(signal.SIGKILL)
+        victim.communicate()
+    finish(worker(storage, 7, seed=2))
+    states = [t.state for t in study.trials]
+    assert states == [TrialState.COMPLETE] * 8 + [TrialState.RUNNING] + [TrialState.COMPLETE] * 7
+    whole = params(run(mixed, 9, KBOSampler(seed=2, n_startup_trials=5)))
+    assert params(study)[:9] == whole  # the killed one too was what an uninterrupted study would have tried
+    assert params(study)[8] not in params(study)[9:]
+
+
+def test_two_processes_share_a_study_and_keep_apart(tmp_path):
+    storage, study = new_study(tmp_path)
+    finish(worker(storage, 8, seconds=0.3), worker(storage, 8, seconds=0.3))
+    trials = study.trials
+    assert [t.state for t in trials] == [TrialState.COMPLETE] * 16
+    assert len({t.user_attrs["process"] for t in trials}) == 2
+    overlapping = at_once(trials)
+    assert len(overlapping) >= 5
+    assert all(a.params != b.params for a, b in overlapping)
+
+
+# Pending trials
+
+
+def gaps(points):
+    return [abs(a - b) for i, a in enumerate(points) for b in points[:i]]
+
+
+def test_running_trials_are_pending_from_the_moment_they_are_chosen():
+    study = run(line, 3, KBOSampler(seed=0, setting=certified()))
+    chosen = []
+    for _ in range(4):
+        trial = study.ask()
+        assert not trial.params  # nothing was asked for yet, so only what was chosen can be seen
+        chosen.append(trial.relative_params["x"])
+    assert min(gaps(chosen)) > 0.02
+
+
+def test_running_trials_are_pending_when_another_sampler_or_the_user_chose_them():
+    study = run(line, 3, KBOSampler(seed=0, setting=certified()))
+    alone = study.ask().relative_params["x"]
+    twin = optuna.create_study(sampler=KBOSampler(seed=0, setting=certified()))
+    twin.add_trials(study.get_trials(states=(TrialState.COMPLETE,)))
+    twin.enqueue_trial({"x": alone})
+    assert twin.ask().suggest_float("x", 0.0, 1.0) == alone
+    assert abs(twin.ask().suggest_float("x", 0.0, 1.0) - alone) > 0.02
+
+
+def test_a_trial_that_stops_running_is_no_longer_pending():
+    study = run(line, 4, KBOSampler(seed=0, setting=certified()))
+    trials = [study.ask() for _ in range(3)]
+    assert all(trial.relative_params for trial in trials)  # each was pending when the next was chosen
+    study.tell(trials[0], line(trials[0]))
+    study.tell(trials[1], state=TrialState.FAIL)  # before it asked for anything
+    study.tell(trials[2], state=TrialState.FAIL)
+    fresh = optuna.create_study(sampler=KBOSampler(seed=0, setting=certified()))
+    fresh.add_trials(study.trials)
+    assert study.ask().relative_params == fresh.ask().relative_params
+
+
+def test_samplers_without_a_common_lock_that_choose_at_the_same_time_keep_apart():
+    study = run(line, 3, KBOSampler(seed=0, setting=certified()))
+    others = [copy.copy(study) for _ in range(2)]
+    for round_ in range(3):
+        barrier, chosen = threading.Barrier(2), []
+        for other in others:
+            other.sampler = KBOSampler(seed=round_, setting=certified())
+
+        def ask(other, barrier=barrier, chosen=chosen):
+            barrier.wait()
+            chosen.append((trial := other.ask()).suggest_float("x", 0.0, 1.0))
+            barrier.wait()
+            other.tell(trial, math.sin(5 * trial.params["x"]))
+
+        threads = [threading.Thread(target=ask, args=(other,)) for other in others]
+        [thread.start() for thread in threads]
+        [thread.join(60) for thread in threads]
+        assert len(chosen) == 2
+        assert gaps(chosen)[0] > 0.01, (round_, chosen)
+
+
+def test_threads_share_a_sampler():
+    def slow(trial):
+        value = mixed(trial)
+        time.sleep(0.05)
+        return value
+
+    study = run(slow, 14, n_jobs=2)
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 14
+    overlapping = at_once(study.trials)
+    assert len(overlapping) >= 5
+    assert all(a.params != b.params for a, b in overlapping)
+
+
+# Failures and what else trials can be
+
+
+def test_failed_pruned_and_infinite_trials_are_failures_and_bounds_never_rest_on_them():
+    study = run(line, 6, KBOSampler(seed=0, setting=certified()))
+    sampler, before = study.sampler, study.ask().relative_params
+    interval = sampler.interval(study, {"x": 0.5})
+    study.add_trial(told(before["x"], None, TrialState.FAIL))
+    study.add_trial(told(0.5, None, TrialState.PRUNED, intermediate_values={3: -100.0}))
+    study.add_trial(told(0.4, math.inf))
+    assert sampler.interval(study, {"x": 0.5}) == interval
+    assert "3 failed" in sampler.guarantee(study)
+    for _ in range(3):  # there is no going back to where it failed
+        assert abs(study.ask().relative_params["x"] - before["x"]) > 0.01
+
+
+def test_a_study_goes_on_after_exceptions_and_nan():
+    def fragile(trial):
+        value = bowl(trial)
+        if trial.params["x"] > 0.75:
+            raise ArithmeticError("no")
+        return math.nan if trial.params["y"] < 0.25 else value
+
+    study = run(fragile, 20, catch=(ArithmeticError,))
+    states = [t.state for t in study.trials]
+    assert states.count(TrialState.FAIL) >= 2
+    assert states[12:].count(TrialState.FAIL) <= 3
+    assert study.best_value < 0.01
+
+
+def test_enqueued_trials_are_tried_completed_and_learnt_from():
+    study = run(bowl, 5)
+    study.enqueue_trial({"x": 0.31, "y": 0.79})
+    study.enqueue_trial({"x": 0.5})
+    study.enqueue_trial({"x": 7.0})  # outside, which Optuna allows and warns about
+    with pytest.warns(UserWarning, match="out of range"):
+        study.optimize(bowl, n_trials=5)
+    assert study.trials[5].params == {"x": 0.31, "y": 0.79}
+    assert study.trials[6].params["x"] == 0.5
+    assert abs(study.trials[6].params["y"] - 0.8) < 0.3  # chosen for that x
+    assert study.trials[7].params["x"] == 7.0
+    assert study.sampler.recommended(study).number != 7
+
+
+# Bounds
+
+
+def test_bounds_that_are_certified_say_so_and_hold():
+    def noisy(trial):
+        x, y = (trial.suggest_float(name, 0.0, 1.0) for name in "yx")
+        return math.sin(3 * x) + y + 0.1 * (-1) ** trial.number
+
+    kernel = RBFKernel(ard_num_dims=2).double()
+    kernel.lengthscale = torch.tensor([[1.0, 0.8]])  # in the order of the names: x, y
+    sampler = KBOSampler(seed=0, setting=kbo.Certified(kernel, noise_std=0.1, norm_bound=8.0))
+    study = run(noisy, 16, sampler, direction="maximize")
+    for i in range(5):
+        x, y = i / 4, (2 - i) ** 2 / 4
+        lower, mean, upper = sampler.interval(study, {"x": x, "y": y})
+        assert lower <= mean <= upper
+        assert lower <= math.sin(3 * y) + x <= upper
+    assert sampler.guarantee(study).startswith("certified")
+    assert sampler.guarantee(run(bowl, 8)).startswith("none") is False
+
+
+def test_practical_bounds_are_never_called_certified():
+    study = run(bowl, 8)
+    assert study.sampler.guarantee(study).startswith("practical, not certified")
+    assert sampler_of_new().startswith("none")
+
+
+def sampler_of_new():
+    sampler = KBOSampler(seed=0)
+    return sampler.guarantee(optuna.create_study(sampler=sampler))
+
+
+@pytest.mark.parametrize(("direction", "lucky"), [("minimize", -0.4), ("maximize", 0.4)])
+def test_the_recommended_trial_is_not_the_luckiest(direction, lucky):
+    study = optuna.create_study(sampler=KBOSampler(seed=0, setting=certified(noise_std=0.5)), direction=direction)
+    bad = -2.5 * lucky
+    study.add_trials([told(x, value) for x, value in ((0.1, 0.0), (0.5, bad)) for _ in range(20)] + [told(0.9, lucky)])
+    assert study.best_trial.params == {"x": 0.9}
+    assert study.sampler.recommended(study).params == {"x": 0.1}
+    none = optuna.create_study(sampler=study.sampler)
+    with pytest.raises(InvalidInput, match="no trial of the study is complete"):
+        none.sampler.recommended(none)
+
+
+def test_interval_takes_parameters_of_the_study_only():
+    study = run(bowl, 6)
+    sampler = study.sampler
+    assert sampler.interval(optuna.create_study(), {"x": 0.5}) is None
+    with pytest.raises(InvalidInput, match=r"'x'.*is not in"):
+        sampler.interval(study, {"x": 3.0})
+    with pytest.raises(InvalidInput, match="expected values of the study's parameters"):
+        sampler.interval(study, {"z": 3.0})
+
+
+# What is refused
+
+
+def test_the_certified_setting_refuses_spaces_that_change():
+    def conditional(trial):
+        return trial.suggest_float("x" if trial.number % 2 else "y", 0.0, 1.0)
+
+    with pytest.raises(InvalidInput, match="same parameters"):
+        run(conditional, 4, KBOSampler(seed=0, setting=certified()))
+    two = RBFKernel(ard_num_dims=2).double()
+    with pytest.raises(InvalidInput, match="2 lengthscales for 1 columns"):
+        run(line, 4, KBOSampler(seed=0, setting=kbo.Certified(two, 0.1, 1.0)))
+
+
+def test_refuted_assumptions_end_the_study():
+    with pytest.raises(kbo.RefutedAssumptions):
+        run(lambda trial: 10 * line(trial), 30, KBOSampler(seed=0, setting=certified(norm_bound=0.5)))
+
+
+def test_several_objectives_and_constraints_are_refused():
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=KBOSampler(seed=0))
+    with pytest.raises(InvalidInput, match="one objective, the study has 2"):
+        study.optimize(lambda trial: (bowl(trial), 1.0), n_trials=2)
+    with pytest.raises(InvalidInput, match="constraints"):
+        KBOSampler(constraints_func=lambda trial: [0.0])
+
+    def constrained(trial):
+        trial.set_constraint("c", trial.suggest_float("x", 0.0, 1.0) - 0.5)
+        return 0.0
+
+    with pytest.raises(InvalidInput, match=r"trial 0 has constraints \['c'\]"):
+        run(constrained, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "dmm-ucbb"}, "did you mean"),
+        ({"method": "igp-ucb"}, "n_trials"),
+        ({"method": "supk-ucb"}, "finite sets"),
+        ({"setting": "practical"}, "setting must be"),
+        ({"seed": 1.5}, "seed must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"n_startup_trials": 1}, "n_startup_trials must be"),
+        ({"n_startup_trials": 5, "setting": certified()}, "n_startup_trials is for the practical setting"),
+        ({"method": "chaining-ucb"}, "certified setting"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_at_once(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        KBOSampler(**arguments)
+
+
+def test_methods_and_settings_of_every_kind_run():
+    for arguments in (
+        {"method": "igp-ucb", "n_trials": 8},
+        {"method": "random"},
+        {"method": "kernel-ts"},
+        {"setting": certified(norm_bound=20.0), "method": "kernel-ts"},
+        {"setting": certified(norm_bound=20.0, noise_std=None), "method": "dmm-ucb-adaptive"},
+        {"setting": kbo.Practical(n_initial=3)},
+    ):
+        study = run(line, 8, KBOSampler(seed=0, **arguments))
+        assert len({p["x"] for p in params(study)}) >= 4
+        assert (study.sampler.interval(study, {"x": 0.5}) is None) == (
+            arguments.get("method") in ("random", "dmm-ucb-adaptive")
+        )
+
+
+def test_without_optuna_kbo_works_and_its_integration_says_what_to_install():
+    code = "import sys; sys.modules['optuna'] = None; import kbo\nimport kbo.integrations.optuna"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ImportError: kbo.integrations.optuna needs Optuna: pip install 'kbo[optuna]'" in done.stderr
+
+
+# BoTorchSampler
+
+
+def botorch(**options):
+    integration = pytest.importorskip("optuna_integration")
+    return integration.BoTorchSampler(candidates_func=kbo_candidates_func, seed=0, n_startup_trials=5, **options)
+
+
+def test_candidates_func_makes_botorch_sampler_find_the_minimum_of_a_mixed_space():
+    def objective(trial):
+        return bowl(trial) + (trial.suggest_categorical("c", ["a", "b"]) == "a")
+
+    study = run(objective, 14, botorch())
+    at_random = (run(objective, 14, RandomSampler(seed=s)).best_value for s in range(25))
+    assert study.best_value < 0.5 * statistics.median(at_random)
+    assert study.best_trial.number >= 5
+
+
+def test_candidates_func_considers_running_trials():
+    study = run(line, 8, botorch(consider_running_trials=True))
+    twin = optuna.create_study(sampler=botorch(consider_running_trials=False))
+    twin.add_trials(study.trials)
+    study.sampler = botorch(consider_running_trials=True)
+    asked = [[s.ask().suggest_float("x", 0.0, 1.0) for _ in range(2)] for s in (study, twin)]
+    assert asked[0][0] == pytest.approx(asked[1][0], abs=1e-3)
+    assert gaps(asked[0])[0] > gaps(asked[1])[0] + 0.01
+
+
+def test_candidates_func_scales_leaves_out_what_is_not_finite_and_refuses_what_it_cannot_do():
+    X = torch.linspace(-5, 5, 12, dtype=torch.float64).unsqueeze(-1)
+    y = 1e6 - 1e4 * (X - 2) ** 2
+    bounds = torch.tensor([[-5.0], [5.0]], dtype=torch.float64)
+    best = kbo_candidates_func(X, y, None, bounds, None)
+    assert best.shape == (1, 1)
+    assert abs(best - 2) < 0.3
+    with_inf = torch.cat([X, X[:1]]), torch.cat([y, y[:1] * math.inf])
+    torch.manual_seed(0)
+    again = kbo_candidates_func(*with_inf, None, bounds, None)
+    assert abs(again - best) < 1e-2
+    first = kbo_candidates_func(X[:1], y[:1], None, bounds, None)
+    assert -5 <= float(first) <= 5
+    with pytest.raises(InvalidInput, match="constraints"):
+        kbo_candidates_func(X, y, y, bounds, None)
+    with pytest.raises(InvalidInput, match="one objective, got 2"):
+        kbo_candidates_func(X, torch.cat([y, y], -1), None, bounds, None)

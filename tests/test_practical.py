@@ -1,0 +1,159 @@
+"""The practical setting: the fit, when it happens, and the sketch of long runs."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+from torch.distributions import MultivariateNormal
+
+import kbo
+from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
+from kbo.optimize import fitting, practical
+from kbo.optimize.fitting import Posterior, fit
+from kbo.regression import KernelRidge, NystromRidge
+from tests.dense import close
+
+
+def data(n, d, seed=0, noise=0.2):
+    g = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, d, generator=g, dtype=torch.float64)
+    f = (4 * X[:, 0]).sin() + X[:, -1] ** 2
+    y = f + noise * torch.randn(n, generator=g, dtype=torch.float64)
+    return X, (y - y.mean()) / y.std()
+
+
+def dense_log_posterior(X, y, theta, constant):
+    """The same density from GPyTorch's kernel, torch's normal distributions and the priors as they are written."""
+    D = X.shape[-1]
+    kernel = MaternKernel(nu=2.5, ard_num_dims=D).double()
+    kernel.lengthscale = theta[:-1].exp()
+    A = kernel(X).to_dense() + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64)
+    likelihood = MultivariateNormal(torch.full_like(y, constant), A).log_prob(y)
+    covariance = 0.2 * torch.eye(D, dtype=torch.float64) + 3.0
+    mean = torch.full((D,), math.sqrt(2) + math.log(D) / 2, dtype=torch.float64)
+    away = theta[:-1] - mean
+    return float(likelihood - away @ torch.linalg.solve(covariance, away) / 2 - (theta[-1] + 4) ** 2 / 2)
+
+
+@pytest.mark.parametrize(("n", "d"), [(7, 1), (25, 3), (60, 6)])
+def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradient_too(n, d):
+    X, y = data(n, d)
+    posterior = Posterior(X, y)
+    for seed in range(4):
+        theta = torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        value, gradient = posterior(theta)
+        c = posterior.constant(theta)
+        assert float(value) == pytest.approx(dense_log_posterior(X, y, theta, c), rel=1e-9)
+        for other in (c - 0.01, c + 0.01):
+            assert dense_log_posterior(X, y, theta, other) < float(value)
+        steps = 1e-5 * torch.eye(d + 1, dtype=torch.float64)
+        numerical = torch.stack([(posterior(theta + e)[0] - posterior(theta - e)[0]) / 2e-5 for e in steps])
+        close(gradient, numerical, 1e-6)
+
+
+@pytest.mark.parametrize(("n", "d"), [(12, 5), (80, 2)])
+def test_the_fit_is_a_maximum_and_a_function_of_the_data(n, d):
+    X, y = data(n, d)
+    kernel, noise_std, constant = fit(X, y)
+    again, same_noise, same_constant = fit(X.clone(), y.clone())
+    assert (noise_std, constant) == (same_noise, same_constant)
+    assert torch.equal(kernel.lengthscale, again.lengthscale)
+    theta = torch.cat([kernel.lengthscale[0].log(), torch.tensor([2 * math.log(noise_std)], dtype=torch.float64)])
+    value, gradient = Posterior(X, y)(theta)
+    assert float(gradient.abs().max()) < 0.05
+    for seed in range(20):
+        other = theta + 0.5 * torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert float(Posterior(X, y)(other)[0]) < float(value)
+
+
+def test_the_fit_finds_the_noise_and_what_matters():
+    X, y = data(300, 4, noise=0.5)
+    spread = ((4 * X[:, 0]).sin() + X[:, -1] ** 2).var() + 0.25
+    kernel, noise_std, _ = fit(X, y)
+    assert noise_std == pytest.approx(0.5 / float(spread.sqrt()), rel=0.15)
+    lengthscales = kernel.lengthscale[0]
+    assert float(lengthscales[[1, 2]].min()) > 1.5 * float(lengthscales[0])
+
+
+def test_a_known_noise_level_is_kept_and_the_rest_is_the_best_with_it():
+    X, y = data(40, 2)
+    kernel, noise_std, constant = fit(X, y, noise_std=0.5)
+    assert noise_std == pytest.approx(0.5)
+    theta = torch.cat([kernel.lengthscale[0].log(), torch.tensor([2 * math.log(0.5)], dtype=torch.float64)])
+    posterior = Posterior(X, y)
+    assert float(posterior(theta)[1][:-1].abs().max()) < 0.05
+    assert constant == pytest.approx(posterior.constant(theta))
+    assert fit(X, y)[1] != pytest.approx(0.5, rel=0.05)
+
+
+def test_of_many_observations_a_part_is_fitted_always_the_same(monkeypatch):
+    X, y = data(100, 2)
+    monkeypatch.setattr(fitting, "MOST", 40)
+    first, second = fit(X, y), fit(X, y)
+    assert first[1:] == second[1:]
+    assert first[1] != fit(X[:40], y[:40])[1]
+
+
+def noisy(params):
+    return (params["x"] - 0.3) ** 2 + 0.1 * math.sin(1000 * params["x"])
+
+
+def run(n, told_at_once, **options):
+    """A run, asked and told one by one; or a second optimiser that is told everything before it is asked."""
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2, **options)
+    for _ in range(n):
+        x = optimizer.ask()
+        optimizer.tell(x, noisy(x))
+    if not told_at_once:
+        return optimizer
+    late = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2, **options)
+    for trial in optimizer.trials:
+        late.tell(trial.params, trial.value)
+    return late
+
+
+def test_telling_a_long_run_at_once_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
+    fits = []
+    monkeypatch.setattr(practical, "fit", lambda X, y: fits.append(len(y)) or fit(X, y))
+    step_by_step, late = run(30, False), run(30, True)
+    fits.clear()
+    assert late.ask() == step_by_step.ask()
+    assert fits == [26]
+    assert late.interval({"x": 0.3}) == pytest.approx(step_by_step.interval({"x": 0.3}), rel=1e-9)
+
+
+def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
+    assert isinstance(run(12, False).belief.state, KernelRidge)
+    monkeypatch.setattr(practical, "MOST_EXACT", 10)
+    optimizer = run(16, False)
+    assert isinstance(optimizer.belief.state, NystromRidge)
+    assert optimizer.belief.state.n == 16
+    low, mean, high = optimizer.interval({"x": 0.35})
+    assert low < mean < high
+    assert abs(optimizer.ask()["x"] - 0.3) < 0.7
+
+
+def test_the_default_search_is_a_plain_bound_and_the_report_a_mixture():
+    optimizer = run(12, False)
+    assert optimizer.method == "ucb"
+    assert isinstance(optimizer.belief.confidence(), FixedWidth)
+    reported = optimizer.belief.reported()
+    assert isinstance(reported, MartingaleMixture)
+    assert reported.kind == "amm"
+    assert kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(MaternKernel(), 0.1, 1.0)).method == "dmm-ucb"
+
+
+def test_widths_alternate_with_the_observations():
+    X, y = data(9, 2)
+    state = KernelRidge(MaternKernel(nu=2.5).double(), 0.1)
+    confidence = AlternatingWidth(0.5, 3.0)
+    for n in range(9):
+        state.update(X[n : n + 1], y[n : n + 1])
+        mean, variance = state.predict(X)
+        close(confidence.upper(state, X), mean + (0.5, 3.0)[(n + 1) % 2] * variance.sqrt(), 1e-12)
+    assert confidence.guarantee is None
+    with pytest.raises(kbo.InvalidInput):
+        AlternatingWidth()
+    with pytest.raises(kbo.InvalidInput):
+        AlternatingWidth(1.0, -1.0)

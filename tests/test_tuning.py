@@ -1,0 +1,206 @@
+"""Tuners and how they are compared."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+from kbo.errors import InvalidInput
+from kbo.experiments import papers, tuning
+from kbo.experiments.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
+from kbo.experiments.tuning_games import PRACTICE, SUITE, play, true_value
+from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
+from kbo.space import Choice, Float, Int, Space
+
+
+@pytest.fixture(autouse=True)
+def _few_starts(monkeypatch):
+    """The search of BoTorch is not what is tested here."""
+    for name, few in (("restarts", 2), ("raw_samples", 16), ("draws", 16)):
+        monkeypatch.setattr(BoTorchTuner, name, few)
+
+
+MIXED = Space(
+    {"a": Float(1e-3, 1.0, log=True), "b": Int(1, 20), "c": Choice(["x", "y", "z"]), "d": Int(1, 64, log=True)}
+)
+
+
+def objective(params):
+    return (math.log10(params["a"]) + 1) ** 2 + 0.01 * (params["b"] - 7) ** 2 + (params["c"] != "y")
+
+
+@pytest.mark.parametrize("name", ["kbo", "qlognei", "gpsampler", "tpe", "random"])
+def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
+    runs = []
+    for _ in range(2):
+        chosen, asked = tuner(name, MIXED, 3), []
+        for _ in range(12):
+            params = chosen.ask()
+            MIXED.unit(params)  # inside the space
+            asked.append(params)
+            chosen.tell(params, objective(params))
+        assert chosen.recommended() in asked
+        runs.append(asked)
+    assert runs[0] == runs[1]
+    first = tuner(name, MIXED, 4)
+    assert first.ask() != runs[0][0]
+
+
+@pytest.mark.parametrize("name", ["kbo", "qlognei"])
+def test_a_tuner_minimises(name):
+    space, chosen = Space([(-1.0, 1.0), (-1.0, 1.0)]), tuner(name, Space([(-1.0, 1.0), (-1.0, 1.0)]), 0)
+    for _ in range(18):
+        x = chosen.ask()
+        chosen.tell(x, (x[0] - 0.5) ** 2 + x[1] ** 2)
+    x = chosen.recommended()
+    assert space.dimension == 2
+    assert (x[0] - 0.5) ** 2 + x[1] ** 2 < 0.05
+
+
+def test_botorch_searches_finite_spaces_point_by_point():
+    space = Space({"x": Int(0, 9), "y": Int(0, 9)})
+    chosen = BoTorchTuner(space, 0)
+    for _ in range(9):
+        x = chosen.ask()
+        chosen.tell(x, float((x["x"] - 3) ** 2 + (x["y"] - 4) ** 2))
+    assert chosen._choices is not None
+    assert len(chosen._choices) == 100
+
+
+def test_features_find_back_to_the_point_they_came_from():
+    for u in torch.rand(50, 4, dtype=torch.float64):
+        params = MIXED.params(u)
+        features = MIXED.features(MIXED.unit(params).unsqueeze(0))[0].tolist()
+        found = MIXED.params(_unit(MIXED, features))
+        assert found["a"] == pytest.approx(params["a"])
+        assert {k: v for k, v in found.items() if k != "a"} == {k: v for k, v in params.items() if k != "a"}
+    assert len(_choices_one_by_one(MIXED)) == 3
+    assert sorted(_choices_one_by_one(MIXED)[0]) == [2, 3, 4]
+
+
+def test_options_reach_kbo_and_unknown_tuners_are_named():
+    chosen = tuner("kbo", MIXED, 0, {"method": "random", "practical": {"n_initial": 5}})
+    assert isinstance(chosen, KBO)
+    assert (chosen._optimizer.method, chosen._optimizer.setting.n_initial) == ("random", 5)
+    with pytest.raises(InvalidInput, match="known: kbo"):
+        tuner("kob", MIXED, 0)
+
+
+def test_a_run_is_judged_without_noise_at_every_checkpoint():
+    rows = play("branin", "random", 1, [3, 6])
+    assert [row["trials"] for row in rows] == [3, 6]
+    problem = branin(seed=1)
+    for row in rows:
+        assert row["regret"] == pytest.approx(row["value"] - problem.optimum)
+        assert row["regret"] >= 0
+        assert row["cpu_seconds"] > 0
+    longer = play("branin", "random", 1, [6])
+    assert longer[0]["value"] == rows[1]["value"]  # a longer run begins as a shorter one
+
+
+def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
+    make = DiabetesSVR
+    params = {"C": 10.0, "gamma": 0.01, "epsilon": 10.0}
+    world = make(seed=0)
+    world(params)
+    assert true_value(make, world, params, 0) == true_value(make, make(seed=0), params, 0)
+    assert math.isnan(play("diabetes", "random", 0, [2])[0]["regret"])
+
+
+def test_the_practice_problems_are_others_than_those_of_the_tables():
+    assert not set(SUITE) & set(PRACTICE)
+    worlds = {name: make(seed=0) for name, make in {**SUITE, **PRACTICE}.items()}
+    for name, world in worlds.items():
+        value = world(world.space.params(torch.full((world.space.dimension,), 0.4, dtype=torch.float64)))
+        assert math.isfinite(value), name
+    grids = [(w.side, len(w._arms)) for w in worlds.values() if isinstance(w, GridBandit)]
+    assert grids == [(10, 1000), (30, 900)]
+
+
+@pytest.mark.parametrize("name", [name for name in {**SUITE, **PRACTICE} if name not in ("diabetes", "digits")])
+def test_nothing_is_below_the_optimum(name):
+    world = {**SUITE, **PRACTICE}[name](seed=2)
+    for u in torch.rand(300, world.space.dimension, dtype=torch.float64):
+        assert world.noiseless(world.space.params(u)) >= world.optimum - 1e-9
+
+
+def test_new_problems_are_noisy_and_reproducible():
+    for make in (DiabetesSVR, GridBandit, levy):
+        world, same = make(seed=5), make(seed=5)
+        params = world.space.params(torch.full((world.space.dimension,), 0.3, dtype=torch.float64))
+        values = [world(params) for _ in range(3)]
+        assert values == [same(params) for _ in range(3)]
+        assert len(set(values)) == 3
+        make(seed=None)(params)
+    assert levy().optimum == 0
+    assert levy().noiseless([1.0] * 4) == pytest.approx(0, abs=1e-9)
+    grid = GridBandit(side=4, dim=2, seed=0)
+    values = [grid.noiseless({"x0": i, "x1": j}) for i in range(4) for j in range(4)]
+    assert min(values) == pytest.approx(grid.optimum)
+    assert isinstance(SUITE["branin"](seed=0), NoisyFunction)
+    assert SUITE["digits"] is DigitsMLP
+
+
+def table(**columns):
+    return pd.DataFrame(columns)
+
+
+def test_the_best_group_is_who_the_best_does_not_beat_by_two_standard_errors_of_paired_differences():
+    base = [1.0, 2.0, 3.0, 4.0]
+    found = tuning.best_group(
+        table(best=base, always_a_bit_worse=[b + 0.1 for b in base], as_good=[1.3, 1.8, 3.2, 3.9], far=[9.0] * 4)
+    )
+    assert found == {"best", "as_good"}
+    # Seeds that only one of them played do not count.
+    assert tuning.best_group(table(a=[1.0, 1.0, 1.0], b=[5.0, math.nan, math.nan])) == {"a", "b"}
+
+
+def test_the_summary_has_a_line_for_every_problem_and_length():
+    rows = [
+        {"problem": p, "name": n, "seed": s, "trials": t, "value": s + (n == "b"), "regret": r, "cpu_seconds": 2.0}
+        for p, r in (("known", 0.5), ("unknown", math.nan))
+        for n in "ab"
+        for s in range(3)
+        for t in (5, 9)
+    ]
+    lines = tuning.summary(pd.DataFrame(rows))
+    assert lines[0] == ("problem", "trials", "a", "b")
+    assert [line[:2] for line in lines[1:]] == [
+        ("known", "5"),
+        ("unknown", "5"),
+        ("CPU s a run", "5"),
+        ("known", "9"),
+        ("unknown", "9"),
+        ("CPU s a run", "9"),
+    ]
+    assert lines[1][2].startswith("0.5 ± 0")
+    assert lines[2][2:] == ("1 ± 0.6 (3)*", "2 ± 0.6 (3)")
+    assert lines[3][2:] == ("2.0", "2.0")
+
+
+def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "TUNERS", ("kbo", "random"))
+    monkeypatch.setattr(tuning, "SUITE", {name: SUITE[name] for name in ("branin", "diabetes")})
+    text = papers.paper("tuning").experiment("table", 1)(tmp_path, True, 1, False)
+    assert "branin" in text
+    assert "diabetes" in text
+    assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
+    assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2 * 2
+    monkeypatch.setattr(tuning, "FARTHEST", ("random",))
+    assert "branin" in papers.paper("tuning").experiment("table", 2)(tmp_path, True, 1, False)
+    monkeypatch.setattr(tuning, "PRACTICE", {"camel": PRACTICE["camel"]})
+    assert "camel" in papers.paper("tuning").experiment("study", "practice")(tmp_path, True, 1, False)
+
+
+def test_variants_change_constants_for_the_time_of_a_run_only():
+    from kbo import recipes
+
+    before = recipes.PRACTICAL_WIDTHS
+    make = {"problem": "camel", "name": "kbo", "seed": 0, "checkpoints": [9]}
+    default, narrow = play(**make), play(**make, constants={"kbo.recipes:PRACTICAL_WIDTHS": [0.0]})
+    assert before == recipes.PRACTICAL_WIDTHS
+    assert default[0]["value"] != narrow[0]["value"]
+    with pytest.raises(KeyError):
+        play("no such problem", "kbo", 0, [3], constants={"kbo.recipes:PRACTICAL_WIDTHS": [0.0]})
+    assert before == recipes.PRACTICAL_WIDTHS
