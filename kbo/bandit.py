@@ -92,7 +92,7 @@ def play(
             "best": best,
             "cpu_seconds": seconds,
         }
-        if (m := _anchors(state)) is not None:
+        if (m := anchors_of(state)) is not None:
             row["m"] = m
         if gap_every and method.confidence is not None and t % gap_every == 0:
             found = optimality_gap(method.confidence, state, arms)
@@ -100,8 +100,8 @@ def play(
         yield row
 
 
-def _anchors(state: Regression) -> int | None:
-    """The number of anchors, if the posterior is sketched."""
+def anchors_of(state: Regression) -> int | None:
+    """Size of the dictionary, if the posterior is sketched."""
     while isinstance(state, View):
         state = state.state
     return state.m if isinstance(state, NystromRidge) else None

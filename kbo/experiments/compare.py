@@ -64,25 +64,25 @@ def compare(
     found.rows.to_parquet(stored)
     plots.regret(found.rows, picture, title=title)
     lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
-    lines += [f"{name}: {_promise(method)}" for name, method in methods.items()]
+    lines += [f"{name}: {promise(method)}" for name, method in methods.items()]
     of_a_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in methods.values())
     if of_a_norm and not game.world(0).norm_is_known:
         lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
 
 
-def _promise(method: Method) -> str:
+def promise(method: Method) -> str:
     """What is proved about the bounds of a method, in words."""
     if method.confidence is None:
         return "no bound"
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
         return "ranks points and bounds nothing"
-    promise = method.confidence.guarantee_on(method.state())
-    if promise is None:
+    proved = method.confidence.guarantee_on(method.state())
+    if proved is None:
         return "a bound without a guarantee"
     if method.dictionary is not None and isinstance(method.confidence, EKUCB):
-        promise += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
-    return promise
+        proved += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
+    return proved
 
 
 def redraw(path: Path, picture: Path) -> None:

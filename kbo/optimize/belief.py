@@ -57,6 +57,10 @@ class Belief(ABC):
     def assumptions(self) -> dict[str, Any]:
         """The numbers on which the bounds rest, in raw units, and where they come from."""
 
+    def estimates(self) -> str:
+        """What was estimated from the data, in words."""
+        return "nothing was estimated"
+
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bound, mean (moved into the bounds) and upper bound [n] in raw units at features [n D]."""
         state = self.state

@@ -42,7 +42,7 @@ _STARTS = ((0.0, 0.0), (-1.5, 2.0))
 def unit_kernel(columns: int) -> MaternKernel:
     """A Matern 5/2 kernel on the unit cube with a lengthscale per column, at the median of its prior."""
     kernel = MaternKernel(nu=2.5, ard_num_dims=columns).double().requires_grad_(False)
-    kernel.lengthscale = math.exp(_lengthscale_mean(columns))
+    kernel.initialize(lengthscale=math.exp(_lengthscale_mean(columns)))
     return kernel
 
 
@@ -123,7 +123,7 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> tuple[Kernel, f
     fallback = posterior.means.clone()
     if noise_std is not None:
         fallback[-1] = 2 * math.log(noise_std)
-        box[-1] = (float(fallback[-1]),) * 2
+        box[-1] = float(fallback[-1]), float(fallback[-1])
     found = [(math.inf, fallback)]
     for lengthscales, noise in _STARTS:
         start = fallback.clone()
@@ -136,7 +136,7 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> tuple[Kernel, f
             log.warning("kernel and noise could not be fitted from one start: %s", error)
     theta = min(found, key=lambda pair: pair[0])[1]
     kernel = unit_kernel(X.shape[-1])
-    kernel.lengthscale = theta[:-1].exp()
+    kernel.initialize(lengthscale=theta[:-1].exp())
     return kernel, float((theta[-1] / 2).exp()), posterior.constant(theta)
 
 

@@ -19,6 +19,7 @@ from tqdm import tqdm, trange
 
 from kbo import checks
 from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
+from kbo.optimize.guarantee import NONE, guarantee, proved
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.settings import Settings
 from kbo.optimize.trials import Trial
@@ -273,41 +274,12 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         gap=gap and gap.value,
         gap_exact=bool(gap and gap.exact),
         best_observed=pick((t.value for t in complete if t.value is not None), default=None),
-        certified=belief.certified and interval is not None and _statement(optimizer) is not None,
-        guarantee=_guarantee(optimizer, interval is not None),
+        certified=belief.certified and interval is not None and proved(belief) is not None,
+        guarantee=guarantee(belief, len(optimizer.failed())) if interval is not None else NONE,
         assumptions=belief.assumptions() if interval else {},
         trials=list(optimizer.trials),
         stopped=stopped,
         journal=journal,
-    )
-
-
-def _statement(optimizer: Optimizer) -> str | None:
-    """What is proved of the bound that is reported."""
-    state, confidence = optimizer.belief.state, optimizer.belief.reported()
-    return confidence.guarantee_on(state) if state is not None and confidence is not None else None
-
-
-def _guarantee(optimizer: Optimizer, bounded: bool) -> str:
-    if not bounded:
-        return "none: the method has no bounds, or there are too few trials for one"
-    statement = _statement(optimizer)
-    if optimizer.belief.certified and statement:
-        failed = len(optimizer.failed())
-        proviso = f", and if whether a trial fails does not depend on its noise ({failed} failed)" if failed else ""
-        return f"certified: the interval {statement}{proviso}"
-    if optimizer.belief.certified and not optimizer.belief.norm_is_given:
-        return (
-            "not certified: kernel and noise level are given, but this method's norm bound follows the data, which can "
-            "refute a norm bound and never prove one"
-        )
-    if optimizer.belief.certified:
-        return "not certified: nothing is proved of this method's bound on this posterior"
-    numbers = optimizer.belief.assumptions()
-    return (
-        f"practical, not certified: the kernel and the noise level ({numbers['noise_std']:.3g}) were fitted and the "
-        f"norm bound ({numbers['norm_bound']:.3g}, of the objective less its fitted constant) was guessed from the "
-        "same data, so the interval may be too narrow"
     )
 
 

@@ -193,3 +193,15 @@ class _PracticalBelief(Belief):
             "from": "kernel and noise by marginal likelihood, "
             f"norm bound {self._setting.norm_factor:g} x its lower bound",
         }
+
+    def estimates(self) -> str:
+        return f"the kernel and {self._level} were fitted and {self._guess}"
+
+    @property
+    def _level(self) -> str:
+        return f"the noise level ({self.noise_std * self.unit:.3g})"
+
+    @property
+    def _guess(self) -> str:
+        norm = f"the norm bound ({self.norm_bound * self.unit:.3g}, of the objective less its fitted constant)"
+        return f"{norm} was guessed from the same data"

@@ -7,10 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbo.confidence import EKUCB, Chaining, FiniteSet
+from kbo.confidence import Chaining, FiniteSet
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.canvas import legend_below, styles_of
 from kbo.experiments.cells import read_file, read_folder
+from kbo.experiments.compare import promise
 from kbo.experiments.games import PROBLEMS, Game, Player
 from kbo.experiments.plots import curves, draw_regret
 from kbo.report import markup, pictures
@@ -140,24 +141,10 @@ def _promises(rows: pd.DataFrame) -> dict[str, str]:
             settings = _plain(part.iloc[0])
             game = _game_of(settings)
             player = Player(**{e.name: settings[e.name] for e in fields(Player) if e.name in settings})
-            found[str(method)] = _promise(game.method(player))
+            found[str(method)] = promise(game.method(player))
         except (KboError, KeyError, TypeError, ValueError):  # rows of another kind, or of another version
             continue
     return found
-
-
-def _promise(method: Any) -> str:
-    confidence = method.confidence
-    if confidence is None:
-        return "no bound"
-    if isinstance(confidence, Chaining) and not confidence.rigorous:
-        return "ranks points and bounds nothing"
-    promise = confidence.guarantee_on(method.state())
-    if promise is None:
-        return "a bound without a guarantee"
-    if method.dictionary is not None and isinstance(confidence, EKUCB):
-        promise += f", as long as the sketch misses at most {confidence.projection:g} of the kernel matrix"
-    return promise
 
 
 def _nominal(rows: pd.DataFrame) -> str:

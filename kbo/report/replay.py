@@ -10,11 +10,10 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
+from kbo.bandit import anchors_of
 from kbo.confidence import NoiseBounds
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.regression import NystromRidge, Regression
-from kbo.regression.base import View
 from kbo.report.record import Record
 from kbo.space import Params
 
@@ -128,13 +127,6 @@ def surprises(moments: Sequence[Moment]) -> tuple[int, int]:
     """How many values lay outside of what was expected of them, and of how many something was."""
     found = [moment.surprising for moment in moments if moment.surprising is not None]
     return sum(found), len(found)
-
-
-def anchors_of(state: Regression) -> int | None:
-    """Size of the dictionary, if the posterior is sketched."""
-    while isinstance(state, View):
-        state = state.state
-    return state.m if isinstance(state, NystromRidge) else None
 
 
 class _Replay:

@@ -2,7 +2,7 @@
 
     import kbo.integrations.ax as kbo_ax
 
-    client.set_generation_strategy(kbo_ax.generation_strategy("dmm-ucb", seed=0))
+    client.set_generation_strategy(kbo_ax.generation_strategy(seed=0))
     ...
     lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
     print(kbo_ax.guarantee(client))

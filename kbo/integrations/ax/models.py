@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any
 
 import torch
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
-from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from kbo.errors import InvalidInput
@@ -126,11 +121,8 @@ class PracticalGP(MethodGP):
     def estimate(self) -> None:
         """Fit kernel, noise level and constant to the data."""
         X, y, scale = self.train_inputs[0], self.train_targets, self.outcome_transform
-        if self._sem is None:
-            kernel, noise_std, constant = fit(X, y)
-        else:
-            noise_std = max(self._sem / float(scale.stdvs), _LEAST_NOISE)
-            kernel, constant = _fit_given_noise(X, y, noise_std)
+        known = None if self._sem is None else max(self._sem / float(scale.stdvs), _LEAST_NOISE)
+        kernel, noise_std, constant = fit(X, y, known)
         self.covar_module.load_state_dict(kernel.state_dict())
         self.noise_std.fill_(noise_std)
         scale.means += scale.stdvs * constant
@@ -157,16 +149,9 @@ class FittedBelief(_PracticalBelief):
         self.unit = float(model.outcome_transform.stdvs)
         self._state = self._posterior(len(model.train_targets))
 
-
-def _fit_given_noise(X: Tensor, y: Tensor, noise_std: float) -> tuple[Any, float]:
-    """Kernel and constant of standardised y [n] at X [n D]; a function of the arguments alone."""
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # about targets that are standardised already
-        torch.manual_seed(len(y))
-        prior = get_covar_module_with_dim_scaled_prior(ard_num_dims=X.shape[-1], use_rbf_kernel=False).to(X)
-        noise = torch.full_like(y, noise_std**2).unsqueeze(-1)
-        model = SingleTaskGP(X, y.unsqueeze(-1), noise, covar_module=prior, outcome_transform=None)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    kernel = unit_kernel(X.shape[-1])
-    kernel.lengthscale = model.covar_module.lengthscale.detach()
-    return kernel, float(model.mean_module.constant.detach())
+    def estimates(self) -> str:
+        """What was estimated from the data, in words."""
+        if self.sem is None:
+            return super().estimates()
+        given = f"is the largest standard error given, {self.sem:.3g}, but at least a hundredth of the spread of values"
+        return f"{self._level} {given}, the kernel was fitted and {self._guess}"

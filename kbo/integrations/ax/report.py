@@ -12,8 +12,8 @@ from ax.core.observation import ObservationFeatures
 from ax.core.parameter import FixedParameter
 
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.models import FittedBelief, MethodGP
-from kbo.optimize.belief import Belief
+from kbo.integrations.ax.models import MethodGP
+from kbo.optimize import guarantee as in_words
 
 
 def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -47,41 +47,9 @@ def guarantee(client: Client) -> str:
         _, model = _fitted(client)
     except _TooFew:
         return "none: there are too few observations for a bound"
-    belief = model.belief
-    if belief.reported() is None:
-        return "none: the method has no bounds, or there are too few observations for one"
-    return _certified(client, belief) if belief.certified else _practical(belief)
-
-
-def _certified(client: Client, belief: Belief) -> str:
-    state, confidence = belief.state, belief.reported()
-    assert state is not None
-    assert confidence is not None
-    if statement := confidence.guarantee_on(state):
-        lost = sum(t.status in (TrialStatus.FAILED, TrialStatus.ABANDONED) for t in _experiment(client).trials.values())
-        proviso = f", and if whether a trial fails does not depend on its noise ({lost} failed or abandoned)"
-        return f"certified: the interval {statement}{proviso if lost else ''}"
-    if not belief.norm_is_given:
-        return (
-            "not certified: kernel and noise level are given, but this method's norm bound follows the data, which can "
-            "refute a norm bound and never prove one"
-        )
-    return "not certified: nothing is proved of this method's bound on this posterior"
-
-
-def _practical(belief: Belief) -> str:
-    numbers = belief.assumptions()
-    noise = f"the noise level ({numbers['noise_std']:.3g})"
-    fitted = f"the kernel and {noise} were fitted"
-    if isinstance(belief, FittedBelief) and belief.sem is not None:
-        given = (
-            f"is the largest standard error given, {belief.sem:.3g}, but at least a hundredth of the spread of values"
-        )
-        fitted = f"{noise} {given}, the kernel was fitted"
-    return (
-        f"practical, not certified: {fitted} and the norm bound ({numbers['norm_bound']:.3g}, of the objective "
-        "less its fitted constant) was guessed from the same data, so the interval may be too narrow"
-    )
+    lost = (TrialStatus.FAILED, TrialStatus.ABANDONED)
+    count = sum(trial.status in lost for trial in _experiment(client).trials.values())
+    return in_words.guarantee(model.belief, count, "failed or abandoned")
 
 
 class _TooFew(InvalidInput):

@@ -40,7 +40,7 @@ _N_INITIAL = 6
 
 
 def generation_strategy(
-    method: str = "dmm-ucb",
+    method: str | None = None,
     *,
     setting: Practical | Certified | None = None,
     n_initial: int | None = None,
@@ -63,7 +63,7 @@ def generation_strategy(
       two options to have one.
 
     Args:
-        method: A name of ``kbo.recipes.names()``.
+        method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: As in ``kbo.minimize``; ``Practical()`` by default.
         n_initial: Observations before the method takes over; by default those of the setting, else 6 in the
             practical setting (``kbo.minimize`` takes ``2 P + 2`` for P parameters), and 1 in the certified one, whose
@@ -78,9 +78,10 @@ def generation_strategy(
         >>> client = Client()
         >>> client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
         >>> client.configure_optimization(objective="-loss")
-        >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy("dmm-ucb"))
+        >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy(seed=0))
     """
     setting = Practical() if setting is None else setting
+    method = method or setting.default_method
     if isinstance(setting, Certified):
         setting = replace(setting, kernel=build(describe(setting.kernel)))
     draws = _check(method, setting, n_trials)
