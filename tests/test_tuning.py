@@ -146,14 +146,16 @@ def table(**columns):
     return pd.DataFrame(columns)
 
 
-def test_the_best_group_is_who_the_best_does_not_beat_by_two_standard_errors_of_paired_differences():
+def test_the_best_group_is_who_nobody_beats_by_two_standard_errors_of_paired_differences():
     base = [1.0, 2.0, 3.0, 4.0]
     found = tuning.best_group(
         table(best=base, always_a_bit_worse=[b + 0.1 for b in base], as_good=[1.3, 1.8, 3.2, 3.9], far=[9.0] * 4)
     )
     assert found == {"best", "as_good"}
-    # Seeds that only one of them played do not count.
+    # Seeds that only one of them played do not count, and the best of few seeds does not shield the others.
     assert tuning.best_group(table(a=[1.0, 1.0, 1.0], b=[5.0, math.nan, math.nan])) == {"a", "b"}
+    few = table(few=[0.5, *[math.nan] * 3], best=base, worse=[b + 0.1 for b in base])
+    assert tuning.best_group(few) == {"few", "best"}
 
 
 def test_the_summary_has_a_line_for_every_problem_and_length():

@@ -117,8 +117,8 @@ def _told(found: Sweep, folder: Path, stem: str, names: dict[str, str] | None = 
 def summary(rows: pd.DataFrame) -> Lines:
     """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
 
-    A star marks the best group: those that the best mean does not beat by two standard errors of the differences, over
-    the seeds that both played.
+    A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds that
+    both played.
 
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
@@ -139,24 +139,20 @@ def summary(rows: pd.DataFrame) -> Lines:
 
 
 def best_group(table: Any) -> set[str]:
-    """The columns of a data frame that the one with the least mean does not beat by two standard errors, paired by row.
+    """The columns of a data frame that no other one beats: is less by two standard errors, over the rows of both."""
 
-    A column that shares fewer than two rows with the best one cannot be told from it.
-    """
-    means = {name: float(table[name].mean()) for name in table}
-    best = min(means, key=lambda name: means[name])
-    group = set()
-    for name in means:
-        difference = (table[name] - table[best]).dropna()
-        if name == best or len(difference) < 2 or float(difference.mean()) <= 2 * float(difference.sem()):
-            group.add(name)
-    return group
+    def beaten(name: str, by: str) -> bool:
+        difference = (table[name] - table[by]).dropna()
+        return len(difference) > 1 and float(difference.mean()) > 2 * float(difference.sem())
+
+    return {name for name in table if not any(beaten(name, other) for other in table if other != name)}
 
 
 def _cell(values: Any, starred: bool) -> str:
     values = values.dropna()
+    error = f" ± {values.sem():.1g}" if len(values) > 1 else ""
     few = f" ({len(values)})" if len(values) < SEEDS else ""
-    return f"{values.mean():.3g} ± {values.sem():.1g}{few}{'*' if starred else ''}"
+    return f"{values.mean():.3g}{error}{few}{'*' if starred else ''}"
 
 
 PAPER = Paper(
