@@ -16,11 +16,11 @@ except ImportError:  # pragma: no cover
     sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
 
 import kbo
-from kbo import recipes
+from kbo import cli_options
+from kbo.cli_options import Address, Engine, Out, Quiet, Verbose, Workers
 from kbo.errors import InvalidInput, KboError
 from kbo.optimize import Result
 from kbo.optimize.loop import format_params
-from kbo.problems import BANDITS
 
 app = typer.Typer(
     add_completion=False,
@@ -34,34 +34,6 @@ app = typer.Typer(
 
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
-
-_BOX_METHODS = f"{', '.join(name for name in recipes.names() if name not in ('gp-ucb', 'supk-ucb'))}."
-_METHODS = f"{', '.join(recipes.names())}; give it several times to compare."
-_PAPERS = (
-    "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB; "
-    "streaming: Durand et al. (2018), Kernel UCB and TS; chaining: Contal et al. (2015), Chaining-UCB."
-)
-_PROBLEMS = (
-    "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, to "
-    "be played with unknown noise), or one of unknown norm: "
-    f"{', '.join(name for name in BANDITS if name != 'streaming')}."
-)
-_RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
-_MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
-_NOISE_UPPER = (
-    'What methods that are not told the noise level know of it: "...-fixed" use it, "...-adaptive" begin with it.'
-)
-_FIRST = "Index of an arm that is pulled in one uncounted round before the first."
-_WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
-_ENGINES = ("processes", "ray")
-_ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
-
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
-Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=_WORKERS)]
-Engine = Annotated[str, typer.Option("--engine", help=f"Who does the work: {' or '.join(_ENGINES)}.")]
-Address = Annotated[str | None, typer.Option("--address", help=_ADDRESS, show_default="RAY_ADDRESS, or local")]
 
 
 @app.callback(invoke_without_command=True)
@@ -80,12 +52,13 @@ def tune(
     target: Annotated[
         str,
         typer.Argument(
-            help="A problem (digits, branin, hartmann6, ackley), or your script: "
-            "a .py file that defines `bounds` and `objective(params)`."
+            help=cli_options.TARGETS,
         ),
     ] = "digits",
     trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
-    method: Annotated[str | None, typer.Option("--method", "-m", help=_BOX_METHODS, show_default="ucb")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help=cli_options.BOX_METHODS, show_default="ucb")
+    ] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
@@ -143,8 +116,8 @@ def tune(
 
 @app.command()
 def run(
-    problem: Annotated[str, typer.Argument(help=_PROBLEMS)] = "rkhs",
-    method: Annotated[list[str] | None, typer.Option("--method", "-m", help=_METHODS)] = None,
+    problem: Annotated[str, typer.Argument(help=cli_options.PROBLEMS)] = "rkhs",
+    method: Annotated[list[str] | None, typer.Option("--method", "-m", help=cli_options.METHODS)] = None,
     rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
     seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
     kernel: Annotated[
@@ -156,10 +129,12 @@ def run(
     dim: Annotated[int | None, typer.Option(min=1, help="rkhs problems: dimension.", show_default="3")] = None,
     arms: Annotated[int | None, typer.Option(min=1, help="rkhs problems: arms per round.", show_default="100")] = None,
     delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
-    ridge: Annotated[float | None, typer.Option(help=_RIDGE, show_default="noise variance")] = None,
-    multiplier: Annotated[float | None, typer.Option(help=_MULTIPLIER, show_default="the method's bound")] = None,
-    first: Annotated[int | None, typer.Option(help=_FIRST, show_default="no such round")] = None,
-    noise_upper: Annotated[float | None, typer.Option(help=_NOISE_UPPER, show_default="none")] = None,
+    ridge: Annotated[float | None, typer.Option(help=cli_options.RIDGE, show_default="noise variance")] = None,
+    multiplier: Annotated[
+        float | None, typer.Option(help=cli_options.MULTIPLIER, show_default="the method's bound")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help=cli_options.FIRST, show_default="no such round")] = None,
+    noise_upper: Annotated[float | None, typer.Option(help=cli_options.NOISE_UPPER, show_default="none")] = None,
     workers: Workers = None,
     engine: Engine = "processes",
     address: Address = None,
@@ -193,7 +168,7 @@ def run(
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help=_PAPERS)],
+    paper: Annotated[str, typer.Argument(help=cli_options.PAPERS)],
     table: Annotated[int | None, typer.Option("--table", "-t", help="Number of a table.")] = None,
     figure: Annotated[int | None, typer.Option("--figure", "-f", help="Number of a figure.")] = None,
     study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
@@ -296,8 +271,17 @@ def _again(objective: Any, result: Result, times: int, timeout: float | None, qu
 
     values, failed = evaluate_again(objective, result, times, timeout, progress=not quiet)
     if values:
-        spread = f", one of them varies by +- {stdev(values):.2g}" if len(values) > 1 else ""
-        typer.echo(f"again          {mean(values):.4g} on average over {len(values)} new evaluations{spread}")
+        spread = stdev(values) if len(values) > 1 else 0.0
+        words = f", standard deviation of one of them {spread:.2g}" if spread else ""
+        typer.echo(f"again          {mean(values):.4g} on average over {len(values)} new evaluations{words}")
+        if result.lower is not None and result.upper is not None:
+            margin = 3 * spread / len(values) ** 0.5 + result.upper - result.lower
+            if not result.lower - margin <= mean(values) <= result.upper + margin:
+                typer.echo(
+                    "warning: that is far outside of the interval. Has the objective changed since the journal was "
+                    "begun? --fresh starts anew.",
+                    err=True,
+                )
     if failed:
         typer.echo(f"again          {failed} new evaluations failed")
     return values
@@ -328,8 +312,8 @@ def _report_trial(optimizer: Any, trial: Any) -> None:
 
 def _engine(name: str, address: str | None, workers: int | None) -> Any:
     """What ``kbo.experiments.runner.sweep`` takes as ``workers``."""
-    if name not in _ENGINES:
-        raise InvalidInput(f"--engine must be {' or '.join(_ENGINES)}, got {name!r}.")
+    if name not in cli_options.ENGINES:
+        raise InvalidInput(f"--engine must be {' or '.join(cli_options.ENGINES)}, got {name!r}.")
     if name == "processes":
         if address is not None:
             raise InvalidInput(f"--address {address} is for a Ray cluster: add --engine ray.")

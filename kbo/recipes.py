@@ -113,7 +113,8 @@ def make(
         noise_std: Sub-Gaussian constant of the noise, in units of the targets; not used by "...-adaptive", which find
             it out, and "...-fixed", which use ``noise_upper``.
         norm_bound: Bound of the RKHS norm of the function; not used by "cmm-ucb-doubling" and "cmm-ucb-practical",
-            which do without, nor by "random", "gp-ucb" and "chaining-ucb...", which trust a Gaussian-process prior.
+            which do without, nor by "random" and "ucb", nor by "gp-ucb" and "chaining-ucb...", which trust a
+            Gaussian-process prior.
         delta: Probability that the bounds may fail; a fourth or a twelfth of it for Thompson sampling, as in the paper.
         scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c``.
         horizon: Number of rounds T, needed by "igp-ucb" (its ridge is 1 + 2 / T) and "supk-ucb".

@@ -494,3 +494,28 @@ def test_draws_follow_from_seed_and_number_of_data():
 
     assert draw(5, 0) == draw(5, 0)
     assert len({draw(5, 0), draw(6, 0), draw(5, 1), draw(6, 1)}) == 4
+
+
+def test_intermediate_values_never_reach_a_bound():
+    client = Client()
+    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    client.configure_optimization(objective="-loss")
+    setting = Certified(matern(0.5), 0.1, 3.0)
+    client.set_generation_strategy(kbo_ax.generation_strategy("dmm-ucb", setting=setting, n_initial=2))
+    for _ in range(3):
+        for number, point in client.get_next_trials(1).items():
+            client.complete_trial(number, {"loss": point["x"]})
+    before = kbo_ax.interval(client, {"x": 0.5})
+    (number,) = client.get_next_trials(1)
+    client.attach_data(number, {"loss": 2.0}, progression=1)
+    assert kbo_ax.interval(client, {"x": 0.5}) == before
+    client.mark_trial_early_stopped(number)
+    assert kbo_ax.interval(client, {"x": 0.5}) == before
+    assert "1 failed, abandoned or stopped early" in kbo_ax.guarantee(client)
+
+
+def test_a_diverged_run_does_not_wipe_out_the_others():
+    from kbo.integrations.ax.digits import _rounded
+
+    values = torch.tensor([0.51, 0.62, 0.4, 1e14, float("nan"), 0.0]).double().numpy()
+    assert _rounded(values)[:4].tolist() == pytest.approx(values[:4].tolist(), rel=1e-9)

@@ -157,3 +157,39 @@ def test_widths_alternate_with_the_observations():
         AlternatingWidth()
     with pytest.raises(kbo.InvalidInput):
         AlternatingWidth(1.0, -1.0)
+
+
+def test_what_is_read_first_is_up_to_date():
+    one, other = run(12, False), run(12, False)
+    assert one.belief.assumptions() == (other.interval({"x": 0.5}), other.belief.assumptions())[1]
+    late = run(12, True)
+    assert late.belief.assumptions() == other.belief.assumptions()
+    assert kbo.Optimizer({"x": (0.0, 1.0)}).belief.reported() is None
+
+
+@pytest.mark.parametrize("where", ["_posterior", "update"])
+def test_an_interrupted_fit_or_update_is_done_again(monkeypatch, where):
+    whole, broken = run(20, True), run(20, True)
+    owner = type(broken.belief) if where == "_posterior" else KernelRidge
+    with monkeypatch.context() as patch:
+
+        def interrupt(*args, **options):
+            raise KeyboardInterrupt
+
+        patch.setattr(owner, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broken.interval({"x": 0.5})
+    assert broken.interval({"x": 0.5}) == whole.interval({"x": 0.5})
+    for optimizer in (whole, broken):
+        optimizer.tell({"x": 0.9}, 0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelRidge, "update", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broken.interval({"x": 0.5})
+    assert broken.interval({"x": 0.5}) == pytest.approx(whole.interval({"x": 0.5}), rel=1e-9)
+
+
+def test_large_seeds_are_seeds():
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2**60)
+    for _ in range(6):
+        optimizer.tell(optimizer.ask(), 1.0 + len(optimizer.trials))

@@ -117,8 +117,8 @@ def _told(found: Sweep, folder: Path, stem: str, names: dict[str, str] | None = 
 def summary(rows: pd.DataFrame) -> Lines:
     """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
 
-    A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds that
-    both played.
+    A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds
+    that both played.
 
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.

@@ -25,7 +25,7 @@ from kbo.integrations.optuna_model import StudyModel, event_of, finished, publis
 from kbo.integrations.optuna_space import SearchSpace, shared_distributions
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.fitting import unit_kernel
-from kbo.optimize.loop import result_of
+from kbo.optimize.guarantee import guarantee
 from kbo.space import Int
 
 __all__ = ["KBOSampler", "kbo_candidates_func"]
@@ -183,7 +183,8 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            return result_of(model.optimizer, "", None).guarantee
+            lost = sum(trial.state != TrialState.COMPLETE for trial in finished(study))
+            return guarantee(model.optimizer.belief, lost, "failed or pruned")
 
     def recommended(self, study: Study) -> FrozenTrial:
         """The complete trial with the best pessimistic bound; under noise the best value is only the luckiest.

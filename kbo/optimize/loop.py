@@ -181,7 +181,8 @@ def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, m
 def _run(
     optimizer: Optimizer, objective, n_trials, journal, timeout, max_failures, stop_at_gap, progress, callback
 ) -> Result:
-    stopped, in_a_row = f"the budget of {n_trials} is used", 0
+    known, in_a_row = _done(optimizer), 0
+    stopped = f"the budget of {n_trials} is used" + (f", {known} trials were in the journal" if known else "")
     path = None if journal is None else os.fspath(journal)
     try:
         try:

@@ -263,7 +263,7 @@ class Optimizer:
         }
 
     def _generator(self, number: int) -> torch.Generator:
-        return torch.Generator().manual_seed(1_000_003 * self.seed + number)
+        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
 
     def _propose(self, number: int, question: Question) -> Tensor:
         """A point [P] of the unit cube for trial ``number``."""

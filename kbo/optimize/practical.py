@@ -123,25 +123,29 @@ class _PracticalBelief(Belief):
             self._fit(self._due)
         if self._state is not None and (n := self._state.n) < len(self._y):
             targets = torch.tensor([self.target(y) for y in self._y[n:]], dtype=torch.float64)
+            fitted, self._fitted = self._fitted, -1  # an interrupted update is done again, from the start
             self._state.update(torch.cat(self._features[n:]), targets)
+            self._fitted = fitted
         return self._state
 
     def _fit(self, n: int) -> None:
         """Kernel, noise and constant by marginal likelihood; a function of the first n observations alone."""
         X, y = torch.cat(self._features[:n]), torch.tensor(self._y[:n], dtype=torch.float64)
         low, high = y.quantile(0.25), y.quantile(0.75)
-        self.floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-        y = y.clamp_min(self.floor)
+        floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+        y = y.clamp_min(floor)
         peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
         spread = float((y / peak).std()) * peak
         centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
         kernel, noise_std, constant = fit(X, (y - centre) / scale)
-        self.location, self.unit = centre + scale * constant, scale
-        self.noise_std, self._kernel, self._fitted, self._norm = noise_std, kernel, n, None
-        self._state = self._posterior(n)
+        self._fitted = -1  # whatever interrupts what follows, it is done again
+        self.floor, self.location, self.unit = floor, centre + scale * constant, scale
+        self.noise_std, self._kernel, self._norm = noise_std, kernel, None
+        state = self._posterior(n)
         best_first = y.argsort(descending=True, stable=True)  # so that a sketch is finest where it matters
         order = best_first if n > MOST_EXACT else slice(None)
-        self._state.update(X[order], ((y - self.location) / self.unit)[order])
+        state.update(X[order], ((y - self.location) / self.unit)[order])
+        self._state, self._fitted = state, n
 
     def _posterior(self, n: int) -> Regression:
         """The empty posterior; a sketched one for many observations."""
@@ -162,7 +166,8 @@ class _PracticalBelief(Belief):
         return self._norm[1]
 
     def confidence(self) -> Confidence | None:
-        assert self.state is not None
+        if self.state is None:
+            return None
         plain = self._method(self._kernel, norm_bound=1.0).confidence
         if plain is None or isinstance(plain, FixedWidth):
             return plain  # which no norm bound changes
@@ -185,16 +190,18 @@ class _PracticalBelief(Belief):
         return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges)
 
     def assumptions(self) -> dict[str, Any]:
+        norm_bound = self.norm_bound  # first: it brings the others up to date
         return {
             "kernel": "fitted",
             "noise_std": self.noise_std * self.unit,
-            "norm_bound": self.norm_bound * self.unit,
+            "norm_bound": norm_bound * self.unit,
             "delta": self._setting.delta,
             "from": "kernel and noise by marginal likelihood, "
             f"norm bound {self._setting.norm_factor:g} x its lower bound",
         }
 
     def estimates(self) -> str:
+        _ = self.state  # brings what follows up to date
         return f"the kernel and {self._level} were fitted and {self._guess}"
 
     @property

@@ -16,7 +16,7 @@ _SMALL = 1e-3
 
 
 class StoredDigits(Transform):
-    """Rounds outcomes and standard errors to ten decimals, and to twelve digits of the largest of them."""
+    """Rounds outcomes and standard errors to ten decimals and to twelve digits, each by itself."""
 
     def transform_experiment_data(self, experiment_data: ExperimentData) -> ExperimentData:
         """The data to these digits."""
@@ -31,4 +31,10 @@ def _rounded(values: np.ndarray) -> np.ndarray:
     finite = np.abs(values[np.isfinite(values)])
     if not len(finite) or finite.max() < _SMALL:
         return values
-    return np.round(values, min(_DECIMALS, _DIGITS - 1 - math.floor(math.log10(finite.max()))))
+    return np.array([_round(value) for value in values.tolist()])
+
+
+def _round(value: float) -> float:
+    if value == 0 or not math.isfinite(value):
+        return value
+    return round(value, min(_DECIMALS, _DIGITS - 1 - math.floor(math.log10(abs(value)))))

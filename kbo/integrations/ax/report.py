@@ -47,9 +47,9 @@ def guarantee(client: Client) -> str:
         _, model = _fitted(client)
     except _TooFew:
         return "none: there are too few observations for a bound"
-    lost = (TrialStatus.FAILED, TrialStatus.ABANDONED)
+    lost = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.EARLY_STOPPED)
     count = sum(trial.status in lost for trial in _experiment(client).trials.values())
-    return in_words.guarantee(model.belief, count, "failed or abandoned")
+    return in_words.guarantee(model.belief, count, "failed, abandoned or stopped early")
 
 
 class _TooFew(InvalidInput):

@@ -84,7 +84,7 @@ class SeededAcquisition(Acquisition):
         before = random.getstate()
         try:
             with torch.random.fork_rng(devices=[]):
-                seed = 1_000_003 * self.options.get("seed", 0) + 1009 * len(self.surrogate.Xs[0]) + pending
+                seed = (1_000_003 * self.options.get("seed", 0) + 1009 * len(self.surrogate.Xs[0]) + pending) % 2**63
                 torch.manual_seed(seed)
                 random.seed(seed)
                 self.X_observed = self.X_pending = None  # which Ax would exclude

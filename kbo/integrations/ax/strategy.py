@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ax.adapter.data_utils import DataLoaderConfig
 from ax.adapter.registry import Generators
 from ax.adapter.transforms.choice_encode import ChoiceToNumericChoice
 from ax.adapter.transforms.log import Log
@@ -117,6 +118,8 @@ def _generator_spec(options: dict[str, Any], certified: bool, draws: bool, seed:
             "transforms": _TRANSFORMS + ([] if certified else [Winsorize]),
             "expand_model_space": False,  # or features, and with them the kernel, would follow the data
             "fit_tracking_metrics": False,  # the assumptions are about the objective
+            # An intermediate value is one of another function.
+            "data_loader_config": DataLoaderConfig(fit_only_completed_map_metrics=True),
         },
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": dict(_SEARCH)}},
     )
