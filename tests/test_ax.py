@@ -164,7 +164,7 @@ def test_what_was_abandoned_is_avoided_and_what_failed_is_mentioned():
     client.mark_trial_abandoned(abandoned)
     ((_, other),) = client.get_next_trials(1).items()
     assert distance(other, point) > 0.5
-    assert "2 failed or abandoned" in kbo_ax.guarantee(client)
+    assert "2 failed, abandoned or stopped early" in kbo_ax.guarantee(client)
     assert kbo_ax.interval(client, {"a": 1.0, "b": 1.0}) == before
 
 
