@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -16,3 +18,9 @@ def device(request) -> torch.device:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> None:
+    """Ctrl-C raises, whatever handler Ray Tune left behind, and in the background of a shell too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

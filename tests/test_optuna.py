@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+import random
 import signal
 import statistics
 import subprocess
@@ -52,6 +53,10 @@ def bowl(trial):
 
 def line(trial):
     return math.sin(5 * trial.suggest_float("x", 0.0, 1.0))
+
+
+def noisy(trial):
+    return line(trial) + random.Random(trial.number).gauss(0.0, 0.3)
 
 
 def certified(**numbers):
@@ -541,7 +546,7 @@ def test_candidates_func_makes_botorch_sampler_find_the_minimum_of_a_mixed_space
 
 
 def test_candidates_func_considers_running_trials():
-    study = run(line, 8, botorch(consider_running_trials=True))
+    study = run(noisy, 8, botorch(consider_running_trials=True))
     twin = optuna.create_study(sampler=botorch(consider_running_trials=False))
     twin.add_trials(study.trials)
     study.sampler = botorch(consider_running_trials=True)

@@ -28,7 +28,7 @@ def dense_log_posterior(X, y, theta, constant):
     D = X.shape[-1]
     kernel = MaternKernel(nu=2.5, ard_num_dims=D).double()
     kernel.lengthscale = theta[:-1].exp()
-    A = kernel(X).to_dense() + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64)
+    A = kernel(X).to_dense().detach() + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64)
     likelihood = MultivariateNormal(torch.full_like(y, constant), A).log_prob(y)
     covariance = 0.2 * torch.eye(D, dtype=torch.float64) + 3.0
     mean = torch.full((D,), math.sqrt(2) + math.log(D) / 2, dtype=torch.float64)

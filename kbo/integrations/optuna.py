@@ -21,11 +21,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna_candidates import kbo_candidates_func
-from kbo.integrations.optuna_model import StudyModel, event_of, finished, publish, running
+from kbo.integrations.optuna_model import StudyModel, event_of, finished, publish, result_of, running
 from kbo.integrations.optuna_space import SearchSpace, shared_distributions
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.fitting import unit_kernel
 from kbo.optimize.guarantee import guarantee
+from kbo.optimize.settings import resolve
 from kbo.space import Int
 
 __all__ = ["KBOSampler", "kbo_candidates_func"]
@@ -99,8 +100,9 @@ class KBOSampler(BaseSampler):
         if constraints_func is not None:
             raise InvalidInput(f"KBOSampler does not support constraints: {_INSTEAD}.")
         self._seed = secrets.randbelow(2**31) if seed is None else _whole("seed", seed, 0)
-        self._setting = _with_startup(Practical() if setting is None else setting, n_startup_trials)
-        self._options = {"method": method or self._setting.default_method, "n_trials": n_trials, "seed": self._seed}
+        setting, method = resolve(setting, method, n_trials)
+        self._setting = _with_startup(setting, n_startup_trials)
+        self._options = {"method": method, "n_trials": n_trials, "seed": self._seed}
         # Errors of the method and the setting now, and not in the second trial; the kernel waits for its space.
         known = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else self._setting
         Optimizer({"x": Int(0, 1)}, setting=known, **self._options)
@@ -183,7 +185,7 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            lost = sum(trial.state != TrialState.COMPLETE for trial in finished(study))
+            lost = sum(result_of(trial) is None for trial in finished(study))
             return guarantee(model.optimizer.belief, lost, "failed or pruned")
 
     def recommended(self, study: Study) -> FrozenTrial:

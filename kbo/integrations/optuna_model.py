@@ -98,8 +98,13 @@ def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:
     values = _or_none(search_space.complete, trial.params)
     if values is None:
         return None
+    return Event(trial.number, values, result_of(trial))
+
+
+def result_of(trial: FrozenTrial) -> float | None:
+    """The value of a finished trial; None if it failed, was pruned or is not finite."""
     value = trial.value if trial.state == TrialState.COMPLETE else None
-    return Event(trial.number, values, value if value is not None and math.isfinite(value) else None)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[int, dict[str, Any]]:

@@ -59,9 +59,8 @@ class Posterior:
     """
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
-        self.y = y
-        self.squares = (X.unsqueeze(1) - X).square()  # [n n D]
         D = X.shape[-1]
+        self.X, self.y = X - X.mean(0), y
         self.means = y.new_tensor([_lengthscale_mean(D)] * D + [_NOISE_MEAN])
         covariance = torch.diag(y.new_tensor([_OWN] * D + [_NOISE_VARIANCE]))
         covariance[:D, :D] += _COMMON
@@ -73,31 +72,35 @@ class Posterior:
         Raises:
             torch.linalg.LinAlgError: The matrix is not positive definite at working precision.
         """
-        n, noise = len(self.y), theta[-1].exp()
-        weights = (-2 * theta[:-1]).exp()
-        scaled = (5 * (self.squares @ weights)).sqrt()
-        decay = (-scaled).exp()
-        A = (1 + scaled + scaled.square() / 3) * decay
-        A.diagonal().add_(noise)
+        n, X = len(self.y), self.X
+        A, slope = self._covariance(theta)
         L = torch.linalg.cholesky(A)
         inverse = torch.cholesky_inverse(L)
         residual = self.y - self._constant(inverse)
         alpha = inverse @ residual
         log_likelihood = -(residual @ alpha + n * math.log(2 * math.pi)) / 2 - L.diagonal().log().sum()
         M = torch.outer(alpha, alpha) - inverse
-        # d k / d log lengthscale_i = 5/3 (1 + sqrt(5) r) exp(-sqrt(5) r) (x_i - z_i)^2 / lengthscale_i^2
-        slopes = torch.einsum("ij,ijd->d", M * (1 + scaled) * decay, self.squares) * weights * (5 / 6)
+        # d k(x, z) / d log lengthscale_d = slope (x_d - z_d)^2 / lengthscale_d^2, summed over all pairs unformed
+        W = M * slope
+        pairs = 2 * (W.sum(0) @ X.square() - (X * (W @ X)).sum(0))
+        slopes = pairs * (-2 * theta[:-1]).exp() / 2
         away = theta - self.means
         pull = self.precision @ away
-        gradient = torch.cat([slopes, (M.diagonal().sum() * noise / 2).unsqueeze(0)]) - pull
+        gradient = torch.cat([slopes, (M.diagonal().sum() * theta[-1].exp() / 2).unsqueeze(0)]) - pull
         return log_likelihood - away @ pull / 2, gradient
 
     def constant(self, theta: Tensor) -> float:
         """The best constant at theta."""
-        scaled = (5 * (self.squares @ (-2 * theta[:-1]).exp())).sqrt()
-        A = (1 + scaled + scaled.square() / 3) * (-scaled).exp()
+        return float(self._constant(torch.linalg.inv(self._covariance(theta)[0])))
+
+    def _covariance(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """``K + s^2 I`` and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, [n n], r the scaled distance."""
+        Z = self.X / theta[:-1].exp()
+        scaled = math.sqrt(5) * torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
+        decay = (-scaled).exp()
+        A = (1 + scaled + scaled.square() / 3) * decay
         A.diagonal().add_(theta[-1].exp())
-        return float(self._constant(torch.linalg.inv(A)))
+        return A, 5 / 3 * (1 + scaled) * decay
 
     def _constant(self, inverse: Tensor) -> Tensor:
         return (inverse @ self.y).sum() / inverse.sum()

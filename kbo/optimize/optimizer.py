@@ -18,7 +18,7 @@ from kbo.optimize import proposal
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.question import Context, Question
 from kbo.optimize.search import KEPT
-from kbo.optimize.settings import Certified, Practical, Settings
+from kbo.optimize.settings import NEED_HORIZON, Settings, resolve
 from kbo.optimize.trials import Trial
 from kbo.regression import Regression
 from kbo.space import Bounds, Params, Space
@@ -66,12 +66,8 @@ class Optimizer:
         journal: str | os.PathLike | None = None,
     ) -> None:
         self.space = Space(bounds)
-        self.setting = Practical() if setting is None else setting
-        if not isinstance(self.setting, (Practical, Certified)):
-            raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
-        method = method or self.setting.default_method
-        _check_method(method, n_trials)
-        self.method, self.maximize, self.seed = method, maximize, seed
+        self.setting, self.method = resolve(setting, method, n_trials)
+        self.maximize, self.seed = maximize, seed
         self._n_trials = n_trials
         self._reset()
         self._journal: Journal | None = None
@@ -258,7 +254,7 @@ class Optimizer:
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
-            **({"n_trials": self._n_trials} if self.method in _NEED_HORIZON else {}),
+            **({"n_trials": self._n_trials} if self.method in NEED_HORIZON else {}),
             **self.setting.describe(self.space),
         }
 
@@ -347,13 +343,3 @@ class Optimizer:
         if trial.status != "pending":
             raise InvalidInput(f"trial {number} is already {trial.status}")
         return trial
-
-
-_NEED_HORIZON = {"igp-ucb"}
-
-
-def _check_method(method: str, n_trials: int | None) -> None:
-    if method in ("gp-ucb", "supk-ucb"):
-        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
-    if method in _NEED_HORIZON and n_trials is None:
-        raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")

@@ -30,7 +30,6 @@ OUTLYING = 1.5
 """Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should say
 "bad", not stretch the scale on which all good ones look alike."""
 
-
 MOST_EXACT = 2000
 """Observations with an exact posterior; of more, a sketch is taken."""
 
@@ -44,10 +43,10 @@ class Practical:
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
     standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
-    have grown by 30%; values far on the bad side are cut first. The norm bound, for the interval that is reported and
-    for methods that search with one, is ``norm_factor`` times the
-    anytime lower confidence bound of the norm, recomputed at every step (Flynn & Reeb 2024; see docs), and at
-    least 1 prior standard deviation.
+    have grown by 30%; values far on the bad side are cut first. The search takes one and two standard deviations above
+    the mean in turn ("ucb"), or the bound of the method that is asked for. The norm bound, for the interval that is
+    reported and for methods that search with one, is ``norm_factor`` times the anytime lower confidence bound of the
+    norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard deviation.
 
     Args:
         delta: Nominal failure probability of the bounds.
@@ -73,14 +72,26 @@ class Practical:
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
         """The belief before the first evaluation."""
-        return _PracticalBelief(self, method, n_trials, self.n_initial or 2 * space.dimension + 2)
+        return PracticalBelief(self, method, n_trials, self.n_initial or 2 * space.dimension + 2)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """The setting as plain JSON values."""
         return {"setting": "practical", **vars(self)}
 
 
-class _PracticalBelief(Belief):
+class PracticalBelief(Belief):
+    """What the practical setting believes; kernel, noise and constant are fitted when the posterior is asked for.
+
+    Args:
+        setting: Its numbers.
+        method: A name of ``kbo.recipes.names()``.
+        n_trials: The planned number of trials, for methods that need it.
+        n_initial: Observations before the first fit.
+
+    Raises:
+        InvalidInput: The method is for the certified setting.
+    """
+
     certified = False
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
@@ -110,6 +121,7 @@ class _PracticalBelief(Belief):
         self.noise_std = float("nan")
 
     def observe(self, features: Tensor, y: float) -> None:
+        """Add one evaluation, features [1 D]; whether to fit is decided when it matters."""
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit and self._name != "random":
@@ -166,6 +178,7 @@ class _PracticalBelief(Belief):
         return self._norm[1]
 
     def confidence(self) -> Confidence | None:
+        """The bound of the method, with the estimates put in for what it assumes."""
         if self.state is None:
             return None
         plain = self._method(self._kernel, norm_bound=1.0).confidence
@@ -190,6 +203,7 @@ class _PracticalBelief(Belief):
         return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges)
 
     def assumptions(self) -> dict[str, Any]:
+        """The estimates, in raw units."""
         norm_bound = self.norm_bound  # first: it brings the others up to date
         return {
             "kernel": "fitted",
@@ -201,6 +215,7 @@ class _PracticalBelief(Belief):
         }
 
     def estimates(self) -> str:
+        """Which numbers were fitted, and how the norm bound was guessed."""
         _ = self.state  # brings what follows up to date
         return f"the kernel and {self._level} were fitted and {self._guess}"
 

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from kbo.errors import InvalidInput
 from kbo.optimize.certified import Certified
 from kbo.optimize.practical import Practical
 
 Settings = Certified | Practical
+
+NEED_HORIZON = {"igp-ucb"}
+"""Methods that depend on the number of trials."""
+
+
+def resolve(setting: Settings | None, method: str | None, n_trials: int | None) -> tuple[Settings, str]:
+    """The setting and the method that are meant: by default ``Practical()``, and the best method of the setting.
+
+    Raises:
+        InvalidInput: Not a setting, or a method that cannot search a box or lacks the number of trials.
+    """
+    setting = Practical() if setting is None else setting
+    if not isinstance(setting, Settings):
+        raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
+    method = method or setting.default_method
+    if method in ("gp-ucb", "supk-ucb"):
+        raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
+    if method in NEED_HORIZON and n_trials is None:
+        raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
+    return setting, method

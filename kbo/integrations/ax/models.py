@@ -15,7 +15,7 @@ from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
 from kbo.optimize.fitting import fit, unit_kernel
-from kbo.optimize.practical import _PracticalBelief
+from kbo.optimize.practical import PracticalBelief
 from kbo.space import Space
 
 _LEAST_NOISE = 0.01
@@ -133,7 +133,7 @@ class PracticalGP(MethodGP):
         return FittedBelief(self, *self._given)
 
 
-class FittedBelief(_PracticalBelief):
+class FittedBelief(PracticalBelief):
     """What the practical setting believes with the kernel and the noise level of a model.
 
     Attributes:

@@ -27,6 +27,7 @@ from kbo.integrations.ax.kernels import build, describe
 from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
 from kbo.optimize import Certified, Optimizer, Practical
+from kbo.optimize.settings import resolve
 from kbo.space import Int
 from kbo.thompson import ThompsonSampling
 
@@ -81,8 +82,7 @@ def generation_strategy(
         >>> client.configure_optimization(objective="-loss")
         >>> client.set_generation_strategy(kbo.integrations.ax.generation_strategy(seed=0))
     """
-    setting = Practical() if setting is None else setting
-    method = method or setting.default_method
+    setting, method = resolve(setting, method, n_trials)
     if isinstance(setting, Certified):
         setting = replace(setting, kernel=build(describe(setting.kernel)))
     draws = _check(method, setting, n_trials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -39,3 +40,10 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for 
 Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=WORKERS)]
 Engine = Annotated[str, typer.Option("--engine", help=f"Who does the work: {' or '.join(ENGINES)}.")]
 Address = Annotated[str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")]
+
+
+def apply_verbosity(quiet: bool, verbose: bool) -> None:
+    """What --quiet and --verbose mean for the messages of kbo."""
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("kbo").setLevel(level)

@@ -1,0 +1,57 @@
+"""The command line: kbo tune | run | reproduce | plot | report | bench."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+try:
+    import typer
+except ImportError:  # pragma: no cover
+    sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
+
+import kbo
+from kbo.cli.games import reproduce, run
+from kbo.cli.tuning import tune
+from kbo.cli.views import bench, plot, report
+from kbo.errors import KboError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Bayesian optimisation with guarantees.
+
+    Start with `kbo tune`: it tunes a small neural network in about a minute, and the same command tunes your own
+    script. Press Ctrl-C, or kill it, at any time: the same command goes on where it stopped.
+
+    Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+) -> None:
+    if version:
+        typer.echo(f"kbo {kbo.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for command in (tune, run, reproduce, plot, report, bench):
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point: errors that kbo explains are shown without a traceback."""
+    try:
+        app()
+    except KboError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise SystemExit(130) from None

@@ -1,0 +1,5 @@
+"""``python -m kbo.cli``."""
+
+from kbo.cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""``kbo tune``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import kbo
+from kbo.cli import options
+from kbo.cli.options import Out, Quiet, Verbose
+from kbo.optimize import Result
+from kbo.optimize.loop import format_params
+
+
+def tune(
+    target: Annotated[
+        str,
+        typer.Argument(help=options.TARGETS),
+    ] = "digits",
+    trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
+    method: Annotated[str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")] = None,
+    maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
+    stop_at_gap: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop when the bounds allow the optimum to be at most this much better than the recommendation, as "
+            "far as a search finds."
+        ),
+    ] = None,
+    again: Annotated[int, typer.Option(help="How often the recommended setting is evaluated again at the end.")] = 5,
+    journal: Annotated[Path | None, typer.Option(help="The journal; by default OUT/tune-TARGET.jsonl.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Set an existing journal aside and start anew.")] = False,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tune a noisy objective, trial by trial, into a journal that survives a crash.
+
+    Your script needs two names:
+
+        bounds = {"lr": kbo.Float(1e-4, 1e-1, log=True), "layers": kbo.Int(1, 3), "act": ["relu", "tanh"]}
+
+        def objective(params): ...; return validation_error
+
+    Then:  kbo tune script.py --trials 60
+    """
+    options.apply_verbosity(quiet, verbose)
+    from kbo.experiments.targets import target_of
+
+    name, objective, bounds = target_of(target)
+    path = journal or out / f"tune-{name}.jsonl"
+    _continue_or_set_aside(path, fresh, quiet)
+    result = (kbo.maximize if maximize else kbo.minimize)(
+        objective,
+        bounds,
+        trials,
+        method=method,
+        seed=seed,
+        journal=path,
+        timeout=timeout,
+        stop_at_gap=stop_at_gap,
+        progress=not quiet,
+        callback=_report_trial if verbose else None,
+    )
+    if result.stopped.startswith("interrupted"):
+        typer.echo(f"{result}\nThe same command continues from here.")
+        raise typer.Exit(130)
+    typer.echo(result)
+    values = _again(objective, result, again, timeout, quiet)
+    picture = path.with_suffix(".png")
+    _trace(result, picture, name, maximize, values)
+    typer.echo(f"picture        {picture}")
+
+
+def _again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:
+    """Noisy values of the recommended parameters: an honest estimate, which the best observed value is not."""
+    from statistics import mean, stdev
+
+    from kbo.optimize.loop import evaluate_again
+
+    values, failed = evaluate_again(objective, result, times, timeout, progress=not quiet)
+    if values:
+        spread = stdev(values) if len(values) > 1 else 0.0
+        words = f", standard deviation of one of them {spread:.2g}" if spread else ""
+        typer.echo(f"again          {mean(values):.4g} on average over {len(values)} new evaluations{words}")
+        if result.lower is not None and result.upper is not None:
+            margin = 3 * spread / len(values) ** 0.5 + result.upper - result.lower
+            if not result.lower - margin <= mean(values) <= result.upper + margin:
+                typer.echo(
+                    "warning: that is far outside of the interval. Has the objective changed since the journal was "
+                    "begun? --fresh starts anew.",
+                    err=True,
+                )
+    if failed:
+        typer.echo(f"again          {failed} new evaluations failed")
+    return values
+
+
+def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
+    """Say that a journal is continued, or keep it under another name."""
+    if fresh and path.exists():
+        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path}; --fresh starts anew", err=True)
+
+
+def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
+    from kbo.experiments import plots
+
+    chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
+    title = f"kbo tune {name}"
+    plots.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
+
+
+def _report_trial(optimizer: Any, trial: Any) -> None:
+    from tqdm import tqdm
+
+    outcome = f"failed: {trial.failure}" if trial.failure else f"{trial.value:.5g}"
+    tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}")

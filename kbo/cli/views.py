@@ -1,0 +1,70 @@
+"""``kbo plot``, ``kbo report`` and ``kbo bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbo.errors import InvalidInput
+
+
+def plot(
+    path: Annotated[
+        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
+    ],
+    picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
+) -> None:
+    """Draw a stored run again."""
+    from kbo.experiments import plots
+
+    target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
+    if target.suffix != ".png":
+        raise InvalidInput(f"the picture must be a .png file, got {target}.")
+    try:
+        if path.suffix == ".parquet" or path.is_dir():
+            from kbo.experiments.compare import redraw
+
+            redraw(path, target)
+        else:
+            from kbo.optimize.journal import read
+            from kbo.optimize.trials import trials_of
+
+            header, events = read(path)
+            plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+    except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
+        raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
+    typer.echo(f"picture  {target}")
+
+
+def report(
+    run: Annotated[
+        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
+    ],
+    page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
+) -> None:
+    """Write what a run did and what its bounds rest on as one HTML page.
+
+    The journal of a certified run lacks its kernel; with it, the page has bounds: see kbo.report.write.
+    """
+    from kbo.report import write
+
+    typer.echo(f"page     {write(run, page)}")
+
+
+def bench(
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
+) -> None:
+    """Measure speed as ratios against BoTorch, in one process, on the same work."""
+    import torch
+
+    from kbo.experiments import speed, timing
+
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InvalidInput(
+            f"device {device!r} is not available here; use cpu{' or cuda' if torch.cuda.is_available() else ''}."
+        )
+    rows = speed.run(device=device, quick=quick)
+    typer.echo(timing.table(rows))
