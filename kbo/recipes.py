@@ -292,7 +292,7 @@ def _mixture_adaptive(name: str, s: Setting) -> Method:
     return Method(name, s.kernel, noise.ridge, AdaptiveMixture(name.partition("-")[0]), s.dictionary, noise)
 
 
-PRACTICAL_WIDTHS = (1.0, 2.0)
+PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 4.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md)."""
 
 _TS_SHARE = 1 / 12

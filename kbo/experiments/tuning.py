@@ -78,6 +78,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "width 1": {"constants": {_WIDTHS: [1.0]}},
     "width 2": {"constants": {_WIDTHS: [2.0]}},
+    "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
     "own lengthscales": {"constants": {_COMMON: 0.0, _OWN: 3.0}},
     "cut at 3": {"constants": {"kbo.optimize.practical:OUTLYING": 3.0}},
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},

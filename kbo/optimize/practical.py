@@ -44,9 +44,10 @@ class Practical:
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
     standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
     have grown by 30%; values far on the bad side are cut first. The search takes one and two standard deviations above
-    the mean in turn ("ucb"), or the bound of the method that is asked for. The norm bound, for the interval that is
-    reported and for methods that search with one, is ``norm_factor`` times the anytime lower confidence bound of the
-    norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard deviation.
+    the mean in turn, and four every eighth time ("ucb"), or the bound of the method that is asked for. The norm bound,
+    for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime lower
+    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
+    deviation.
 
     Args:
         delta: Nominal failure probability of the bounds.
