@@ -13,10 +13,10 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
-from kbo.method import Method
 from kbo.problems.base import Bandit
-from kbo.regression import NystromRidge, Regression
-from kbo.regression.base import View
+from kbo.recipes.method import Method
+from kbo.regression import NystromRidge, Posterior
+from kbo.regression.posterior import View
 
 _CHOICES = 2_500_000_000
 """Added to seeds: a method's random choices have nothing to do with a problem of the same seed."""
@@ -100,14 +100,14 @@ def play(
         yield row
 
 
-def anchors_of(state: Regression) -> int | None:
+def anchors_of(state: Posterior) -> int | None:
     """Size of the dictionary, if the posterior is sketched."""
     while isinstance(state, View):
         state = state.state
     return state.m if isinstance(state, NystromRidge) else None
 
 
-def _pull_uncounted(state: Regression, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
+def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
     """Pull that arm, if any, and so many at random; the least regret of them, infinite if there were none."""
     chance, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
     for given in [first] * (first is not None) + [None] * initial:

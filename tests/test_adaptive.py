@@ -31,9 +31,9 @@ from kbo.confidence import (
     SelfNormalized,
 )
 from kbo.models import AdaptiveRidgeGP
-from kbo.regression import FixedDictionary, FrozenMean, Hypothetical, track
-from kbo.regression.base import View
-from kbo.regression.factor import Factor
+from kbo.regression import BatchView, FixedDictionary, Hypothetical, track
+from kbo.regression.exact.one_ridge import Factor
+from kbo.regression.posterior import View
 from tests.dense import Dense, close
 
 UPPER = {"paper": 1.0, "tight": 1.0, "tight+grid": 1.0, "mixture": None}
@@ -168,7 +168,7 @@ def test_tracked_points_equal_predictions_while_the_ridge_moves(variant):
 def test_imagined_observations_leave_the_noise_bounds_alone(variant):
     X, y = data(200)
     state = fed(variant, X, y)
-    views = Hypothetical(state, X[:2] + 0.1), FrozenMean(state, X[:9].clone())
+    views = Hypothetical(state, X[:2] + 0.1), BatchView(state, X[:9].clone())
     views[1].imagine(3)
     for view in views:
         assert view.schedule is state.schedule
@@ -218,7 +218,7 @@ def test_without_a_bound_yet_points_are_ranked_by_their_standard_deviation():
         state.update(X, y)
         Z, bound = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1), confidence(variant)
         assert bound.upper(state, Z).isinf().all()
-        assert bound.leader(state, Z) == (int(state.predict(Z)[1].argmax()), math.inf)
+        assert bound.argmax_upper(state, Z) == (int(state.predict(Z)[1].argmax()), math.inf)
         model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), bounds)
         close(KernelUCB(model, bound)(Z.unsqueeze(-2)), state.predict(Z)[1].sqrt())
 

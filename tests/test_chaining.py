@@ -19,11 +19,11 @@ from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds, widths
-from kbo.confidence.bonus import Cuts, Steps
+from kbo.confidence.chaining.bonus import Cuts, Steps
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import BANDITS, GaussianProcessBandit, GraphBandit, HimmelblauBandit, RKHSBandit
-from kbo.regression import FixedDictionary, FrozenMean, GreedyDictionary, Hypothetical, NystromRidge, track
+from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, NystromRidge, track
 from tests import dense_chaining
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining
@@ -286,7 +286,7 @@ def test_a_set_serves_posteriors_of_both_precisions(device):
 def test_imagined_observations_change_standard_deviations_and_not_the_bonus(device, kind):
     state, Z = fed(20, device), uniform(60, 2, device=device)
     confidence, P = Chaining(DELTA, points=Z, **KINDS[kind]), Z[[3, 8]]
-    hypothetical, frozen = Hypothetical(state, P), FrozenMean(track(state, Z), Z)
+    hypothetical, frozen = Hypothetical(state, P), BatchView(track(state, Z), Z)
     frozen.imagine(3)
     frozen.imagine(8)
     bonus, mean = confidence.bonus(state), state.predict(Z)[0]
@@ -314,7 +314,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     assert rigorous.guarantee_on(track(state, Z)) == rigorous.guarantee
     sketch = NystromRidge(kernel(), 0.01, GreedyDictionary(0.3))
     sketch.update(uniform(10, 2, seed=50), normal(10))
-    frozen = FrozenMean(state, Z)
+    frozen = BatchView(state, Z)
     assert rigorous.guarantee_on(frozen) is not None
     frozen.imagine(3)
     moved = fed(10)
@@ -763,7 +763,7 @@ def test_mistakes_are_named():
 
 def test_covers_are_kept_by_the_next_acquisition_function(monkeypatch):
     Z, made = uniform(200, 2), []
-    monkeypatch.setattr("kbo.covers.memory.Chain", lambda *args: made.append(1) or chain.Chain(*args))
+    monkeypatch.setattr("kbo.covers.reuse.Chain", lambda *args: made.append(1) or chain.Chain(*args))
     X, y = uniform(20, 2, seed=50), normal(20).unsqueeze(-1)
     first = ChainingUCB(KernelRidgeGP(X[:12], y[:12], rbf(0.3), 0.01), Z, 0.1)
     first(Z.unsqueeze(1))

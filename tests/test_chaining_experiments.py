@@ -8,8 +8,12 @@ import torch
 from typer.testing import CliRunner
 
 from kbo.cli import app
-from kbo.experiments import chaining, chaining_games, chaining_studies, papers, speed, speed_chaining
-from kbo.experiments.chaining_games import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
+from kbo.experiments.bench import chaining as speed_chaining
+from kbo.experiments.bench import exact as speed
+from kbo.experiments.papers import catalogue as papers
+from kbo.experiments.papers import chaining, chaining_studies
+from kbo.experiments.papers import chaining_problems as chaining_games
+from kbo.experiments.papers.chaining_problems import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
 
 
 @pytest.fixture(scope="module")

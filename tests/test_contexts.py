@@ -7,7 +7,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.question import Question
+from kbo.optimize.context import Question
 from kbo.optimize.search import argmax
 from kbo.space import Space
 
@@ -148,7 +148,7 @@ def test_choices_that_change_are_chosen_from_exactly():
         state, confidence = optimizer.belief.state, optimizer.belief.confidence()
         features = torch.tensor([[p["x"], p["c"]] for p in choices], dtype=torch.float64)
         params = optimizer.ask(choices=choices)
-        assert params == choices[confidence.leader(state, features)[0]]
+        assert params == choices[confidence.argmax_upper(state, features)[0]]
         optimizer.tell(params, 0.0)
 
 

@@ -32,11 +32,11 @@ from kbo.covers import (
     greedy,
     greedy_cover,
 )
-from kbo.covers.memory import ChainMemory
 from kbo.covers.neighbours import Neighbours
+from kbo.covers.reuse import ChainMemory
 from kbo.kernels import PrecomputedKernel
 from kbo.problems import GraphBandit
-from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Regression, Tracked, track
+from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, Tracked, track
 from tests import dense_chaining
 from tests.dense import Dense, Sketched
 from tests.dense_chaining import Covers, is_covered, is_separated
@@ -119,7 +119,7 @@ def same(found: Chain, heights: list[float], expected: Covers, delta: float) -> 
     assert heights == pytest.approx(expected.heights(delta), rel=1e-12)
 
 
-def compare(state: Regression, formulas: Dense, Z: Tensor, ridge: float) -> Covers:
+def compare(state: Posterior, formulas: Dense, Z: Tensor, ridge: float) -> Covers:
     confidence = Chaining(0.07, points=Z)
     expected = Covers(formulas, Z, ridge)
     same(confidence.chain(state), confidence.bonus(state).heights, expected, 0.07)
@@ -530,7 +530,7 @@ class Game:
         self.X, self.y = data(plane, 80, "cpu")
         self.Z = uniform(size)
 
-    def state(self, n: int, ridge: float | None = None, kernel: Kernel | None = None, start: int = 0) -> Regression:
+    def state(self, n: int, ridge: float | None = None, kernel: Kernel | None = None, start: int = 0) -> Posterior:
         ridge, kernel = self.ridge if ridge is None else ridge, self.kernel if kernel is None else kernel
         if self.anchors is None:
             state = KernelRidge(kernel, ridge)

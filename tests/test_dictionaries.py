@@ -26,7 +26,7 @@ from kbo.regression import (
     OnlineRowSampling,
     track,
 )
-from kbo.regression.dictionary import Uniforms
+from kbo.regression.sketch.dictionary import Uniforms
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.states import matern, rbf, seeded, unit_square
 
@@ -88,9 +88,9 @@ class WatchedRows(OnlineRowSampling):
         super().__init__(*args, **kwargs)
         self.seen: list[float] = []
 
-    def admits(self, point, sketch):
+    def accepts(self, point, sketch):
         self.seen.append(self.probability(point))
-        return super().admits(point, sketch)
+        return super().accepts(point, sketch)
 
 
 def printed_tau(kernel: Kernel, Z: Tensor, p: Tensor, x: Tensor, mu: float, eps: float) -> tuple[float, float]:

@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 from kbo import InvalidInput
 from kbo.cli import app
 from kbo.confidence import WangDeFreitas
-from kbo.experiments import mixture, papers, sketching, streaming, streaming_uniform
-from kbo.experiments.cells import Cell, Folder, read_folder
-from kbo.experiments.games import PROBLEMS, Game, Player
-from kbo.experiments.runner import CellsFailed, sweep
+from kbo.experiments.bandits import PROBLEMS, Game, Player
+from kbo.experiments.papers import catalogue as papers
+from kbo.experiments.papers import mixture, sketching, streaming, streaming_uniform
+from kbo.experiments.sweep.cells import Cell, Folder, read_folder
+from kbo.experiments.sweep.runner import CellsFailed, sweep
 from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge
 from tests.chores import square, squares

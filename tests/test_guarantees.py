@@ -8,8 +8,9 @@ import torch
 from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
-from kbo.experiments import guarantees, streaming_studies
-from kbo.experiments.mixture import games
+from kbo.experiments.papers import mixture_studies as guarantees
+from kbo.experiments.papers import streaming_studies
+from kbo.experiments.papers.mixture import games
 from kbo.problems import RKHSBandit
 from kbo.regression import KernelRidge
 

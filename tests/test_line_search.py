@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kbo.confidence.line_search import minimise
+from kbo.confidence.mixture.line_search import minimise
 
 LOW, HIGH = -30.0, 40.0
 GRID = torch.tensor([0.1, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64).log()

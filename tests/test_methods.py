@@ -11,14 +11,14 @@ from torch import Tensor
 
 from kbo import bandit, recipes
 from kbo.confidence import BKB, EKUCB, FixedWidth, SelfNormalized, widths
-from kbo.elimination import StagedElimination, Stages
 from kbo.errors import InvalidInput
-from kbo.method import Method
 from kbo.problems import BANDITS, RKHSBandit
+from kbo.recipes.elimination import StagedElimination, Stages
+from kbo.recipes.method import Method
 from kbo.regression import (
     BatchedResampling,
+    BatchView,
     FixedDictionary,
-    FrozenMean,
     GreedyDictionary,
     KernelRidge,
     LeverageResampling,
@@ -100,7 +100,7 @@ def test_the_variance_within_a_batch_is_that_of_a_real_update(device, kind):
     exact, sketch = KernelRidge(matern(1.5), RIDGE), NystromRidge(matern(1.5), RIDGE, FixedDictionary(POINTS))
     state = exact if kind == "exact" else sketch
     state.update(X, y)
-    batch, fork = FrozenMean(state, Z), state.fork()
+    batch, fork = BatchView(state, Z), state.fork()
     for index in (3, 7, 7, 20, 0):
         batch.imagine(index)
         fork.update(Z[index : index + 1], torch.tensor([5.0]).to(Z))

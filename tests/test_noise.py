@@ -424,7 +424,13 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant, name):
     assert refuted == sorted(refuted), "what is refuted stays refuted"
     assert state.schedule.lower > 0.1
     confidence = AdaptiveMixture() if variant == "mixture" else AdaptiveSelfNormalized()
-    for ask in (confidence.interval, confidence.upper, confidence.lower, confidence.leader, confidence.safest):
+    for ask in (
+        confidence.interval,
+        confidence.upper,
+        confidence.lower,
+        confidence.argmax_upper,
+        confidence.argmax_lower,
+    ):
         with pytest.raises(RefutedAssumptions, match="lower bound of the noise level is above") as error:
             ask(state, Z)
         assert error.value.figures["noise_at_least"] == state.schedule.lower

@@ -29,7 +29,7 @@ from optuna.trial import TrialState, create_trial  # noqa: E402
 import kbo  # noqa: E402
 from kbo.errors import InvalidInput  # noqa: E402
 from kbo.integrations.optuna import KBOSampler, kbo_candidates_func  # noqa: E402
-from kbo.integrations.optuna_space import SearchSpace, shared_distributions  # noqa: E402
+from kbo.integrations.optuna.space import SearchSpace, shared_distributions  # noqa: E402
 from tests.optuna_worker import objective as mixed  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -19,9 +19,9 @@ ray = pytest.importorskip("ray")
 import kbo  # noqa: E402
 from kbo.cli import app  # noqa: E402
 from kbo.errors import InvalidInput, KboError  # noqa: E402
-from kbo.experiments.cells import Cell, read_folder  # noqa: E402
-from kbo.experiments.runner import sweep  # noqa: E402
-from kbo.integrations.ray import Ray, _session  # noqa: E402
+from kbo.experiments.sweep.cells import Cell, read_folder  # noqa: E402
+from kbo.experiments.sweep.ray import Ray, _session  # noqa: E402
+from kbo.experiments.sweep.runner import sweep  # noqa: E402
 from tests.chores import squares  # noqa: E402
 
 CHORES = "tests.chores"
@@ -124,9 +124,9 @@ def test_mistakes_are_explained(tmp_path):
 
 
 def test_without_ray_the_message_names_the_extra():
-    code = "import sys; sys.modules['ray'] = None; import kbo.integrations.ray"
+    code = "import sys; sys.modules['ray'] = None; import kbo.experiments.sweep.ray"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == "ImportError: kbo.integrations.ray needs Ray: pip install 'kbo[ray]'"
+    assert done.stderr.splitlines()[-1] == "ImportError: kbo.experiments.sweep.ray needs Ray: pip install 'kbo[ray]'"
 
 
 def free_port():
@@ -174,8 +174,8 @@ def test_a_cluster_that_asks_for_a_token(head, tmp_path):
     script = f"""
 import sys
 from kbo.errors import InvalidInput
-from kbo.experiments.runner import sweep
-from kbo.integrations.ray import Ray
+from kbo.experiments.sweep.runner import sweep
+from kbo.experiments.sweep.ray import Ray
 from {CHORES} import squares
 import ray
 

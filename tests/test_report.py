@@ -354,8 +354,8 @@ def test_the_page_says_how_to_go_on(practical, proved, folder):
 
 @pytest.fixture(scope="module")
 def rows(folder):
+    from kbo.experiments.bandits import Game, Player
     from kbo.experiments.compare import compare
-    from kbo.experiments.games import Game, Player
 
     game = Game("rkhs", {"dim": 1, "n_arms": 10}, 15)
     players = [Player(name) for name in ("amm-ucb", "bkb", "random")]

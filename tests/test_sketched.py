@@ -16,7 +16,7 @@ from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, norm_lower_bound, squared_radius
 from kbo.errors import InvalidInput
 from kbo.regression import FixedDictionary, NystromRidge
-from kbo.regression.residual import BLOCK
+from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
 from tests.laws.states import matern, rbf, seeded, unit_square

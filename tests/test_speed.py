@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from kbo.experiments import speed, speed_noise, speed_sketch, timing
-from kbo.experiments.games import Game, Player
+from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bench import exact as speed
+from kbo.experiments.bench import noise as speed_noise
+from kbo.experiments.bench import race as timing
+from kbo.experiments.bench import sketch as speed_sketch
 
 
 def answer(value, work=0):

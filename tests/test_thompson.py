@@ -19,19 +19,20 @@ from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
 from kbo.acquisition.thompson import inflated, inflated_draws
 from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
-from kbo.method import Method
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import RKHSBandit
+from kbo.recipes.method import Method
+from kbo.recipes.thompson import ThompsonSampling
 from kbo.regression import (
     AdaptiveRidge,
+    BatchView,
     FixedDictionary,
-    FrozenMean,
     GreedyDictionary,
     Hypothetical,
     KernelRidge,
     LeverageResampling,
     NystromRidge,
-    Regression,
+    Posterior,
     RidgeSchedule,
     Tracked,
     TrackedSketch,
@@ -40,7 +41,6 @@ from kbo.regression import (
     draws,
     track,
 )
-from kbo.thompson import ThompsonSampling
 from tests.dense import Dense, Sketched, close
 from tests.laws.states import composite, matern, periodic, rbf, seeded, unit_square
 
@@ -102,7 +102,7 @@ class Grid(RidgeSchedule):
     def __init__(self, continuous: bool) -> None:
         self.continuous, self.ridge = continuous, 5.0
 
-    def update(self, state: Regression) -> None:
+    def update(self, state: Posterior) -> None:
         self.ridge = 3.0 / state.n  # 0.1 after 30
 
     def fork(self) -> Grid:
@@ -132,7 +132,7 @@ STATES = {
 }
 
 
-def fed(name: str, device) -> tuple[Regression, Dense, Tensor]:
+def fed(name: str, device) -> tuple[Posterior, Dense, Tensor]:
     """A state with data, the formulas it must follow, and test points."""
     (X, y), Z = data(device), test_points(device)
     state = STATES[name](Z)
@@ -300,7 +300,7 @@ KERNELS = {
 }
 
 
-def paths(state: Regression, Z: Tensor, ridge: float | None = None) -> Tensor:
+def paths(state: Posterior, Z: Tensor, ridge: float | None = None) -> Tensor:
     generator = seeded(3)
     return torch.stack([draw_path(state, Z, generator, ridge)(Z) for _ in range(PATHS)])
 
@@ -421,10 +421,10 @@ def test_draws_fill_any_interval_as_a_standard_deviation(device, name, kind):
 
 
 class NoBoundYet(FixedWidth):
-    def finite_on(self, state: Regression) -> bool:
+    def finite_on(self, state: Posterior) -> bool:
         return False
 
-    def width(self, state: Regression) -> Tensor:
+    def width(self, state: Posterior) -> Tensor:
         return torch.tensor(math.inf)
 
 
@@ -437,7 +437,7 @@ def test_while_the_bounds_are_infinite_the_deviation_itself_is_the_draw(device):
 def test_a_point_that_is_known_exactly_is_drawn_at_its_value(device):
     Z = test_points(device)
 
-    class Known(Regression):
+    class Known(Posterior):
         """Knows everything."""
 
         ridge = 1.0
@@ -718,7 +718,7 @@ def test_imagined_observations_are_drawn_too(device):
     expected = S - S[:, :1] @ S[:1] / (S[0, 0] + RIDGE)
     assert fits(centred_draws(view, Z, DRAWS, seeded(3)), 0.0, expected)
     assert fits(paths(view, Z), 0.0, expected)
-    frozen = FrozenMean(state, Z)
+    frozen = BatchView(state, Z)
     frozen.imagine(0)
     with pytest.raises(InvalidInput, match="at most 2048 points"):
         centred_draws(frozen, unit_square(3000, 9).to(device))

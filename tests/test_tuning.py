@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from kbo.errors import InvalidInput
-from kbo.experiments import papers, tuning
-from kbo.experiments.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
-from kbo.experiments.tuning_games import PRACTICE, SUITE, play, true_value
+from kbo.experiments.papers import catalogue as papers
+from kbo.experiments.tuning import comparison as tuning
+from kbo.experiments.tuning.runs import PRACTICE, SUITE, play, true_value
+from kbo.experiments.tuning.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
 from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
 from kbo.space import Choice, Float, Int, Space
 

@@ -24,7 +24,7 @@ from kbo.confidence import (
     SelfNormalized,
     WidthConfidence,
 )
-from kbo.confidence.cone import certify
+from kbo.confidence.mixture.certificate import certify
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, NystromRidge
@@ -40,7 +40,7 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 # ## What a bound sees
 #
 # `interval(state, X)` is the whole contract: `state` is a posterior
-# (`kbo.regression.Regression`), `X` are points of shape `[... d]`, and the two results
+# (`kbo.regression.Posterior`), `X` are points of shape `[... d]`, and the two results
 # have shape `[...]`. The state answers with a handful of numbers. With the ridge
 # $\alpha$, the kernel matrix $K$ and the targets $y$ of the $n$ observations:
 #
@@ -317,7 +317,7 @@ for name, model in models.items():
         acquisition = KernelUCB(model, anywhere)
         x, _ = optimize_acqf(acquisition, unit, q=1, num_restarts=2, raw_samples=32)
         model = model.condition_on_observations(x, problem.observe(x).unsqueeze(-1))
-    recommended, _ = anywhere.safest(model.regression, grid)
+    recommended, _ = anywhere.argmax_lower(model.regression, grid)
     value, best = float(truth[recommended]), float(truth.max())
     print(f"{name:9s} recommends a point of value {value:.2f}; the best is {best:.2f}")
 

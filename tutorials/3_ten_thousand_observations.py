@@ -31,8 +31,8 @@ from kbo.confidence import (
     SelfNormalized,
     optimality_gap,
 )
-from kbo.method import Method
 from kbo.models import NystromGP
+from kbo.recipes.method import Method
 from kbo.regression import (
     BatchedResampling,
     FixedDictionary,

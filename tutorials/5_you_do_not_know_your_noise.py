@@ -35,8 +35,8 @@ from kbo.confidence import (
 from kbo.errors import RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import RKHSBandit, StreamingBandit
+from kbo.recipes.thompson import ThompsonSampling
 from kbo.regression import GreedyDictionary
-from kbo.thompson import ThompsonSampling
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
 torch.manual_seed(0)
@@ -301,7 +301,7 @@ for name, confidence in pairs.items():
         acquisition = KernelUCB(model, confidence)
         x, _ = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
         model = model.condition_on_observations(x, plane.observe(x).unsqueeze(-1))
-    row, least = confidence.safest(model.regression, fine)
+    row, least = confidence.argmax_lower(model.regression, fine)
     value = float(plane.mean(fine[row : row + 1]))
     seconds = time.process_time() - start
     print(f"{name}: noise at most {before:.3f}", end=", ")

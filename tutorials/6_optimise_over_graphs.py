@@ -22,9 +22,9 @@ from kbo.bandit import play
 from kbo.confidence import Chaining, FiniteSet
 from kbo.covers import PosteriorMetric, covers, greedy_cover
 from kbo.kernels import PrecomputedKernel
-from kbo.method import Method
 from kbo.models import KernelRidgeGP
 from kbo.problems import Bandit, random_graphs, shortest_path_features
+from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, NystromRidge
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests

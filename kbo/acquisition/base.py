@@ -8,8 +8,8 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.models import RegressionModel
-from kbo.regression import Regression
+from kbo.models import PosteriorModel
+from kbo.regression import Posterior
 
 
 class ConfidenceAcquisition(AcquisitionFunction):
@@ -29,7 +29,7 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
     def __init__(
         self,
-        model: RegressionModel,
+        model: PosteriorModel,
         confidence: Confidence,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
@@ -51,15 +51,15 @@ class ConfidenceAcquisition(AcquisitionFunction):
         self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
     @property
-    def _regression(self) -> Regression:
+    def _regression(self) -> Posterior:
         """The posterior in the units of the (transformed) inputs and targets."""
         self.model.eval()
         return self.model.regression  # pyright: ignore[reportReturnType]
 
 
-def check_model(model: RegressionModel) -> None:
+def check_model(model: PosteriorModel) -> None:
     """Raise InvalidInput unless ``model`` is a model of kbo."""
-    if not isinstance(model, RegressionModel):
+    if not isinstance(model, PosteriorModel):
         raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
 
 

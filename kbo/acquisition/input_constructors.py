@@ -19,7 +19,7 @@ from kbo.acquisition.thompson import InflatedThompsonSampling
 from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.models import RegressionModel
+from kbo.models import PosteriorModel
 
 
 def common_inputs(
@@ -39,7 +39,7 @@ def common_inputs(
             "the bounds of kbo are bounds of one outcome: outcome constraints and composite objectives are not "
             "supported. Drop the constraint, or return a bad value of the objective where it is violated."
         )
-    if not isinstance(model, RegressionModel):
+    if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"the acquisition functions of kbo need one outcome and a model of kbo.models, got {type(model).__name__}: "
             "for several objectives or outcome constraints take other methods, for example qLogNEHVI."
@@ -49,7 +49,7 @@ def common_inputs(
 
 def round_seed(seed: int, model: Model) -> int:
     """A seed for this round: another one as soon as there are other data, the same one after a restart."""
-    assert isinstance(model, RegressionModel)
+    assert isinstance(model, PosteriorModel)
     return 1_000_003 * seed + model.train_targets.shape[-1]
 
 

@@ -24,11 +24,11 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.models import RegressionModel
-from kbo.regression import Regression, SamplePath, centred_draws, draw_path
+from kbo.models import PosteriorModel
+from kbo.regression import Posterior, SamplePath, centred_draws, draw_path
 
 
-def inflated(confidence: Confidence, state: Regression, X: Tensor, g: Tensor) -> Tensor:
+def inflated(confidence: Confidence, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
     """Draws [... N] as wide as the confidence, from draws g [... N] at X [N d] of the posterior less its mean.
 
     As long as the bounds are infinite, g itself: the limit of ever wider bounds ranks points as g does.
@@ -50,14 +50,14 @@ def inflated(confidence: Confidence, state: Regression, X: Tensor, g: Tensor) ->
     return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
 
 
-def drawn_at(confidence: Confidence, state: Regression) -> float | None:
+def drawn_at(confidence: Confidence, state: Posterior) -> float | None:
     """The ridge of the draws: that of the bound if it fixes one, else None, the state's own."""
     ridge = confidence.ridge(state) if isinstance(confidence, WidthConfidence) else state.ridge
     return None if ridge == state.ridge else ridge
 
 
 def inflated_draws(
-    confidence: Confidence, state: Regression, X: Tensor, count: int, generator: torch.Generator | None = None
+    confidence: Confidence, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
 ) -> Tensor:
     """Independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
     g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
@@ -88,7 +88,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 
     def __init__(
         self,
-        model: RegressionModel,
+        model: PosteriorModel,
         confidence: Confidence,
         seed: int = 0,
         posterior_transform: PosteriorTransform | None = None,
@@ -106,7 +106,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
         return (self.weight * inflated(self.confidence, state, X, g) + self.offset).mean(-1)
 
-    def _path(self, number: int, state: Regression, like: Tensor) -> SamplePath:
+    def _path(self, number: int, state: Posterior, like: Tensor) -> SamplePath:
         while len(self._paths) <= number:
             self._paths.append(draw_path(state, like.detach(), self._generator, drawn_at(self.confidence, state)))
         return self._paths[number]
@@ -134,7 +134,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
 
     def __init__(
         self,
-        model: RegressionModel,
+        model: PosteriorModel,
         confidence: Confidence,
         seed: int = 0,
         posterior_transform: PosteriorTransform | None = None,

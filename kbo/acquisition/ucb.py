@@ -11,8 +11,8 @@ from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.confidence import Chaining, MartingaleMixture
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.models import RegressionModel
-from kbo.regression import Hypothetical, Regression
+from kbo.models import PosteriorModel
+from kbo.regression import Hypothetical, Posterior
 
 
 class KernelUCB(ConfidenceAcquisition):
@@ -46,7 +46,7 @@ class KernelUCB(ConfidenceAcquisition):
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return torch.cat(values, -1).mean(-1)
 
-    def _bound(self, view: Regression, X: Tensor) -> Tensor:
+    def _bound(self, view: Posterior, X: Tensor) -> Tensor:
         """The optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""
         if not self.confidence.finite_on(view):
             return safe_sqrt(view.predict(X)[1])
@@ -71,7 +71,7 @@ class AMMUCB(KernelUCB):
 
     def __init__(
         self,
-        model: RegressionModel,
+        model: PosteriorModel,
         noise_std: float,
         norm_bound: float,
         delta: float,
@@ -127,7 +127,7 @@ class ChainingUCB(KernelUCB):
 
     def __init__(
         self,
-        model: RegressionModel,
+        model: PosteriorModel,
         points: Tensor,
         delta: float,
         rigorous: bool = False,

@@ -11,7 +11,7 @@ except ImportError:  # pragma: no cover
     sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
 
 import kbo
-from kbo.cli.games import reproduce, run
+from kbo.cli.bandits import reproduce, run
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
 from kbo.errors import KboError

@@ -110,7 +110,7 @@ def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
 
 
 def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
-    from kbo.experiments import plots
+    from kbo.experiments.draw import lines as plots
 
     chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
     title = f"kbo tune {name}"

@@ -17,7 +17,7 @@ def plot(
     picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
 ) -> None:
     """Draw a stored run again."""
-    from kbo.experiments import plots
+    from kbo.experiments.draw import lines as plots
 
     target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
     if target.suffix != ".png":
@@ -60,7 +60,8 @@ def bench(
     """Measure speed as ratios against BoTorch, in one process, on the same work."""
     import torch
 
-    from kbo.experiments import speed, timing
+    from kbo.experiments.bench import exact as speed
+    from kbo.experiments.bench import race as timing
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InvalidInput(

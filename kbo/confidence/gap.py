@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kbo.confidence.base import Confidence
 from kbo.errors import InvalidInput
-from kbo.regression import Regression
+from kbo.regression import Posterior
 
 
 class Gap(NamedTuple):
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
         return self.upper - self.lower
 
 
-def optimality_gap(confidence: Confidence, state: Regression, X: Tensor) -> Gap:
+def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
     """The recommendation among the rows of X [A d] and its gap, exact over these rows.
 
     On the event on which the bounds hold, that is with the probability of ``confidence.guarantee`` for all rounds at
@@ -42,5 +42,5 @@ def optimality_gap(confidence: Confidence, state: Regression, X: Tensor) -> Gap:
     """
     if X.ndim != 2 or len(X) == 0:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
-    recommended, lower = confidence.safest(state, X)
-    return Gap(recommended, lower, confidence.leader(state, X)[1])
+    recommended, lower = confidence.argmax_lower(state, X)
+    return Gap(recommended, lower, confidence.argmax_upper(state, X)[1])

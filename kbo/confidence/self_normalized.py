@@ -13,7 +13,7 @@ from kbo import checks
 from kbo.confidence import widths
 from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
-from kbo.regression import Regression
+from kbo.regression import Posterior
 
 _GUARANTEE = (
     "holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has norm at "
@@ -45,11 +45,11 @@ class SelfNormalized(WidthConfidence):
         self.any_ridge = least_ridge is not None
         self.guarantee = _GUARANTEE.format(**vars(self))
 
-    def holds_on(self, state: Regression) -> bool:
+    def holds_on(self, state: Posterior) -> bool:
         """On every posterior of such a ridge: the radius accounts for ``residual_trace`` and ``residual_norm``."""
         return self.least_ridge is None or state.ridge >= self.least_ridge
 
-    def width(self, state: Regression) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:  # noqa: D102
         least = state.ridge if self.least_ridge is None else self.least_ridge
         if state.ridge < least:
             raise InvalidInput(
@@ -79,21 +79,21 @@ class ImprovedGPUCB(WidthConfidence):
         self.eta = checks.positive("eta", eta)
         self.guarantee = _GUARANTEE.format(**vars(self))
 
-    def ridge(self, state: Regression) -> float:
+    def ridge(self, state: Posterior) -> float:
         """``1 + eta``, whatever the state's own ridge."""
         return 1 + self.eta
 
-    def holds_on(self, state: Regression) -> bool:
+    def holds_on(self, state: Posterior) -> bool:
         """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
         return True
 
-    def width(self, state: Regression) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:  # noqa: D102
         log_det, bias = widened(state, 1 + self.eta, self.norm_bound)
         return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
 
 
 def widened(
-    state: Regression, ridge: float, norm_bound: float, least_ridge: float | None = None
+    state: Posterior, ridge: float, norm_bound: float, least_ridge: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """An upper bound of the exact ``log_det`` at the least ridge, and what the error of a sketch adds to the width."""
     least = ridge if least_ridge is None else least_ridge

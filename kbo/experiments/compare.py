@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kbo.confidence import EKUCB, Chaining, FiniteSet
 from kbo.errors import InvalidInput
-from kbo.experiments import plots
-from kbo.experiments.cells import read_file, read_folder
-from kbo.experiments.games import Game, Player
-from kbo.experiments.runner import Workers, sweep
-from kbo.method import Method
+from kbo.experiments.bandits import Game, Player
+from kbo.experiments.draw import lines as plots
+from kbo.experiments.sweep.cells import read_file, read_folder
+from kbo.experiments.sweep.runner import Workers, sweep
+from kbo.recipes.method import Method
 
 _RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
 _WITHIN_A_GAME = {*_RESULTS, "method", "recipe", "multiplier", "every"}
@@ -36,7 +36,7 @@ def compare(
         seeds: How many problems.
         out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
             call with more players or seeds finds them. NAME says which game it is.
-        workers: Who does the runs, as for ``kbo.experiments.runner.sweep``.
+        workers: Who does the runs, as for ``kbo.experiments.sweep.runner.sweep``.
         progress: Show a progress bar.
 
     Returns:

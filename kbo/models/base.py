@@ -9,7 +9,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
-from botorch.posteriors import Posterior
+from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
@@ -20,14 +20,14 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression import Hypothetical, KernelRidge, Regression
+from kbo.regression import Hypothetical, KernelRidge, Posterior
 
 _MOST_DENSE = 64
 """Points whose joint covariance is formed densely; above, only its factors are."""
 
 
-class RegressionModel(GPyTorchModel, FantasizeMixin):
-    """The part of a single-output BoTorch model that only needs a ``Regression``.
+class PosteriorModel(GPyTorchModel, FantasizeMixin):
+    """The part of a single-output BoTorch model that only needs a ``Posterior``.
 
     Bounds read ``regression`` directly: BoTorch's posterior floors the variance at 1e-10.
     """
@@ -38,7 +38,7 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
 
     @property
     @abstractmethod
-    def regression(self) -> Regression:
+    def regression(self) -> Posterior:
         """The posterior in the units of the (transformed) inputs and targets."""
 
     @property
@@ -56,7 +56,7 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    ) -> BotorchPosterior:
         """The joint posterior at X [b q d], of shape ``broadcast(b, batch_shape) x q x 1``.
 
         Args:
@@ -75,12 +75,12 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
             )
-        posterior: Posterior = GPyTorchPosterior(distribution)
+        posterior: BotorchPosterior = GPyTorchPosterior(distribution)
         if (transform := getattr(self, "outcome_transform", None)) is not None:
             posterior = transform.untransform_posterior(posterior, X=X)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
-    def _distribution(self, regression: Regression, X: Tensor) -> MultivariateNormal:
+    def _distribution(self, regression: Posterior, X: Tensor) -> MultivariateNormal:
         if X.shape[-2] > 1 and isinstance(regression, KernelRidge):
             mean, W = regression.whitened(X)
             if X.shape[-2] > _MOST_DENSE:
@@ -107,7 +107,7 @@ class RegressionModel(GPyTorchModel, FantasizeMixin):
         return FantasyGP(self, P, Y.squeeze(-1))
 
 
-class FantasyGP(RegressionModel):
+class FantasyGP(PosteriorModel):
     """``model`` after hypothetical observations; batched and differentiable in them.
 
     Args:
@@ -116,7 +116,7 @@ class FantasyGP(RegressionModel):
         targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
     """
 
-    def __init__(self, model: RegressionModel, P: Tensor, targets: Tensor) -> None:
+    def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor) -> None:
         super().__init__()
         self.train_inputs = (P,)
         self.train_targets = targets

@@ -16,11 +16,11 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
-from kbo.models.base import RegressionModel
+from kbo.models.base import PosteriorModel
 from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 
 
-class StreamingGP(RegressionModel):
+class StreamingGP(PosteriorModel):
     """A Gaussian process with fixed kernel and noise variance whose posterior is a regression state.
 
     Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are stated in

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.regression import Regression
+from kbo.regression import Posterior
 
 
 class Belief(ABC):
@@ -35,7 +35,7 @@ class Belief(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> Regression | None:
+    def state(self) -> Posterior | None:
         """The posterior; None while there are too few evaluations to have one."""
 
     @abstractmethod

@@ -23,9 +23,9 @@ from kbo.confidence import (
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import Belief
-from kbo.regression import Regression
+from kbo.recipes.thompson import ThompsonSampling
+from kbo.regression import Posterior
 from kbo.space import Space
-from kbo.thompson import ThompsonSampling
 
 _MOST_COVERED = 4096
 """Points of a space that may be covered."""
@@ -145,7 +145,7 @@ class _CertifiedBelief(Belief):
         self.norm_is_given = not isinstance(self._method.confidence, UnknownNorm)
 
     @property
-    def state(self) -> Regression | None:
+    def state(self) -> Posterior | None:
         return self._state if self._state.n else None
 
     def observe(self, features: Tensor, y: float) -> None:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize import proposal
+from kbo.optimize.context import Context, Question
 from kbo.optimize.journal import Journal, differences, read, write
-from kbo.optimize.question import Context, Question
 from kbo.optimize.search import KEPT
 from kbo.optimize.settings import NEED_HORIZON, Settings, resolve
 from kbo.optimize.trials import Trial
-from kbo.regression import Regression
+from kbo.regression import Posterior
 from kbo.space import Bounds, Params, Space
 
 
@@ -110,7 +110,7 @@ class Optimizer:
     def _ask(self, question: Question) -> Params:
         self._orphans = [trial for trial in self._orphans if trial.status == "pending"]  # told since the run was opened
         for i, trial in enumerate(self._orphans):
-            if question.admits(trial.params):
+            if question.accepts(trial.params):
                 del self._orphans[i]
                 return copy.copy(trial.params)
         params = question.params(self._propose(len(self.trials), question))
@@ -180,7 +180,7 @@ class Optimizer:
         if state is None or confidence is None:
             return None
         generator = self._generator(len(self._events))
-        return question.params(proposal.safest(confidence, state, self._search(question, generator)))
+        return question.params(proposal.argmax_lower(confidence, state, self._search(question, generator)))
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
@@ -281,7 +281,7 @@ class Optimizer:
         best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
         return torch.stack([self._units[trial.number] for trial in best])
 
-    def _imagined(self, state: Regression) -> Regression:
+    def _imagined(self, state: Posterior) -> Posterior:
         """The posterior with what is not known yet: failed and pending trials."""
         failed, pending = ([t.number for t in self.trials if t.status == status] for status in ("failed", "pending"))
         worst = min(self._sign * (trial.value or 0.0) for trial in self.completed())

@@ -13,12 +13,12 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Chaining, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.method import Method
 from kbo.optimize.belief import Belief
 from kbo.optimize.fitting import fit, unit_kernel
-from kbo.regression import MOST_ANCHORS, GreedyDictionary, Regression
+from kbo.recipes.method import Method
+from kbo.recipes.thompson import ThompsonSampling
+from kbo.regression import MOST_ANCHORS, GreedyDictionary, Posterior
 from kbo.space import Space
-from kbo.thompson import ThompsonSampling
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
@@ -117,7 +117,7 @@ class PracticalBelief(Belief):
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._due = self._fitted = 0
-        self._state: Regression | None = None
+        self._state: Posterior | None = None
         self._norm: tuple[int, float] | None = None
         self.noise_std = float("nan")
 
@@ -130,7 +130,7 @@ class PracticalBelief(Belief):
             self._next_fit = math.ceil(REFIT_GROWTH * self._due)
 
     @property
-    def state(self) -> Regression | None:
+    def state(self) -> Posterior | None:
         """The posterior, brought up to date when it is asked for: replaying a long run costs one fit."""
         if self._fitted != self._due:
             self._fit(self._due)
@@ -160,7 +160,7 @@ class PracticalBelief(Belief):
         state.update(X[order], ((y - self.location) / self.unit)[order])
         self._state, self._fitted = state, n
 
-    def _posterior(self, n: int) -> Regression:
+    def _posterior(self, n: int) -> Posterior:
         """The empty posterior; a sketched one for many observations."""
         method = self._method(self._kernel, norm_bound=1.0)
         if n > MOST_EXACT and method.dictionary is None:

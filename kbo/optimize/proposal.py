@@ -10,9 +10,9 @@ from torch.quasirandom import SobolEngine
 
 from kbo.acquisition.thompson import drawn_at, inflated
 from kbo.confidence import Confidence
-from kbo.optimize.question import Question
+from kbo.optimize.context import Question
 from kbo.optimize.search import argmax
-from kbo.regression import Hypothetical, Regression, draw_path
+from kbo.regression import Hypothetical, Posterior, draw_path
 from kbo.space import Space
 
 _MOST_POINTS = 10_000
@@ -55,7 +55,7 @@ def filling(question: Question, number: int, seed: int, generator: torch.Generat
     return question.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
 
 
-def most_promising(confidence: Confidence, view: Regression, search: Search) -> Tensor:
+def most_promising(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
     """A point [P] of the unit cube whose upper bound is nearly the largest; exactly so among choices.
 
     Args:
@@ -68,16 +68,16 @@ def most_promising(confidence: Confidence, view: Regression, search: Search) -> 
     def score(U: Tensor) -> Tensor:
         return confidence.quick_upper(view, space.features(U))
 
-    def leader(U: Tensor) -> int:
-        return confidence.leader(view, space.features(U))[0]
+    def argmax_upper(U: Tensor) -> int:
+        return confidence.argmax_upper(view, space.features(U))[0]
 
     if question.choices is not None:
-        return question.choices[leader(question.choices)]
-    return argmax(score, starts, generator, leader, question.fixed)
+        return question.choices[argmax_upper(question.choices)]
+    return argmax(score, starts, generator, argmax_upper, question.fixed)
 
 
 @torch.no_grad()
-def drawn(confidence: Confidence, view: Regression, search: Search) -> Tensor:
+def drawn(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
     """A point [P] of the unit cube at which one draw of the function, as wide as the confidence, is nearly the largest.
 
     Arguments as ``most_promising``.
@@ -94,7 +94,7 @@ def drawn(confidence: Confidence, view: Regression, search: Search) -> Tensor:
     return argmax(score, starts, generator, fixed=question.fixed)
 
 
-def safest(confidence: Confidence, view: Regression, search: Search) -> Tensor:
+def argmax_lower(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
     """As ``most_promising``, for the lower bound."""
     space, question, starts, generator = search
 
@@ -102,22 +102,22 @@ def safest(confidence: Confidence, view: Regression, search: Search) -> Tensor:
         return confidence.lower(view, space.features(U))
 
     if question.choices is not None:
-        return question.choices[confidence.safest(view, space.features(question.choices))[0]]
+        return question.choices[confidence.argmax_lower(view, space.features(question.choices))[0]]
     return argmax(score, starts, generator, fixed=question.fixed)
 
 
 def largest_upper(
-    confidence: Confidence, state: Regression, space: Space, starts: Tensor, generator: torch.Generator
+    confidence: Confidence, state: Posterior, space: Space, starts: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, bool]:
     """The largest upper bound [] of a space, and whether every point was looked at, not only a search made."""
     points = space.points(_MOST_POINTS)
     if points is not None:
-        return torch.tensor(confidence.leader(state, space.features(points))[1], dtype=torch.float64), True
+        return torch.tensor(confidence.argmax_upper(state, space.features(points))[1], dtype=torch.float64), True
     point = most_promising(confidence, state, Search(space, Question(space), starts, generator))
     return confidence.upper(state, space.features(point.unsqueeze(0)))[0], False
 
 
-def imagined(state: Regression, failed: Tensor | None, worst: float, pending: Tensor | None) -> Regression:
+def imagined(state: Posterior, failed: Tensor | None, worst: float, pending: Tensor | None) -> Posterior:
     """The posterior in whose light the next point is chosen; what is reported never rests on it.
 
     Pending points are hallucinated at the mean. Failed ones are imagined as bad as the worst value seen, or the

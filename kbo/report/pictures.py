@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo.errors import InvalidInput
-from kbo.experiments.canvas import (
+from kbo.experiments.draw.canvas import (
     BLUE,
     GREEN,
     GREY,
@@ -19,7 +19,7 @@ from kbo.experiments.canvas import (
     logarithmic,
     plain_numbers,
 )
-from kbo.experiments.plots import draw_trace
+from kbo.experiments.draw.lines import draw_trace
 from kbo.optimize import Optimizer, Trial
 from kbo.report.replay import Moment
 from kbo.report.slices import Slice, slice_of

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from kbo.confidence import Chaining, FiniteSet
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.canvas import legend_below, styles_of
-from kbo.experiments.cells import read_file, read_folder
+from kbo.experiments.bandits import PROBLEMS, Game, Player
 from kbo.experiments.compare import promise
-from kbo.experiments.games import PROBLEMS, Game, Player
-from kbo.experiments.plots import curves, draw_regret
+from kbo.experiments.draw.canvas import legend_below, styles_of
+from kbo.experiments.draw.lines import curves, draw_regret
+from kbo.experiments.sweep.cells import read_file, read_folder
 from kbo.report import markup, pictures
 
 if TYPE_CHECKING:

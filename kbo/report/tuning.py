@@ -10,10 +10,12 @@ from typing import Any
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result
 from kbo.optimize.loop import format_params, result_of
-from kbo.report import gallery, ledger, markup
-from kbo.report.proceed import continuation
+from kbo.report import figures as gallery
+from kbo.report import markup
+from kbo.report import trials as ledger
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, Moment, history, surprises
+from kbo.report.resume import continuation
 from kbo.space import Choice
 
 _WORDS = {"certified": "certified setting (what the bounds assume is given)",

@@ -20,7 +20,7 @@ from kbo.regression import (
     LeverageResampling,
     NystromRidge,
     OnlineRowSampling,
-    Regression,
+    Posterior,
 )
 from tests.dense import Dense, Sketched
 
@@ -47,7 +47,7 @@ class State:
 
     name: str
     kernel: Callable[[], Kernel]
-    make: Callable[[Kernel, float], Regression] = KernelRidge
+    make: Callable[[Kernel, float], Posterior] = KernelRidge
     points: Callable[[int, int], Tensor] = unit_square
     differentiable: bool = True
     exact: bool = True
@@ -58,12 +58,12 @@ class State:
         y = torch.randn(n, generator=seeded(seed + 100), dtype=torch.float64)
         return self.points(n, seed).to(device), y.to(device)
 
-    def fed(self, X: Tensor, y: Tensor, ridge: float = 0.1) -> Regression:
+    def fed(self, X: Tensor, y: Tensor, ridge: float = 0.1) -> Posterior:
         state = self.make(self.kernel(), ridge)
         state.update(X, y)
         return state
 
-    def formulas(self, state: Regression, X: Tensor, y: Tensor) -> Dense:
+    def formulas(self, state: Posterior, X: Tensor, y: Tensor) -> Dense:
         """What a state with these data must answer."""
         if self.exact:
             return Dense(self.kernel(), X, y)

@@ -30,8 +30,8 @@ from kbo.confidence import (
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import (
     BatchedResampling,
+    BatchView,
     FixedDictionary,
-    FrozenMean,
     GreedyDictionary,
     Hypothetical,
     LeverageResampling,
@@ -39,7 +39,7 @@ from kbo.regression import (
     OnlineRowSampling,
     Tracked,
 )
-from kbo.regression.base import Regression, View
+from kbo.regression.posterior import Posterior, View
 from tests import dense
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.confidences import BOUNDS, LAWS, Bound, Setting
@@ -219,7 +219,7 @@ def test_the_leader_has_the_largest_upper_bound(bound, device):
         state.update(X[piece], y[piece])
         for one in (state, tracked):
             upper = confidence.upper(one, Z)
-            row, value = confidence.leader(one, Z)
+            row, value = confidence.argmax_upper(one, Z)
             assert value == pytest.approx(float(upper.max()), rel=1e-7)
             assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
 
@@ -302,7 +302,7 @@ def test_amm_is_strictly_inside_igp_at_equal_ridge(device, seed, n, sigma, B, de
     assert inside(amm.interval(state, Z), ImprovedGPUCB(sigma, B, delta, eta).interval(state, Z))
 
 
-def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Regression]:
+def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior]:
     """One set of data behind each kind of state."""
     k = kernel()
     exact, sketch = fed(X, y, ridge, k), NystromRidge(k, ridge, FixedDictionary(unit_square(25, 4).to(X)))
@@ -334,7 +334,7 @@ def test_the_leader_of_the_exact_mixture_is_found_among_many_arms(device, seed):
     for state in states(X, y, Z, sigma**2).values():
         least = float(norm_lower_bound(state, sigma, 0.1))
         confidence = MartingaleMixture(sigma, max(4 * 10**log_B, 1.02 * least), 0.1, "cmm")
-        upper, (row, value) = confidence.upper(state, Z), confidence.leader(state, Z)
+        upper, (row, value) = confidence.upper(state, Z), confidence.argmax_upper(state, Z)
         assert value == pytest.approx(float(upper.max()), rel=1e-7)
         assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
 
@@ -403,7 +403,7 @@ def test_the_exact_mixture_is_refuted_exactly_below_the_norm_lower_bound(device,
         assert 0.1 < least < 10
         lower, upper = MartingaleMixture(0.1, (1 + 1e-5) * least, 0.1, "cmm", 1.5).interval(state, Z)
         assert (lower <= upper).all()
-        for question in ("interval", "upper", "lower", "leader"):
+        for question in ("interval", "upper", "lower", "argmax_upper"):
             with pytest.raises(RefutedAssumptions):
                 getattr(MartingaleMixture(0.1, (1 - 1e-5) * least, 0.1, "cmm", 1.5), question)(state, Z)
 
@@ -421,7 +421,7 @@ def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, ridg
     kind = "dmm" if ridges else "cmm"
     lower, upper = MartingaleMixture(0.1, 1.001 * least, 0.1, kind, 1.5, ridges).interval(state, Z)
     assert (lower <= upper + 1e-6).all()
-    for question in ("interval", "upper", "lower", "leader"):
+    for question in ("interval", "upper", "lower", "argmax_upper"):
         with pytest.raises(RefutedAssumptions):
             getattr(MartingaleMixture(0.1, 0.999 * least, 0.1, kind, 1.5, ridges), question)(state, Z)
 
@@ -529,7 +529,7 @@ def test_bkb_claims_something_while_the_sketch_misses_at_most_what_its_radius_co
 def test_nothing_is_claimed_where_observations_were_imagined():
     state = fed(*noisy_data(30, "cpu"))
     P = unit_square(5, 3)
-    batch = FrozenMean(state, P)
+    batch = BatchView(state, P)
     bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), BKB(0.3, 4.0, 0.1))
     assert all(bound.guarantee_on(batch) is not None for bound in bounds)
     batch.imagine(2)

@@ -20,7 +20,7 @@ from kbo.confidence import MartingaleMixture
 from kbo.errors import IllConditionedWarning, InvalidInput, NotPositiveDefinite
 from kbo.linalg import PANEL
 from kbo.regression import Hypothetical, track
-from kbo.regression.path import AskedPath, RidgePath
+from kbo.regression.ridge_path import AskedPath, RidgePath
 from tests.dense import Dense, close
 from tests.laws.states import STATES, State, rbf, seeded
 
@@ -378,8 +378,8 @@ def test_a_state_that_is_asked_for_many_ridges_is_saved_bit_for_bit(case, device
             restored.load_state_dict(state.state_dict())
         if restored is not None:
             identical(answers(restored, Z, ridges), answers(state, Z, ridges))
-            assert bound.leader(restored, Z) == bound.leader(state, Z)
-            assert bound.leader(track(restored, Z), Z) == bound.leader(track(state, Z), Z)
+            assert bound.argmax_upper(restored, Z) == bound.argmax_upper(state, Z)
+            assert bound.argmax_upper(track(restored, Z), Z) == bound.argmax_upper(track(state, Z), Z)
             assert torch.equal(bound.upper(restored, Z), bound.upper(state, Z))
 
 

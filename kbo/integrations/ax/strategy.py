@@ -28,8 +28,8 @@ from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.settings import resolve
+from kbo.recipes.thompson import ThompsonSampling
 from kbo.space import Int
-from kbo.thompson import ThompsonSampling
 
 _TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
 """One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete."""

@@ -1,0 +1,136 @@
+"""``kbo run`` and ``kbo reproduce``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kbo.cli import options
+from kbo.cli.options import Address, Engine, Out, Quiet, Verbose, Workers
+from kbo.errors import InvalidInput
+
+
+def run(
+    problem: Annotated[str, typer.Argument(help=options.PROBLEMS)] = "rkhs",
+    method: Annotated[list[str] | None, typer.Option("--method", "-m", help=options.METHODS)] = None,
+    rounds: Annotated[int, typer.Option("--rounds", "-T", min=1, help="Rounds per run.")] = 300,
+    seeds: Annotated[int, typer.Option("--seeds", "-K", min=1, help="Runs per method, on the same problems.")] = 3,
+    kernel: Annotated[
+        str | None, typer.Option(help="rkhs problems: rbf, matern52, matern32 or matern12.", show_default="rbf")
+    ] = None,
+    lengthscale: Annotated[
+        float | None, typer.Option(help="Lengthscale of the kernel.", show_default="the problem's own, 0.5 for rkhs")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="rkhs problems: dimension.", show_default="3")] = None,
+    arms: Annotated[int | None, typer.Option(min=1, help="rkhs problems: arms per round.", show_default="100")] = None,
+    delta: Annotated[float, typer.Option(help="Probability that the bounds may fail.")] = 0.01,
+    ridge: Annotated[float | None, typer.Option(help=options.RIDGE, show_default="noise variance")] = None,
+    multiplier: Annotated[
+        float | None, typer.Option(help=options.MULTIPLIER, show_default="the method's bound")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help=options.FIRST, show_default="no such round")] = None,
+    noise_upper: Annotated[float | None, typer.Option(help=options.NOISE_UPPER, show_default="none")] = None,
+    workers: Workers = None,
+    engine: Engine = "processes",
+    address: Address = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Play bandit algorithms on the same problems and compare their regret.
+
+    Finished runs are kept: the same command goes on after Ctrl-C, and more methods or seeds cost only themselves.
+
+    Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
+
+    Example:  kbo run chessboard -m k-ucb -m ek-ucb -m bbkb --ridge 10 --multiplier 0.1 --first 2 -T 1000
+
+    Example:  kbo run streaming -m kernel-ucb-adaptive -m dmm-ucb-adaptive -m kernel-ucb-fixed --noise-upper 1
+    """
+    options.apply_verbosity(quiet, verbose)
+    from kbo.experiments.bandits import Game, Player
+    from kbo.experiments.compare import compare
+
+    asked = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
+    told = {name: value for name, value in asked.items() if value is not None}
+    game = Game(problem, told, rounds, delta, first=first, noise_upper=noise_upper)
+    methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
+    players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
+    who = _engine(engine, address, workers)
+    with _experiment():
+        typer.echo(compare(game, players, seeds, _folder(out), workers=who, progress=not quiet))
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help=options.PAPERS)],
+    table: Annotated[int | None, typer.Option("--table", "-t", help="Number of a table.")] = None,
+    figure: Annotated[int | None, typer.Option("--figure", "-f", help="Number of a figure.")] = None,
+    study: Annotated[str | None, typer.Option("--study", help="Name of a study beyond the paper.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, in a folder of their own.")] = False,
+    workers: Workers = None,
+    engine: Engine = "processes",
+    address: Address = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Repeat an experiment of a paper; without --table, --figure or --study, say which there are.
+
+    Finished runs are kept: the same command goes on after Ctrl-C, and experiments of a paper share their runs.
+
+    Example:  kbo reproduce mixture --table 1
+    """
+    options.apply_verbosity(quiet, verbose)
+    from kbo.experiments.papers import catalogue as papers
+
+    chosen = papers.paper(paper)
+    asked = {"table": table, "figure": figure, "study": study}
+    experiments = [chosen.experiment(what, name) for what, name in asked.items() if name is not None]
+    if not experiments:
+        typer.echo(chosen.contents())
+    who = _engine(engine, address, workers)
+    for experiment in experiments:
+        with _experiment():
+            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, who, not quiet))
+
+
+def _engine(name: str, address: str | None, workers: int | None) -> Any:
+    """What ``kbo.experiments.sweep.runner.sweep`` takes as ``workers``."""
+    if name not in options.ENGINES:
+        raise InvalidInput(f"--engine must be {' or '.join(options.ENGINES)}, got {name!r}.")
+    if name == "processes":
+        if address is not None:
+            raise InvalidInput(f"--address {address} is for a Ray cluster: add --engine ray.")
+        return workers
+    try:
+        from kbo.experiments.sweep.ray import Ray
+    except ImportError as error:
+        raise InvalidInput(str(error)) from error
+    return Ray(address, workers)
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot create the folder {path}: {error.strerror}. Choose another with --out.") from error
+    return path
+
+
+@contextlib.contextmanager
+def _experiment() -> Iterator[None]:
+    """What was found is shown even if some cells failed or Ctrl-C ended the work."""
+    from kbo.experiments.sweep.runner import CellsFailed
+
+    try:
+        yield
+    except CellsFailed as error:
+        typer.echo(error.text)
+        raise
+    except KeyboardInterrupt:
+        typer.echo("interrupted: finished runs are kept, and the same command continues from here.", err=True)
+        raise typer.Exit(130) from None

@@ -1,0 +1,1 @@
+"""Chaining-UCB: bounds from hierarchical covers."""

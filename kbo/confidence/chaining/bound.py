@@ -1,0 +1,235 @@
+"""Bounds by chaining over hierarchical covers (Contal, Malherbe & Vayatis 2015), for draws of a Gaussian process.
+
+A union over all points of a set pays ``ln |X|``, however alike its points are. A chain ``T_1 c T_2 c ..`` of covers
+with radii ``eps_i = kappa 2^(1 - i)`` under the distance of the posterior pays for differences instead: at level i
+there are ``|T_i|`` of them, and they are short. With
+
+    H_i = eps_i sqrt(2 ln((|T_i| + 1) i^2 t^2 pi^4 / (36 delta))),      t = n + 1,
+
+Algorithm 1 of the paper adds to the mean the sum of the H_i with ``min std <= eps_i < std(x)``. That ranks points; as a
+bound it lacks the levels below the least standard deviation, which are the same for all points.
+
+``rigorous=True`` is a bound that is proved (docs/papers.md): for every level c, every centre s of T_c obeys
+``|f(s) - mean(s)| <= v_c std(s)``, and every further level adds one difference of at most ``2 H_i``, so
+
+    |f(x) - mean(x)| <= min over c of (std(x) + 2 eps_c) v_c + sum of 2 H_i over i > c.
+
+The last c is the set itself, where the bound is that of GP-UCB at 0.9 delta: it pays for nearly everything, so that the
+bound is never much wider, and the v_c and H_i of the levels are those at shares of 0.1 delta.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.confidence.base import Confidence
+from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
+from kbo.confidence.widths import contal, srinivas
+from kbo.covers.chain import Chain
+from kbo.covers.reuse import ChainMemory, source
+from kbo.errors import InvalidInput
+from kbo.linalg import ill_conditioned_ratio, safe_sqrt
+from kbo.regression import KernelRidge, NystromRidge, Posterior
+from kbo.regression.posterior import View
+
+
+class Chaining(Confidence):
+    """Mean and a bonus that depends on the standard deviation and on how alike the points of a set are.
+
+    For functions that are drawn from the Gaussian-process prior of the state, and Gaussian noise with its ridge as
+    variance; the set may be anything that has a kernel. Covers are kept while data arrive, as long as they stay valid,
+    so use one object for all rounds.
+
+    Args:
+        delta: Probability that the bounds may fail.
+        rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may exceed the range of
+            the function by far.
+        points: The finite set [N d], in units of the state; for a box, a design that fills it. If omitted, the set is
+            what is asked for together, X [N d]: a rule for sets that change from round to round, without a
+            ``guarantee``, since a bound on one set a round says nothing about several.
+        smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients; the
+            default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
+        refresh: The factor by which the data grow before covers are computed anew, and smaller.
+
+    Raises:
+        InvalidInput: A number out of its range.
+    """
+
+    def __init__(
+        self,
+        delta: float,
+        rigorous: bool = False,
+        points: Tensor | None = None,
+        smooth: bool = False,
+        refresh: float = 2.0,
+    ) -> None:
+        self.delta = checks.probability("delta", delta)
+        self.rigorous, self.smooth = rigorous, smooth
+        self.points = None if points is None else _finite_set(points).clone()
+        self.refresh = refresh
+        self._memory = ChainMemory(refresh)
+        self._given = self.points  # in the dtype and on the device of the last question
+        self._bonus: tuple[tuple[Any, ...], Tensor, Bonus] | None = None
+        if rigorous and points is not None:
+            self.guarantee = (
+                f"holds for all rounds and all {len(points)} points given at once with probability at least "
+                f"1 - {delta:g}, if the function is drawn from the Gaussian-process prior and the noise is Gaussian "
+                "with the ridge as variance"
+            )
+
+    def __repr__(self) -> str:
+        points = None if self.points is None else tuple(self.points.shape)
+        return f"Chaining(delta={self.delta:g}, rigorous={self.rigorous}, points={points}, smooth={self.smooth})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bonus": None}
+
+    def proved(self) -> Chaining:
+        """The rigorous bound over the same set; the two share their covers."""
+        proved = Chaining(self.delta, rigorous=True, points=self.points, refresh=self.refresh)
+        proved.share_covers(self)
+        return proved
+
+    def share_covers(self, other: Confidence) -> None:
+        """From here on keep covers together with another one, of the same set or not.
+
+        Raises:
+            InvalidInput: The other one is no ``Chaining``.
+        """
+        if not isinstance(other, Chaining):
+            raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
+        self._memory = other._memory
+
+    def holds_on(self, state: Posterior) -> bool:
+        """On exact posteriors whose ridge is the noise variance, so it must not have moved."""
+        return super().holds_on(state) and state.schedule is None and not state.ridge_moved
+
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return self._around(state, X, self.smooth)
+
+    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
+        """The upper bound with the continuous majorant of the steps."""
+        return self._around(state, X, smooth=True)[1]
+
+    def _around(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+        bonus = self.bonus(state, X)
+        mean, variance = state.predict(X)
+        std = safe_sqrt(variance)
+        margin = bonus.majorant(std) if smooth else bonus(std)
+        return mean - margin, mean + margin
+
+    @torch.no_grad()
+    def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:
+        """The bonus as a function of the standard deviation, now; X [N d] is the set if no points were given.
+
+        Imagined observations change standard deviations, not the bonus.
+
+        Raises:
+            InvalidInput: There is no finite set, or a posterior of another kind.
+        """
+        real, base = _real(state)
+        points, known = self._set(X), self._bonus
+        moment = (weakref.ref(source(base)), base.n, base.ridge, self.delta)
+        if known is None or known[0] != moment or not _equal(known[1], points):
+            given = points if points is self._given else points.clone()  # others may be written to
+            self._bonus = known = moment, given, self._compute(real, base, points)
+        return known[2]
+
+    def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:
+        """The covers behind ``bonus``, for those who want to see or check them; arguments and errors as there."""
+        real, base = _real(state)
+        points = self._set(X)
+        return self._memory.chain(base, points, self._depth(real, base, points))
+
+    def _set(self, X: Tensor | None) -> Tensor:
+        """The finite set [N d]."""
+        if self._given is not None:
+            if X is not None:
+                self._given = self._given.to(X)
+            return self._given
+        if X is None or X.ndim != 2:
+            raise InvalidInput(
+                "Chaining needs the finite set over which it is to hold, and cannot tell it from batches of points: "
+                "pass Chaining(..., points=...), all choices [N d] or, for a box, a design that fills it."
+            )
+        return _finite_set(X)
+
+    def _depth(self, real: Posterior, base: KernelRidge | NystromRidge, points: Tensor) -> int:
+        """The last level whose radius is at least the least standard deviation, at least 1."""
+        kappa = math.sqrt(float(base.prior_variance(points).max()))
+        if kappa == 0:
+            return 1
+        least = math.sqrt(float(real.predict(points)[1].min()))
+        # Finer levels would be made of rounding errors.
+        least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
+        depth = 1
+        while kappa * 2.0**-depth >= least:
+            depth += 1
+        return depth
+
+    def _compute(self, real: Posterior, base: KernelRidge | NystromRidge, points: Tensor) -> Bonus:
+        depth = self._depth(real, base, points)
+        chain = self._memory.chain(base, points, depth)
+        levels, t = range(1, depth + 1), base.n + 1
+        sizes = chain.sizes[:depth]
+        if chain.scale == 0:
+            return Cuts([0.0], [0.0])  # the prior knows everything
+        if self.rigorous:
+            return _cuts(sizes, [chain.reach(level) for level in levels], len(points), t, self.delta)
+        radii = [chain.radius(level) for level in levels]
+        return Steps(radii, heights(sizes, radii, t, self.delta))
+
+
+def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[float]:
+    """``H_i`` of levels i = 1, 2, .. of these sizes and radii, in round t: Algorithm 1."""
+    return [eps * contal(size, i, t, delta) for i, (size, eps) in enumerate(zip(sizes, radii, strict=True), start=1)]
+
+
+def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: float) -> Cuts:
+    """The bound at every cut, the levels and the set itself.
+
+    Nine tenths of delta pay for the set itself. Of the tenth for the chain, differences take the shares that Algorithm
+    1 gives to the levels from 2; that of level 1, which has none, is divided among the cuts.
+    """
+    own, chained = 0.9 * delta, 0.1 * delta
+    # A point of level i has a parent of level i - 1 within that one's radius; the last level is the set.
+    pairs = enumerate(zip([*sizes[1:], n_points], radii, strict=True), start=2)
+    differences = [eps * contal(size, i, t, chained) for i, (size, eps) in pairs]
+    slopes = [contal(size - 1, 1, t, chained / len(sizes)) for size in sizes]
+    # From a point to its centre of level c it is at most eps_c + .. + eps_m, which is 2 eps_c - eps_m.
+    away = [sum(radii[c:]) for c in range(len(radii))]
+    intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
+    return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
+
+
+def _real(state: Posterior) -> tuple[Posterior, KernelRidge | NystromRidge]:
+    """The posterior of the real data, as it is seen, and the one behind all views."""
+    while state.imagined and isinstance(state, View):
+        state = state.state
+    real = state
+    while isinstance(state, View):
+        state = state.state
+    if not isinstance(state, (KernelRidge, NystromRidge)):
+        raise InvalidInput(f"Chaining covers sets under a KernelRidge or a NystromRidge, got {type(state).__name__}.")
+    return real, state
+
+
+def _equal(known: Tensor, points: Tensor) -> bool:
+    """Whether that is the same set, in the same dtype and on the same device."""
+    if known is points:
+        return True
+    same = (known.shape, known.dtype, known.device) == (points.shape, points.dtype, points.device)
+    return same and torch.equal(known, points)
+
+
+def _finite_set(points: Tensor) -> Tensor:
+    checks.points("points", points)
+    if points.ndim != 2 or not len(points):
+        raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
+    return points

@@ -1,0 +1,1 @@
+"""Martingale-mixture confidence sequences: AMM, DMM and exact CMM bounds."""

@@ -1,0 +1,105 @@
+"""The radius of a martingale mixture, and what it says about the norm of the function.
+
+R does not contain the norm bound, so the same event on which the bounds hold says how large the norm must be: the set
+F(B) is empty exactly when B is below ``norm_lower_bound``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kbo.confidence.mixture.line_search import minimise
+from kbo.errors import RefutedAssumptions
+from kbo.regression import Posterior
+
+DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7), and at which exact searches begin."""
+
+
+TOO_LARGE = "a function that fits the data must have a larger norm"
+
+
+def squared_radius(
+    state: Posterior, noise_std: float, delta: float, scale: float = 1.0, *, many: bool = False
+) -> Tensor:
+    """``R^2 = quad(a0) + sigma^2 log_det(a0) + c Tr E + 2 sigma^2 ln(1/delta)``, [].
+
+    Flynn & Reeb (2024), eq. 8, for an exact state, whose residual E is zero. For the residual ``E = K - K~ >= 0`` of an
+    approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``ln det(I + A + E')`` is at most
+    ``ln det(I + A) + Tr E'``.
+
+    Args:
+        state: The posterior.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale c of the mixture.
+        many: Whether the state is asked for other ridges too, so that ``a0`` is best asked for with them.
+    """
+    a0 = noise_std**2 / scale
+    log_det, quad = (state.log_det([a0])[0], state.quad([a0])[0]) if many else (state.log_det(a0), state.quad(a0))
+    return quad + noise_std**2 * (log_det + 2 * math.log(1 / delta)) + scale * state.residual_trace
+
+
+def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
+    """The exception that says so, with its figures."""
+    return RefutedAssumptions(
+        f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the kernel; if they "
+        f"are right, this happens with probability at most delta = {delta:g}",
+        norm_bound=norm_bound,
+        noise_std=noise_std,
+        **figures,
+    )
+
+
+def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: float = 1.0) -> None:
+    """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
+    least = float(norm_lower_bound(state, noise_std, delta, scale))
+    if least > norm_bound:
+        raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
+
+
+def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
+    """The ridges of a search: from the precision of ``K + a I`` to where nothing but the prior is left."""
+    low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0)
+    return low, 1e12 * max(float(state.trace), a0)
+
+
+@torch.no_grad()
+def norm_lower_bound(
+    state: Posterior, noise_std: float, delta: float, scale: float = 1.0, ridges: Sequence[float] | None = None
+) -> Tensor:
+    """``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
+
+    For an exact state (E = 0) that is ``sqrt(max over a of (quad(a) - R^2) / a, 0)``. With probability 1 - delta, for
+    all n at once and on the same event as the mixture bounds, the function has at least this norm: for a smaller
+    norm bound F is empty (Flynn & Reeb 2024, Lemma 4.2 and Cor. 4.3; R does not contain B).
+
+    Args:
+        state: The posterior.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        delta: Probability that the bound may fail, ever.
+        scale: Covariance scale of the mixture.
+        ridges: Take the maximum over these ridges only, which gives a smaller, still valid bound; by default over
+            all of them: concave over affine, the ratio has a single peak, which one search finds.
+    """
+    square = squared_radius(state, noise_std, delta, scale, many=True)
+    error = state.residual_norm().to(square)
+
+    def least_norm(a: Tensor) -> Tensor:
+        # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
+        excess = state.quad(a).to(square) - square
+        root = torch.sqrt((square * error + (a + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
+        return torch.where(excess > 0, root, excess) / (a + error)
+
+    a0 = noise_std**2 / scale
+    if ridges is not None:
+        return least_norm(square.new_tensor(list(ridges))).max().clamp_min(0)
+    start = square.new_tensor([g * a0 for g in DMM_GRID])
+    low, high = (math.log(ridge) for ridge in ridge_range(state, a0))
+    coarse = -least_norm(start).unsqueeze(-1)
+    peak = -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0]
+    return torch.where(peak > 0, peak, 0.0)

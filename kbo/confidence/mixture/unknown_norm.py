@@ -1,0 +1,67 @@
+"""Martingale mixtures for functions whose norm nobody told."""
+
+from __future__ import annotations
+
+import math
+
+from kbo import checks
+from kbo.confidence.base import Delegated
+from kbo.confidence.mixture.bound import MartingaleMixture
+from kbo.confidence.mixture.radius import norm_lower_bound
+from kbo.regression import Posterior
+
+PRACTICAL_MULTIPLE = 1.25
+"""Multiple of ``norm_lower_bound`` that serves as a norm bound in practice; chosen by measurement, see the docs."""
+
+
+class UnknownNorm(Delegated):
+    """A mixture whose norm bound follows ``B_low``, the anytime lower confidence bound of the norm.
+
+    Data can refute a norm bound but never prove one. So nothing is guaranteed, except that a bound in force is never
+    one that the data of that moment refute, and that, with probability 1 - delta, the interval holds at all times at
+    which ``norm_bound(state)`` is at least the norm. The bound in force is a function of the data alone; it may fall
+    again, since ``B_low`` is not monotone.
+
+    * ``multiple=None`` doubles ``guess`` until the data do not refute it. Every value that is ever in force is
+      ``guess`` times a power of two, all on one event: no union over the guesses is needed.
+    * ``multiple=m`` takes m times ``B_low``, at least ``guess``: tighter, and in practice often right.
+
+    Args:
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        delta: Probability that ``B_low`` may fail, ever.
+        kind: Of the mixture: "amm", "dmm" or "cmm".
+        scale: Covariance scale of the mixture.
+        guess: The least norm bound, in units of the targets over sqrt(kernel); by default ``noise_std``.
+        multiple: None, or a number of at least 1.
+
+    Raises:
+        InvalidInput: A number out of its range, or an unknown kind.
+    """
+
+    def __init__(
+        self,
+        noise_std: float,
+        delta: float,
+        kind: str = "cmm",
+        scale: float = 1.0,
+        guess: float | None = None,
+        multiple: float | None = None,
+    ) -> None:
+        checks.positive("noise_std", noise_std)
+        self.guess = checks.positive("guess", noise_std if guess is None else guess)
+        self._mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
+        self.noise_std, self.delta, self.kind, self.scale = float(noise_std), float(delta), kind, float(scale)
+        self.multiple = multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
+
+    def norm_bound(self, state: Posterior) -> float:
+        """The norm bound in force after the data of ``state``."""
+        least = float(norm_lower_bound(state, self.noise_std, self.delta, self.scale))
+        if self.multiple is not None:
+            # Above B_low itself by more than rounding, or the set of functions would be a single point.
+            return max(self.guess, self.multiple * least, (1 + 1e-6) * least)
+        doublings = math.ceil(math.log2(max((1 + 1e-6) * least / self.guess, 1.0)))
+        return self.guess * 2.0**doublings
+
+    def in_force(self, state: Posterior) -> MartingaleMixture:
+        """The mixture with that norm bound."""
+        return MartingaleMixture(self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale)

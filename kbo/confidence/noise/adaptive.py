@@ -1,0 +1,154 @@
+"""Confidence sequences for noise of unknown level, on states whose ridge follows ``NoiseBounds``."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kbo.confidence.base import Confidence, Delegated, WidthConfidence
+from kbo.confidence.mixture.bound import MartingaleMixture
+from kbo.confidence.noise.bounds import NoiseBounds
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import Posterior
+
+
+def noise_bounds(state: Posterior) -> NoiseBounds:
+    """The noise bounds that the ridge of ``state`` follows.
+
+    Raises:
+        InvalidInput: It does not follow any.
+    """
+    bounds = state.schedule
+    if not isinstance(bounds, NoiseBounds):
+        raise InvalidInput(
+            f"this confidence reads the noise level from the state, and a {type(state).__name__} without NoiseBounds "
+            "knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
+        )
+    return bounds
+
+
+class _Adaptive(Confidence):
+    """What all have in common: the guarantee is that of the noise bounds, and there may be no bound yet."""
+
+    variants: tuple[str, ...]
+
+    def holds_on(self, state: Posterior) -> bool:
+        """On every posterior: all radii account for ``residual_trace`` and ``residual_norm``."""
+        return True
+
+    def guarantee_on(self, state: Posterior) -> str | None:
+        """That of the noise bounds; None where observations were imagined, or the assumptions are refuted."""
+        bounds = self._described(state)
+        return None if state.imagined or bounds.refuted else bounds.guarantee
+
+    def finite_on(self, state: Posterior) -> bool:
+        return math.isfinite(self._described(state).upper)
+
+    def _bounds(self, state: Posterior) -> NoiseBounds:
+        """The noise bounds, to be used."""
+        bounds = self._described(state)
+        if not state.imagined:
+            bounds.refuse_if_refuted()
+        return bounds
+
+    def _described(self, state: Posterior) -> NoiseBounds:
+        """The noise bounds, contradictory or not."""
+        bounds = noise_bounds(state)
+        if bounds.variant not in self.variants:
+            wanted = " or ".join(f'"{variant}"' for variant in self.variants)
+            raise InvalidInput(
+                f"{type(self).__name__} needs NoiseBounds of variant {wanted}, the state's are {bounds.variant!r}: "
+                "other variants rest on another event."
+            )
+        return bounds
+
+
+class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
+    """Kernel UCB with unknown noise: Durand et al. (2018), Corollary 1.
+
+    ``width = C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, with ``D`` from ``NoiseBounds.deviation``; the printed
+    radius divided by ``sqrt(lam)``, widened on a sketch as ``SelfNormalized`` is. Infinite as long as the noise has no
+    upper bound.
+
+    Example:
+        >>> state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
+        >>> lower, upper = AdaptiveSelfNormalized().interval(state, X)
+    """
+
+    variants = ("paper", "tight", "tight+grid")
+    any_ridge = True
+
+    def width(self, state: Posterior) -> Tensor:
+        """``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
+
+        Raises:
+            RefutedAssumptions: The bounds of the noise level contradict each other.
+        """
+        bounds = self._bounds(state)
+        error, D = float(state.residual_norm()), bounds.deviation(state)
+        bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
+        return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
+
+
+class AdaptiveMixture(_Adaptive, Delegated):
+    """AMM, DMM and CMM with unknown noise: the mixture at the upper bound of the noise level.
+
+    For a fixed ridge a the event of the mixture, ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``,
+    has a right side that grows with sigma: it holds for every noise level above the true one, at every ridge of the
+    grid at once. So the mixture with ``noise_std = upper`` and ``scale = upper^2 / a`` is valid whatever was estimated,
+    on the very event that bounds the noise level (docs/papers.md).
+
+    Args:
+        kind: "amm", "dmm" or "cmm", as for ``MartingaleMixture``.
+
+    Raises:
+        InvalidInput: An unknown kind.
+    """
+
+    variants = ("mixture",)
+
+    def __init__(self, kind: str = "cmm") -> None:
+        MartingaleMixture(1.0, 1.0, 0.1, kind)  # checks it
+        self.kind = kind
+
+    def in_force(self, state: Posterior) -> Confidence:
+        """The mixture at the noise level and the ridge of now; infinite bounds as long as there is no such level.
+
+        Raises:
+            RefutedAssumptions: The bounds of the noise level contradict each other.
+        """
+        bounds = self._bounds(state)
+        return _AtNoiseLevel(bounds, self.kind, state.ridge) if math.isfinite(bounds.upper) else _Infinite()
+
+
+class _AtNoiseLevel(MartingaleMixture):
+    """The mixture at the upper bound of the noise level; what refutes it is said in terms of what was given."""
+
+    def __init__(self, bounds: NoiseBounds, kind: str, ridge: float) -> None:
+        level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
+        super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
+        self.guarantee = None  # its level came from the data: what holds is said by AdaptiveMixture
+        self._total_delta = bounds.delta
+
+    def _refuted(self, reason: str, **figures: float) -> None:
+        raise RefutedAssumptions(
+            f"The data refute the assumptions: {reason}, with noise of the level that they allow. Raise norm_bound, or "
+            "the upper bound of the noise level if one was given, or change the kernel; if they are right, this "
+            f"happens with probability at most delta = {self._total_delta:g}",
+            norm_bound=self.norm_bound,
+            noise_at_most=self.noise_std,
+            **figures,
+        )
+
+
+class _Infinite(Confidence):
+    """Nothing is known yet."""
+
+    def finite_on(self, state: Posterior) -> bool:
+        return False
+
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        unknown = torch.full(X.shape[:-1], math.inf, dtype=X.dtype, device=X.device)
+        return -unknown, unknown

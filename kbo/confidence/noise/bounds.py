@@ -1,0 +1,317 @@
+"""Online bounds of the noise level: nobody told it, the residuals of the fit do.
+
+Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if exact).
+
+On paper                                                             | in code
+``D = 2 ln(1/delta) + ln det(I + K / lam')``                         | ``NoiseBounds.deviation``
+residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``residuals.py``
+``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``    | ``_update_mixture``, upper bound
+``quad(a) - a C^2 <= |xi|^2``                                        | ``_update_mixture``, lower bound
+how the energy ``|xi|^2`` is related to ``t sigma^2``                | ``energy.py``
+
+All hold for all t at once; what E changes is proved in docs/papers.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kbo import checks
+from kbo.confidence.noise.energy import mixed, printed_deviation, stitched
+from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import Posterior
+from kbo.regression.posterior import RidgeSchedule
+
+VARIANTS = ("paper", "tight", "tight+grid", "mixture")
+
+_EVENTS = 3
+"""Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
+
+_LEAST_PRINTED = 1.6e-7
+"""The least probability of an event for which C_t of the paper is large enough at all times."""
+
+_MIXTURE_RIDGES, _MIXTURE_RATIO = 12, 4.0
+"""Ridges of the mixture and their ratio: seven decades."""
+
+
+class NoiseBounds(RidgeSchedule):
+    """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
+
+    With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
+    function has norm at most ``norm_bound`` and the noise is sub-Gaussian of its level and Gaussian to second order
+    (see ``energy.py``): with heavier tails the bounds are off (docs/validity.md). The same probability covers the
+    confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
+
+    * "paper": Durand et al. (2018), Theorem 3 and Corollary 1; the ridge is ``upper^2 / C^2`` at every step.
+    * "tight": the same event, without slack.
+    * "tight+grid": the same at ridges of a grid, the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``.
+    * "mixture": a martingale mixture (Flynn & Reeb 2024); the ridge is the best of ``largest_ridge / 4^j``.
+
+    "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
+    "mixture" is the tightest, by far where there are many effective dimensions: the others pay twice the information
+    gain.
+
+    The first upper bound that says something needs some 50 observations of a smooth function on a line with "mixture"
+    and 150 with "tight+grid"; in two dimensions some 100 and many hundreds. "mixture" is also the first to be wrong
+    where the noise is not as assumed. And it looks at twelve ridges after every observation, which on a sketch of m
+    points takes O(m^3): choose a dictionary that stays small, ``GreedyDictionary`` for example.
+
+    An instance is a description until a state follows it: ``AdaptiveRidge(state, bounds)`` works on a copy, its
+    ``schedule``. ``update`` may also be called by hand.
+
+    Args:
+        norm_bound: Bound C of the RKHS norm of the function, in units of the targets over sqrt(kernel).
+        delta: Probability that anything may fail, ever.
+        upper: An upper bound of the noise level that is known beforehand; None if there is none.
+        lower: A lower bound that is known beforehand. "paper" and "tight" learn little from 0.
+        variant: See above.
+        largest_ridge: Where the grid begins, any number chosen beforehand; by default ``upper^2 / C^2`` for
+            "tight+grid", and 1, the prior variance of an unscaled kernel, for "mixture" and without upper.
+
+    Raises:
+        InvalidInput: A number out of its range, an unknown variant, or one without the upper bound that it needs.
+
+    Attributes:
+        upper, lower: The bounds now; ``upper`` is inf as long as nothing is known.
+        ridge: The ridge now.
+        n: Observations seen.
+    """
+
+    def __init__(
+        self,
+        norm_bound: float,
+        delta: float,
+        upper: float | None = None,
+        lower: float = 0.0,
+        variant: str = "tight+grid",
+        largest_ridge: float | None = None,
+    ) -> None:
+        self.norm_bound = checks.positive("norm_bound", norm_bound)
+        self.delta = checks.probability("delta", delta)
+        self.upper = math.inf if upper is None else checks.positive("upper", upper)
+        self.lower = checks.non_negative("lower", lower)
+        if self.lower > self.upper:
+            raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
+        self._told = self.lower, self.upper
+        if variant not in VARIANTS:
+            raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
+        self.variant, self.n = variant, 0
+        self.largest_ridge = self._largest(largest_ridge)
+        self.event_delta = self.delta / _EVENTS
+        if variant == "paper" and self.event_delta < _LEAST_PRINTED:
+            raise InvalidInput(
+                f'variant "paper" is proved for delta of at least {_EVENTS * _LEAST_PRINTED:.2g}, got {delta:g}: use '
+                "another variant."
+            )
+        self.continuous = variant != "tight+grid"
+        self._floor = 0.0
+        self.ridge = self._ridge()
+
+    def _largest(self, given: float | None) -> float:
+        if self.variant in ("paper", "tight"):
+            if given is not None:
+                raise InvalidInput(
+                    f"variant {self.variant!r} has no grid: do not pass largest_ridge, or another variant."
+                )
+            if math.isinf(self.upper):
+                raise InvalidInput(
+                    f"variant {self.variant!r} needs an upper bound of the noise level to begin with: pass upper=..., "
+                    'or use variant="tight+grid" or "mixture", which do without.'
+                )
+        if given is not None:
+            return checks.positive("largest_ridge", given)
+        known = self.variant != "mixture" and math.isfinite(self.upper)
+        return self.upper**2 / self.norm_bound**2 if known else 1.0
+
+    def __repr__(self) -> str:
+        return (
+            f"NoiseBounds(lower={self.lower:.4g}, upper={self.upper:.4g}, ridge={self.ridge:.4g}, n={self.n}, "
+            f"norm_bound={self.norm_bound:g}, delta={self.delta:g}, variant={self.variant!r})"
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """What holds, in words."""
+        least, most = self._told
+        known = [f"at least {least:g}"] * (least > 0) + [f"at most {most:g}"] * math.isfinite(most)
+        level = f"a level of {' and '.join(known)}" if known else "an unknown level"
+        return (
+            f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
+            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, and Gaussian to second "
+            "order"
+        )
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bounds contradict each other: then an assumption is false, but for probability delta."""
+        return self.lower > self.upper
+
+    def refuse_if_refuted(self) -> None:
+        """Raise RefutedAssumptions if the bounds contradict each other."""
+        if self.refuted:
+            raise RefutedAssumptions(
+                f"The data refute the assumptions: the lower bound of the noise level is above its upper bound. Either "
+                f"{self._suspects()}the noise is not Gaussian to second order (rare spikes, a level that varies; "
+                "docs/validity.md), or norm_bound is too small, or the kernel is wrong",
+                noise_at_least=self.lower,
+                noise_at_most=self.upper,
+                norm_bound=self.norm_bound,
+                n=self.n,
+            )
+
+    def _suspects(self) -> str:
+        """The given bound of the noise level that must be wrong if the one from the data is right, in words."""
+        least, most = self._told
+        if self.upper == most:
+            return f"the upper bound of the noise level that was given, {most:g}, is too small, or "
+        return f"the lower bound that was given, {least:g}, is too large, or " if self.lower == least > 0 else ""
+
+    def update(self, state: Posterior) -> None:
+        """Take in what ``state`` has learned since the last update; after every observation, or more rarely.
+
+        Raises:
+            InvalidInput: The state has fewer observations than were seen already.
+        """
+        if state.n < self.n:
+            raise InvalidInput(
+                f"these noise bounds have seen {self.n} observations, the state has {state.n}: they follow one state."
+            )
+        if state.n == self.n:
+            return
+        if self.n == 0 or self.variant in ("tight+grid", "mixture"):
+            # The others rest on an event at one ridge, which must not follow the data.
+            self._floor = max(self._floor, state.least_ridge)
+        self.n = state.n
+        if self.variant == "mixture":
+            self._update_mixture(state)
+        else:
+            self._update_sandwich(state)
+
+    def deviation(self, state: Posterior) -> float:
+        """``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``, at the ridge in force.
+
+        Durand et al. (2018), Theorem 2, at the least ridge that may be in force, or, on a grid, at the ridge itself.
+
+        Raises:
+            InvalidInput: The variant is "mixture", which rests on another event.
+        """
+        if self.variant == "mixture":
+            raise InvalidInput('variant "mixture" rests on another event: ask an AdaptiveMixture for bounds.')
+        ridge, delta = self._reference()
+        return 2 * math.log(1 / delta) + (_log_det(state, ridge, self.continuous) if state.n else 0.0)
+
+    # The sandwich of Durand et al. (2018)
+
+    def _update_sandwich(self, state: Posterior) -> None:
+        """Lower bound, deviation, upper bound, ridge, in this order (Durand et al. 2018, Sec. 6.3)."""
+        t, printed = state.n, self.variant == "paper"
+        C_t = printed_deviation(t, self.event_delta)
+        least, most = stitched(t, self.event_delta)
+        most = t * (1 + math.sqrt(2 * C_t / t)) ** 2 if printed else most
+        rss, rounding = float(state.rss([self.ridge])[0] if self.continuous else state.rss(self.ridge)), state.rounding
+        fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, float(state.residual_norm()), most)
+        self.lower = max(self.lower, at_least(fit))
+        fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
+        self.upper = min(self.upper, at_most_printed(fit, D, C_t) if printed else at_most(fit, D, least))
+        self.ridge = self._ridge()
+
+    def _ridge(self) -> float:
+        """The ridge that the upper bound asks for; not below the precision, a larger ridge keeps every bound valid."""
+        if self.variant == "mixture":
+            return self.largest_ridge
+        wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
+        return self._grid_ridge(self._step(wanted)) if self.variant == "tight+grid" else wanted
+
+    def _step(self, wanted: float) -> int:
+        """The largest j with ``largest_ridge / 2^j >= wanted``, at least 0."""
+        if wanted >= self.largest_ridge:
+            return 0
+        j = math.floor(math.log2(self.largest_ridge / wanted))
+        return j - (self._grid_ridge(j) < wanted) + (self._grid_ridge(j + 1) >= wanted)  # rounding
+
+    def _grid_ridge(self, j: int) -> float:
+        return math.ldexp(self.largest_ridge, -j)
+
+    def _reference(self) -> tuple[float, float]:
+        """The ridge at which D is taken and the probability that D may fail there."""
+        if self.variant == "tight+grid":
+            j = round(math.log2(self.largest_ridge / self.ridge))
+            return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
+        least = max((self.lower / self.norm_bound) ** 2, self._floor)
+        return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
+
+    # The martingale mixture of Flynn & Reeb (2024)
+
+    @property
+    def mixture_delta(self) -> float:
+        """Probability that the mixture at one ridge of the grid may fail."""
+        return self.event_delta / _MIXTURE_RIDGES
+
+    def _update_mixture(self, state: Posterior) -> None:
+        """The mixture is a bound of the energy of the noise: the same event serves noise bound and confidence set."""
+        ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
+        ridges = [ridge for ridge in ridges if ridge >= self._floor]  # the others keep their part of delta
+        if not ridges:
+            return
+        trace, error = float(state.residual_trace), float(state.residual_norm())
+        quads, costs = state.quad(ridges).tolist(), []
+        for ridge, gain in zip(ridges, state.log_det(ridges).tolist(), strict=True):
+            costs.append(gain + trace / ridge + 2 * math.log(1 / self.mixture_delta))
+        least, most = mixed(state.n, self.event_delta)
+        for ridge, quad, cost in zip(ridges, quads, costs, strict=True):
+            if least > cost:
+                self.upper = min(self.upper, math.sqrt((quad + state.rounding) / (least - cost)))
+            unexplained = max(quad - state.rounding - ridge * self.norm_bound**2, 0)
+            energy = math.sqrt(unexplained) - self.norm_bound * math.sqrt(error)
+            self.lower = max(self.lower, energy / math.sqrt(most))
+        if math.isfinite(self.upper):
+            radii = [quad + self.upper**2 * cost for quad, cost in zip(quads, costs, strict=True)]
+            self.ridge = ridges[radii.index(min(radii))]
+
+    # Plumbing
+
+    def fork(self) -> NoiseBounds:
+        """An independent copy."""
+        copy = object.__new__(NoiseBounds)
+        vars(copy).update(vars(self))
+        return copy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, from which ``load_state_dict`` continues exactly."""
+        return {"described": self._described(), **{name: vars(self)[name] for name in _MEMORY}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``.
+
+        Raises:
+            InvalidInput: These bounds were constructed otherwise.
+        """
+        if state["described"] != self._described():
+            raise InvalidInput(
+                f"these noise bounds are {self._described()}, the saved ones {state['described']}: construct them "
+                "equally."
+            )
+        vars(self).update({name: state[name] for name in _MEMORY})
+
+    def _described(self) -> dict[str, Any]:
+        """What they were constructed with."""
+        lower, upper = self._told
+        given = {"norm_bound": self.norm_bound, "delta": self.delta, "upper": upper, "lower": lower}
+        return {**given, "variant": self.variant, "largest_ridge": self.largest_ridge}
+
+
+_MEMORY = ("upper", "lower", "ridge", "n", "_floor")
+
+
+def _log_det(state: Posterior, ridge: float, listed: bool) -> float:
+    """At least ``ln det(I + K / ridge)``: that of the sketch and what it leaves out.
+
+    Args:
+        state: The posterior.
+        ridge: The ridge.
+        listed: Whether the ridge is one of many, so that it is best asked for in a list.
+    """
+    value = state.log_det([ridge])[0] if listed else state.log_det(ridge)
+    return float(value) + float(state.residual_trace) / ridge

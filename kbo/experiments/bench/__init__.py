@@ -1,0 +1,1 @@
+"""Speed as ratios of CPU time in one process."""

@@ -1,0 +1,165 @@
+"""Tuners compared: kbo against BoTorch, Optuna and chance, on noisy functions and real tuning tasks.
+
+A recommendation is judged by its value without noise: its simple regret, or, where the optimum is not known, the mean
+of new evaluations. Tuners recommend what they would give their own users (``kbo.experiments.tuning.tuners``), and
+meet the same problems and seeds. CPU time is the tuner's own, on one thread.
+
+| table | shows |
+|---|---|
+| 1 | 50 and 200 trials |
+| 2 | 2000 trials |
+
+The study "practice" is how the defaults of the practical setting were chosen, on other problems than those of the
+tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbo.experiments.draw import tables
+from kbo.experiments.papers.catalogue import Paper
+from kbo.experiments.sweep.cells import Cell
+from kbo.experiments.sweep.runner import Sweep, sweep
+from kbo.experiments.tuning.runs import PRACTICE, SUITE, cell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Lines = list[tuple[str, ...]]
+
+TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
+SEEDS = 20
+LONG_SEEDS = {"qlognei": 3, "gpsampler": 5}
+"""Seeds with 200 trials, of tuners that take minutes for them; the others play all seeds."""
+
+DEAR = ("digits",)
+"""Problems that take seconds a trial; played for 50 trials."""
+
+FEW = 3
+"""Seeds of 2000 trials."""
+
+FARTHEST = ("kbo", "tpe", "random")
+"""Tuners that can do 2000 trials in minutes."""
+
+
+def _cells(seeds: int, short: int, long: int) -> Iterable[Cell]:
+    for seed in range(seeds):
+        for problem in SUITE:
+            for name in TUNERS:
+                farther = problem not in DEAR and seed < LONG_SEEDS.get(name, seeds)
+                yield cell(problem, name, seed, [short, long] if farther else [short])
+
+
+def comparison(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
+    """Table 1: 50 and 200 trials."""
+    cells = _cells(2, 9, 12) if quick else _cells(SEEDS, 50, 200)
+    return _told(sweep(cells, folder / "cells", workers=workers, progress=progress), folder, "table1")
+
+
+def far(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
+    """Table 2: 2000 trials."""
+    trials, seeds = (12, 1) if quick else (2000, FEW)
+    cells = [
+        cell(problem, name, seed, [trials])
+        for seed in range(seeds)
+        for problem in SUITE
+        for name in FARTHEST
+        if problem not in DEAR
+    ]
+    return _told(sweep(cells, folder / "cells", workers=workers, progress=progress), folder, "table2")
+
+
+_WIDTHS, _COMMON, _OWN = "kbo.recipes:PRACTICAL_WIDTHS", "kbo.optimize.fitting:_COMMON", "kbo.optimize.fitting:_OWN"
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "width 1": {"constants": {_WIDTHS: [1.0]}},
+    "width 2": {"constants": {_WIDTHS: [2.0]}},
+    "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
+    "own lengthscales": {"constants": {_COMMON: 0.0, _OWN: 3.0}},
+    "cut at 3": {"constants": {"kbo.optimize.practical:OUTLYING": 3.0}},
+    "dmm-ucb": {"options": {"method": "dmm-ucb"}},
+}
+"""Variants of the practical setting that were compared on the practice problems."""
+
+PRACTICE_SEEDS = 5
+
+
+def practice(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
+    """Study "practice": variants of the practical setting on problems of their own."""
+    seeds, marks = (1, [9]) if quick else (PRACTICE_SEEDS, [50, 200])
+    asked = {
+        cell(problem, "kbo", seed, marks, variant, **what): variant
+        for seed in range(seeds)
+        for problem in PRACTICE
+        for variant, what in VARIANTS.items()
+    }
+    found = sweep(asked, folder / "cells", workers=workers, progress=progress)
+    keys = {each.key: variant for each, variant in asked.items()}
+    return _told(found, folder, "practice", names=keys)
+
+
+def _told(found: Sweep, folder: Path, stem: str, names: dict[str, str] | None = None) -> str:
+    """The table of a sweep as text; also stored as Markdown and CSV."""
+    if found.rows.empty:
+        return found.checked("")
+    rows = found.rows if names is None else found.rows.assign(name=found.rows["cell"].map(names.get))
+    lines = summary(rows)
+    markdown, csv = folder / f"{stem}.md", folder / f"{stem}.csv"
+    markdown.write_text(tables.ruled(lines) + "\n", encoding="utf-8")
+    rows.to_csv(csv, index=False, columns=["problem", "name", "seed", "trials", "value", "regret", "cpu_seconds"])
+    text = "regret (diabetes, digits: value) without noise, mean ± standard error; * in the best group, see docs"
+    return found.checked(f"{text}\n\n{tables.aligned(lines)}\n\ntable    {markdown}\n         {csv}")
+
+
+def summary(rows: pd.DataFrame) -> Lines:
+    """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
+
+    A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds
+    that both played.
+
+    Args:
+        rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
+    """
+    names = list(dict.fromkeys(rows["name"]))
+    lines: Lines = [("problem", "trials", *names)]
+    for trials, at in rows.groupby("trials"):
+        for problem, part in at.groupby("problem", sort=False):
+            score = "regret" if bool(part["regret"].notna().all()) else "value"
+            by_tuner = part.pivot_table(index="seed", columns="name", values=score)
+            best = best_group(by_tuner)
+            cells = (_cell(by_tuner[name], name in best) if name in by_tuner else tables.NONE for name in names)
+            lines.append((str(problem), str(trials), *cells))
+        seconds: Any = at.groupby("name")["cpu_seconds"].mean()
+        costs = (f"{seconds[name]:.1f}" if name in seconds else tables.NONE for name in names)
+        lines.append(("CPU s a run", str(trials), *costs))
+    return lines
+
+
+def best_group(table: Any) -> set[str]:
+    """The columns of a data frame that no other one beats: is less by two standard errors, over the rows of both."""
+
+    def beaten(name: str, by: str) -> bool:
+        difference = (table[name] - table[by]).dropna()
+        return len(difference) > 1 and float(difference.mean()) > 2 * float(difference.sem())
+
+    return {name for name in table if not any(beaten(name, other) for other in table if other != name)}
+
+
+def _cell(values: Any, starred: bool) -> str:
+    values = values.dropna()
+    error = f" ± {values.sem():.1g}" if len(values) > 1 else ""
+    few = f" ({len(values)})" if len(values) < SEEDS else ""
+    return f"{values.mean():.3g}{error}{few}{'*' if starred else ''}"
+
+
+PAPER = Paper(
+    title="Tuners compared: kbo, BoTorch's qLogNEI, Optuna's GPSampler and TPE, random search",
+    tables={1: comparison, 2: far},
+    figures={},
+    studies={"practice": practice},
+)
+"""What can be repeated."""

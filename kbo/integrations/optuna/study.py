@@ -1,0 +1,138 @@
+"""What a study tells an optimiser of kbo, and what is running elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from kbo.errors import InvalidInput
+from kbo.integrations.optuna.space import SearchSpace
+from kbo.optimize import Optimizer
+
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+_CHOSEN = "kbo:chosen"
+"""The system attribute of a running trial that says what was chosen for it, before its objective asks."""
+
+_DOUBLINGS = 5
+"""Times a pending point is imagined as evaluated twice as often, at most, before it is tried again."""
+
+
+class Event(NamedTuple):
+    """A finished trial: its number, its values of kbo, and what came of it (None if it failed)."""
+
+    number: int
+    values: dict[str, Any]
+    result: float | None
+
+
+@dataclass
+class StudyModel:
+    """An optimiser over a search space, and the trials that it was told, in its order."""
+
+    search_space: SearchSpace
+    optimizer: Optimizer
+    told: list[Event]
+
+    def continues_to(self, search_space: SearchSpace, maximize: bool, events: Sequence[Event]) -> bool:
+        """Whether these events begin with those that were told."""
+        same = self.search_space == search_space and self.optimizer.maximize == maximize
+        return same and self.told == events[: len(self.told)]
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Add finished trials."""
+        for event in events:
+            if event.result is None:
+                self.optimizer.fail(event.values, "failed or pruned")
+            else:
+                self.optimizer.tell(event.values, event.result)
+            self.told.append(event)
+
+    def suggest(self, trial: FrozenTrial, pending: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+        """The values of kbo to try next, apart from pending ones, which the optimiser itself is not told."""
+        fixed = _or_none(self.search_space.encode, _fixed(trial)) or {}
+        if len(fixed) == self.search_space.space.dimension:
+            return fixed
+        view, values = self._expecting(pending), {}
+        for doubling in range(_DOUBLINGS):
+            values = view.suggest(trial.number, context=fixed)
+            if values not in pending.values():
+                break
+            for _ in range(2**doubling):
+                view.expect(values)  # imagined as evaluated more often than it is, until something else is better
+        assert isinstance(values, dict)
+        return values
+
+    def _expecting(self, pending: Mapping[int, dict[str, Any]]) -> Optimizer:
+        """The optimiser with pending trials: a copy, but for the belief, which they do not change."""
+        kept = (self.optimizer.belief, self.optimizer.setting, self.optimizer.space)
+        view = copy.deepcopy(self.optimizer, {id(part): part for part in kept}) if pending else self.optimizer
+        for number in sorted(pending):
+            view.expect(pending[number])
+        return view
+
+
+def finished(study: Study) -> list[FrozenTrial]:
+    """The finished trials in the order in which they ended, which is the same in every process."""
+    trials = study.get_trials(deepcopy=False, states=_FINISHED)
+    return sorted(trials, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
+
+
+def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:
+    """A finished trial as the optimiser is told of it; None if it says nothing about this space.
+
+    Raises:
+        InvalidInput: It has constraints.
+    """
+    if trial.constraints:
+        raise InvalidInput(
+            f"trial {trial.number} has constraints {sorted(trial.constraints)}, which KBOSampler does not support: "
+            "return a bad value where they are violated, or use optuna.samplers.GPSampler."
+        )
+    values = _or_none(search_space.complete, trial.params)
+    if values is None:
+        return None
+    return Event(trial.number, values, result_of(trial))
+
+
+def result_of(trial: FrozenTrial) -> float | None:
+    """The value of a finished trial; None if it failed, was pruned or is not finite."""
+    value = trial.value if trial.state == TrialState.COMPLETE else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[int, dict[str, Any]]:
+    """The values of kbo that other trials are evaluating, by number: what was asked for or, before that, chosen."""
+    found = {}
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        chosen = trial.system_attrs.get(_CHOSEN, {})
+        chosen = {n: d.to_external_repr(chosen[n]) for n, d in search_space.distributions.items() if n in chosen}
+        values = _or_none(search_space.complete, {**chosen, **_fixed(trial), **trial.params})
+        if trial.number != own.number and values is not None:
+            found[trial.number] = values
+    return found
+
+
+def publish(study: Study, trial: FrozenTrial, search_space: SearchSpace, params: Mapping[str, Any]) -> None:
+    """Let other workers see what was chosen for a trial."""
+    internal = {n: d.to_internal_repr(params[n]) for n, d in search_space.distributions.items()}
+    study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
+
+
+def _fixed(trial: FrozenTrial) -> dict[str, Any]:
+    """The parameters that ``enqueue_trial`` gave."""
+    return trial.system_attrs.get("fixed_params", {})
+
+
+def _or_none(encode: Callable[[Mapping[str, Any]], dict[str, Any] | None], params: Mapping[str, Any]) -> Any:
+    """The values of kbo of parameters; None if one of them is outside its distribution."""
+    try:
+        return encode(params)
+    except InvalidInput:
+        return None

@@ -1,0 +1,19 @@
+"""Growing buffers and triangular factors: the only place that knows about dtypes, pivots and positive definiteness."""
+
+from kbo.linalg.buffers import GrowingMatrix, GrowingTensor
+from kbo.linalg.cholesky import PANEL, GrowingCholesky, cholesky, ill_conditioned_ratio, safe_sqrt
+from kbo.linalg.factor import GrowingFactor
+from kbo.linalg.inverse_root import REFRESH, InverseRoot
+
+__all__ = [
+    "PANEL",
+    "REFRESH",
+    "GrowingCholesky",
+    "GrowingFactor",
+    "GrowingMatrix",
+    "GrowingTensor",
+    "InverseRoot",
+    "cholesky",
+    "ill_conditioned_ratio",
+    "safe_sqrt",
+]

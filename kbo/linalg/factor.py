@@ -1,0 +1,73 @@
+"""A lower Cholesky factor and its inverse that grow row by row, without piling up rounding.
+
+A new column a with corner h adds the row ``[b', p]`` to L and ``[-c', 1] / p`` to its inverse, where
+
+    L b = a,    L'c = b,    p^2 = h - |b|^2.
+
+Both are solved with L itself. Products with the inverse that is there would be as cheap, but every row would multiply
+the errors of those before it by up to 1/p, and after some dozens of nearly dependent points nothing would be left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.linalg.buffers import GrowingMatrix
+
+
+class GrowingFactor:
+    """L and ``L^-1``.
+
+    Args:
+        L: The factor to begin with, [m m].
+    """
+
+    def __init__(self, L: Tensor) -> None:
+        # By columns: solving with a factor by rows would copy it every time.
+        self._transposed = GrowingMatrix(L.mT.contiguous())
+        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+        self._inverse = GrowingMatrix(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
+
+    @property
+    def L(self) -> Tensor:
+        """[m m]."""
+        return self._transposed.value.mT
+
+    @property
+    def inverse(self) -> Tensor:
+        """``L^-1``, [m m]: for products with many right-hand sides."""
+        return self._inverse.value
+
+    def solve(self, B: Tensor) -> Tensor:
+        """``L^-1 B`` for B [m q]."""
+        return torch.linalg.solve_triangular(self.L, B, upper=False)
+
+    def coefficients(self, b: Tensor) -> Tensor:
+        """``c = L'^-1 b`` for b [m]: the combination of the rows that comes nearest to the new one."""
+        return torch.linalg.solve_triangular(self.L.mT, b.unsqueeze(-1), upper=True).squeeze(-1)
+
+    def append(self, b: Tensor, c: Tensor, pivot: float) -> None:
+        """Add the row ``[b', pivot]`` to L, given ``L'c = b``."""
+        m = len(b)
+        self._transposed.grow(1, 1)
+        self._inverse.grow(1, 1)
+        self._transposed.value[:m, m], self._transposed.value[m, m] = b, pivot
+        self._inverse.value[m, :m], self._inverse.value[m, m] = c / -pivot, 1 / pivot
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values from which ``load_state_dict`` restores the same factor."""
+        return {"transposed": self._transposed.state_dict(), "inverse": self._inverse.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        self._transposed.load_state_dict(state["transposed"])
+        self._inverse.load_state_dict(state["inverse"])
+
+    def fork(self) -> GrowingFactor:
+        """An independent copy."""
+        copy = object.__new__(GrowingFactor)
+        copy._transposed, copy._inverse = self._transposed.fork(), self._inverse.fork()
+        return copy

@@ -1,0 +1,110 @@
+"""The inverse of ``M = B B' + ridge I`` as a square root that follows new columns and new rows of B.
+
+    S S' = M^-1.
+
+On paper                                              | in code
+a column b is added to B: ``M <- M + b b'``           | ``add``: ``S <- S - u v' / (1 + sqrt(a))``
+with ``v = S'b``, ``a = 1 + |v|^2``, ``u = S v / sqrt(a)``; so ``z'M^-1 z <- z'M^-1 z - (u'z)^2``
+a row is added to B, M grows by a border (g, h)       | ``border``: S gains the column ``s``
+with ``q^2 = h - g'M^-1 g``, ``s = (-M^-1 g, 1) / q``; so ``z'M^-1 z <- z'M^-1 z + (s'z)^2``
+
+The first is Potter's form of the rank-one update (Bierman 1977): the square root keeps twice the digits of an
+updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S is ``due`` to
+be computed anew, so that rounding does not pile up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.linalg.buffers import GrowingMatrix
+from kbo.linalg.cholesky import cholesky
+
+REFRESH = 512
+"""Columns after which S is computed anew."""
+
+
+class InverseRoot:
+    """S with ``S S' = (G + ridge I)^-1``, and ``ln det(I + G / ridge)``.
+
+    Args:
+        G: ``B B'``, [m m].
+        ridge: The ridge.
+
+    Attributes:
+        log_det: ``ln det(I + G / ridge)``.
+        events: What happened since S was last computed anew, as signs and vectors: how quadratic forms followed.
+        generation: An object that is another one after S was computed anew.
+    """
+
+    def __init__(self, G: Tensor, ridge: float) -> None:
+        self.ridge = ridge
+        self.refresh(G)
+
+    def refresh(self, G: Tensor) -> None:
+        """Compute S from G [m m]."""
+        m = len(G)
+        identity = torch.eye(m, dtype=G.dtype, device=G.device)
+        L = cholesky(G + self.ridge * identity) if m else identity
+        self._S = GrowingMatrix(torch.linalg.solve_triangular(L, identity, upper=False).mT)
+        self.log_det = float(2 * L.diagonal().log().sum()) - m * math.log(self.ridge)
+        self.events: list[tuple[int, Tensor]] = []
+        self.columns = 0
+        self.generation = object()
+
+    @property
+    def S(self) -> Tensor:
+        """[m m]."""
+        return self._S.value
+
+    @property
+    def due(self) -> bool:
+        """Whether S is best computed anew instead of taking in another column."""
+        return self.columns + 1 >= REFRESH
+
+    def add(self, b: Tensor) -> None:
+        """Take in a column b [m] of B."""
+        self.columns += 1
+        v = b @ self.S
+        a = 1 + float(v @ v)
+        root = math.sqrt(a)
+        u = self.S @ v / root
+        self.S.addr_(u, v, alpha=-1 / (1 + root))
+        self.log_det += math.log(a)
+        self.events.append((-1, u))
+
+    def border(self, g: Tensor, h: float, G: Tensor) -> None:
+        """Take in a row of B: M grows by the column g [m] and the corner h, which contains the ridge; G has grown."""
+        s = self.S @ (g @ self.S)
+        q2 = h - float(g @ s)
+        if q2 < 0.5 * self.ridge:  # at least the ridge but for rounding
+            self.refresh(G)
+            return
+        m, q = len(g), math.sqrt(q2)
+        self._S.grow(1, 1)
+        self.S[:m, m] = s / -q
+        self.S[m, m] = 1 / q
+        self.log_det += math.log(q2 / self.ridge)
+        self.events.append((1, self.S[:, m].clone()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values from which ``load_state_dict`` restores the same root."""
+        return {"S": self._S.state_dict(), "log_det": self.log_det, "columns": self.columns}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        self._S.load_state_dict(state["S"])
+        self.log_det, self.columns = state["log_det"], state["columns"]
+        self.events = []
+        self.generation = object()
+
+    def fork(self) -> InverseRoot:
+        """An independent copy."""
+        copy = object.__new__(InverseRoot)
+        vars(copy).update(vars(self))
+        copy._S, copy.events = self._S.fork(), list(self.events)
+        return copy

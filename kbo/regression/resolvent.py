@@ -1,0 +1,177 @@
+"""Every ridge from one eigendecomposition: (A + a I)^-1 for all a, while A grows by rows and columns.
+
+A0 = Q diag(l) Q' is decomposed once; the b rows that came later are a border whose columns C are rotated by Q':
+
+    H(a) = [[diag(l) + a, C], [C', T(a)]],      S = T - C' diag(1 / (l + a)) C,
+
+    p'H^-1 q = sum_i p_i q_i / (l_i + a) + e_p'S^-1 e_q,      e_p = p_border - C' diag(1 / (l + a)) p.
+
+A ridge costs O(n0 b (b + points)). The basis is refreshed when the border has grown to a fixed part of it. Two
+posteriors use this; the sketched one has no border.
+
+| | exact, A = K, T = D + a I | sketched, A = B B' |
+|---|---|---|
+| covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
+| quad | ``rest + a y'H^-1 y`` | ``rest - y'H^-1 y`` |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import cholesky
+from kbo.regression.posterior import floored
+from kbo.regression.ridge_path import Moments, RidgePath
+
+_CHUNK = {"cpu": 2**22, "cuda": 2**26}
+"""Numbers of the largest temporary, ridges x border x basis."""
+
+_MOST_GRIDS = 8
+"""Grids of ridges whose factors are remembered."""
+
+
+def border_limit(basis: int) -> int:
+    """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
+    return max(8, basis // 32)
+
+
+class Resolvent(ABC):
+    """``H(a)^-1`` for all a.
+
+    Attributes:
+        values: Eigenvalues l [n0] of A0, at least 0.
+        vectors: Eigenvectors Q [N n0] of A0.
+        C: The border in the basis, [n0 b].
+        target: y in the basis [n0] and at the border [b].
+        rest: The part of ``quad`` that does not depend on the ridge.
+        memory: What ``factored`` knows; to be emptied when anything changes.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    C: Tensor
+    target: tuple[Tensor, Tensor]
+    rest: Tensor
+    memory: dict[tuple[float, ...], tuple[Tensor, Tensor]]
+
+    @abstractmethod
+    def border(self, ridges: Tensor) -> Tensor:
+        """``T(a)``, [r b b], for the ridges [r]."""
+
+    @abstractmethod
+    def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:
+        """The posterior covariance from its prior part and ``p'H^-1 q``."""
+
+    @abstractmethod
+    def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:
+        """``quad`` [r] from ``y'H^-1 y`` [r]."""
+
+    def weights(self, ridges: Tensor) -> Tensor:
+        """``1 / (l + a)``, [r n0]."""
+        return 1 / (self.values + ridges.unsqueeze(-1))
+
+    def schur(self, ridges: Tensor, W: Tensor) -> Tensor:
+        """The factor of S, [r b b]."""
+        size = max(1, _CHUNK.get(W.device.type, 2**22) // max(1, self.C.numel()))
+        products = [(self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
+        return cholesky(self.border(ridges) - torch.cat(products), len(self.values))
+
+    def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and factor for a grid of ridges; several questions in turn ask for the same grid."""
+        key = tuple(ridges.tolist())
+        if key not in self.memory:
+            if len(self.memory) >= _MOST_GRIDS:
+                self.memory.clear()
+            W = self.weights(ridges)
+            self.memory[key] = W, self.schur(ridges, W)
+        return self.memory[key]
+
+    def fit(self, ridges: Tensor, W: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
+        """``L^-1 e_y`` [r b], and ``quad`` [r]."""
+        v, y = self.target
+        s = torch.linalg.solve_triangular(L, (y - (W * v) @ self.C).unsqueeze(-1), upper=False).squeeze(-1)
+        form = W @ v.square() + s.square().sum(-1)
+        return s, self.quad_of(form, ridges)
+
+    def quad(self, ridges: Tensor) -> Tensor:
+        """``quad`` [r] for ridges [r]."""
+        return self.fit(ridges, *self.factored(ridges))[1]
+
+    def solved_square(self, ridges: Tensor) -> Tensor:
+        """``|H^-1 y|^2``, [r]."""
+        W, L = self.factored(ridges)
+        s = self.fit(ridges, W, L)[0].unsqueeze(-1)
+        border = torch.linalg.solve_triangular(L.mT, s, upper=True).squeeze(-1)
+        rest = W * (self.target[0] - border @ self.C.mT)
+        return rest.square().sum(-1) + border.square().sum(-1)
+
+    def whiten(self, p: Tensor, p_border: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
+        """``diag(l + a)^-1/2 p`` and ``L^-1 e_p`` for p [n0 q]: the factors of ``p'H^-1 p``."""
+        W = self.weights(ridge.reshape(1))
+        e = p_border - self.C.mT @ (W.mT * p)
+        return W.mT.sqrt() * p, torch.linalg.solve_triangular(self.schur(ridge.reshape(1), W)[0], e, upper=False)
+
+
+class SpectralPath(RidgePath):
+    """The path of groups of points over a ``Resolvent``.
+
+    Args:
+        resolvent: ``H(a)^-1``.
+        p: The groups in the basis, [n0 B g] or [n0 Bg].
+        p_border: The groups at the border, [b B g] or [b Bg].
+        prior: Prior part of their covariance, [B g g].
+        variance: ``k(x, x)`` of the points, [B g]: computed variances are lifted to their least possible value.
+        trace: ``Tr K``, [].
+    """
+
+    def __init__(
+        self, resolvent: Resolvent, p: Tensor, p_border: Tensor, prior: Tensor, variance: Tensor, trace: Tensor
+    ) -> None:
+        self.resolvent, self.prior, self.variance, self.trace = resolvent, prior, variance, trace
+        self.p, self.p_border = p.reshape(len(p), *variance.shape), p_border.reshape(len(p_border), *variance.shape)
+
+    def select(self, groups: Tensor) -> SpectralPath:  # noqa: D102
+        p, p_border = self.p[:, groups], self.p_border[:, groups]
+        return SpectralPath(self.resolvent, p, p_border, self.prior[groups], self.variance[groups], self.trace)
+
+    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+        H = self.resolvent
+        W = H.weights(ridges)
+        L = H.schur(ridges, W)
+        s_y, quad = H.fit(ridges, W, L)
+        mean, covariance = self._moments(ridges, W, L, s_y)
+        return Moments(mean, covariance, quad)
+
+    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+        H = self.resolvent
+        W, L = H.factored(ridges)
+        s_y, quad = H.fit(ridges, W, L)
+        parts = [self._moments(ridges[i : i + 1], W[i : i + 1], L[i : i + 1], s_y[i : i + 1]) for i in range(len(W))]
+        mean, covariance = map(torch.stack, zip(*parts, strict=True))
+        return Moments(mean, covariance, quad.unsqueeze(-1))
+
+    def _moments(self, ridges: Tensor, W: Tensor, L: Tensor, s_y: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [B g] and covariance [B g g] at one ridge (leading axis 1) or one per group (leading axis B)."""
+        H, (n0, B, g) = self.resolvent, self.p.shape
+        Wp = W.mT.unsqueeze(-1) * self.p
+        e = self.p_border.reshape(L.shape[-1], B * g) - H.C.mT @ Wp.reshape(n0, B * g)
+        if len(L) == 1:
+            s = torch.linalg.solve_triangular(L[0], e, upper=False).reshape(self.p_border.shape)
+            mean = torch.tensordot(s_y[0], s, 1)
+        else:
+            e = e.reshape(self.p_border.shape).movedim(0, 1)
+            s = torch.linalg.solve_triangular(L, e, upper=False).movedim(0, 1)
+            mean = torch.einsum("kb,bkg->kg", s_y, s)
+        mean = mean + torch.tensordot(H.target[0], Wp, 1)
+        if g == 1:
+            form = ((Wp * self.p).sum(0) + s.square().sum(0)).unsqueeze(-1)
+        else:
+            form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + torch.einsum("bkg,bkh->kgh", s, s)
+        covariance = H.covariance(self.prior, form, ridges.reshape(-1, 1, 1))
+        if g == 1:
+            least = floored(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)
+            covariance = least.unsqueeze(-1)
+        return mean, covariance

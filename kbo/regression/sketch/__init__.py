@@ -1,0 +1,1 @@
+"""The sketched posterior (DTC, Nystrom) of a dictionary of points."""

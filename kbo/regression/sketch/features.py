@@ -1,0 +1,159 @@
+"""The features of a dictionary, one anchor after the other.
+
+    z(x) = L^-1 k(Z, x),    L = chol k(Z, Z),
+
+so that ``z(x)'z(x')`` is the kernel seen through the dictionary. A new anchor z* adds a coordinate to every feature
+vector and leaves the others as they are: with ``b = z(z*)`` and ``p^2 = k(z*, z*) - |b|^2``,
+
+    L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
+
+A point that comes alone is dependent, and never becomes an anchor, if ``p^2 <= DEPENDENT k(z*, z*) (1 + |c|^2)``, where
+``c = k(Z, Z)^-1 k(Z, z*)``: some combination of it and the anchors, scaled to length one, has next to no variance. A
+small p alone does not say so: points that come one by one along a path can each be predictable by little, and all
+together be singular. Among points that come together the independent ones are found by pivoting.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.kernels import DenseKernel
+from kbo.linalg import GrowingTensor, cholesky
+from kbo.linalg.factor import GrowingFactor
+
+DEPENDENT = 1e-9
+"""Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
+
+_NOTHING, _SINGULAR = 1e-13, 1e-14
+"""The same for points that come together, which pivoting keeps well-conditioned; and for a combination of points."""
+
+
+class Features:
+    """``z(x)`` for the anchors Z.
+
+    Args:
+        k: The kernel.
+        points: Candidates for anchors, [m d]; those that depend on the others are left out.
+    """
+
+    def __init__(self, k: DenseKernel, points: Tensor) -> None:
+        self._k = k
+        gram = k(points, points) if len(points) else points.new_empty(0, 0)
+        kept = independent(gram)
+        self._Z, self._factor = GrowingTensor(points[kept]), GrowingFactor(cholesky(gram[kept][:, kept]))
+        self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
+
+    @property
+    def m(self) -> int:
+        """Number of anchors."""
+        return self._Z.n
+
+    @property
+    def anchors(self) -> Tensor:
+        """Z, [m d]."""
+        return self._Z.value
+
+    @property
+    def L(self) -> Tensor:
+        """``chol k(Z, Z)``, [m m]."""
+        return self._factor.L
+
+    @property
+    def row_norms(self) -> Tensor:
+        """The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding."""
+        return self._row_norms.value
+
+    @property
+    def whitener(self) -> Tensor:
+        """``L^-1``, [m m]."""
+        return self._factor.inverse
+
+    def columns(self, X: Tensor) -> Tensor:
+        """``k(Z, X)``, [m N] for X [N d]."""
+        return self._k(self.anchors, X) if self.m else X.new_empty(0, len(X))
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """``z(X)``, [m N], by a product: for questions."""
+        columns = self.columns(X)
+        return kept_for(columns, self.whitener) @ columns
+
+    def solve(self, X: Tensor) -> Tensor:
+        """``z(X)``, [m N], by a triangular solve: for what is kept and grows on."""
+        return self._factor.solve(self.columns(X))
+
+    def solve_columns(self, column: Tensor) -> Tensor:
+        """The same for one point, given ``k(Z, x)`` [m]."""
+        return self._factor.solve(column.unsqueeze(-1)).squeeze(-1)
+
+    def coefficients(self, b: Tensor) -> Tensor:
+        """``c = k(Z, Z)^-1 k(Z, z)``, [m], from the features b [m] of z."""
+        return self._factor.coefficients(b)
+
+    def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
+        """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
+        row = self.L[j]
+        return (self._k(self.anchors[j : j + 1], X)[0] - row[:j] @ Z) / row[j]
+
+    def append(self, z: Tensor, b: Tensor, c: Tensor, pivot: float) -> None:
+        """Make z [1 d] an anchor, given features b [m], coefficients c [m] and ``pivot^2 = k(z, z) - |b|^2``."""
+        self._Z.append(z)
+        self._factor.append(b, c, pivot)
+        self._row_norms.append(b.new_tensor([math.sqrt(1 + float(c @ c)) / pivot]))
+
+    def at(self, x: Tensor) -> int | None:
+        """The anchor at the location x [1 d]; None if there is none."""
+        found = (self.anchors == x).all(-1).nonzero()
+        return int(found[0]) if len(found) else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values from which ``load_state_dict`` restores the same features."""
+        tensors = {"Z": self.anchors.clone(), "row_norms": self.row_norms.clone()}
+        return {**tensors, "factor": self._factor.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        self._Z, self._row_norms = GrowingTensor(state["Z"]), GrowingTensor(state["row_norms"])
+        self._factor.load_state_dict(state["factor"])
+
+    def fork(self) -> Features:
+        """An independent copy."""
+        copy = object.__new__(Features)
+        vars(copy).update(vars(self))
+        copy._Z, copy._row_norms, copy._factor = self._Z.fork(), self._row_norms.fork(), self._factor.fork()
+        return copy
+
+
+def dependent(prior: float, residual: float, c: Tensor) -> bool:
+    """Whether a point is dependent: k(z, z), what the anchors leave of it, and its coefficients c [m]."""
+    return residual <= DEPENDENT * prior * (1 + float(c @ c))
+
+
+def independent(gram: Tensor) -> list[int]:
+    """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other; mostly all of them."""
+    prior = gram.diagonal()
+    L, info = torch.linalg.cholesky_ex(gram)
+    if not int(info):
+        identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        row_norms = torch.linalg.solve_triangular(L, identity, upper=False).norm(dim=1)
+        if bool((row_norms.square() * prior * _SINGULAR < 1).all() & (L.diagonal().square() > _NOTHING * prior).all()):
+            return list(range(len(gram)))
+    rest, rows, kept = prior.clone(), torch.zeros_like(gram), []
+    while len(kept) < len(gram):
+        part = rest / prior
+        i = int((part >= 0.999 * part.max()).byte().argmax())  # the first of those that are nearly equal
+        if not float(rest[i]) > _NOTHING * float(prior[i]):
+            break
+        q = len(kept)
+        rows[q] = (gram[i] - rows[:q, i] @ rows[:q]) / rest[i].sqrt()
+        rest = rest - rows[q].square()
+        kept.append(i)
+    return sorted(kept)
+
+
+def kept_for(X: Tensor, matrix: Tensor) -> Tensor:
+    """A matrix that is written to in place; a copy of it if a graph of X is to keep it."""
+    return matrix.clone() if X.requires_grad else matrix

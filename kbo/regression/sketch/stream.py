@@ -1,0 +1,264 @@
+"""The data of a sketched posterior: what must be kept of the observations, and how it follows them and the dictionary.
+
+Notation: dictionary Z of m points, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)], M = B B' + ridge I.
+
+A step costs O(m^2) while the dictionary stays, O(n m + m^2) for a new point of the dictionary and O(n m^2 + m^3) for a
+new dictionary, n counting distinct locations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo.kernels import freeze
+from kbo.linalg.inverse_root import REFRESH, InverseRoot
+from kbo.regression.sketch.dictionary import Candidate, Dictionary
+from kbo.regression.sketch.error import ResidualNorm, rounding
+from kbo.regression.sketch.features import Features
+from kbo.regression.sketch.rows import Rows
+
+_FEW = 8
+"""A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
+
+_ROUNDING = 1e-13
+"""Relative error of ``y'y``, with room to spare."""
+
+_SMALL_BLOCK = 64
+"""Observations of a block of ``residual.py`` where all norms are void whenever the dictionary is drawn anew."""
+
+
+class Sketch:
+    """Observations seen through a dictionary, in float64.
+
+    Args:
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser.
+        dictionary: Chooses the points.
+        like: A tensor [0 d] on the device of the points to come.
+
+    Attributes:
+        dictionary: The dictionary at work, with what it remembers.
+        features: ``z(x)``.
+        rows: The distinct locations that were observed, with their features.
+        G: ``B B'``, [m m].
+        By: ``B y``, [m].
+        root: ``M^-1`` as a square root.
+        n: Number of observations, repeats included.
+        trace: ``Tr K``.
+        kappa: Largest ``k(x, x)`` of an observation.
+        yy: ``y'y``.
+        epoch: An object that is another one after the dictionary was replaced: what was derived from features is void.
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
+        self.ridge, self.k = ridge, freeze(kernel, like)
+        self.dictionary = dictionary.begin(like)
+        points = self.dictionary.points
+        self.features = Features(self.k, like if points is None else points)
+        self.rows, self._residual = Rows(like), ResidualNorm()
+        self.n, self.trace, self.kappa, self.yy = 0, 0.0, 0.0, 0.0
+        self._project()
+
+    @property
+    def m(self) -> int:
+        """Number of anchors."""
+        return self.features.m
+
+    def _project(self) -> None:
+        """Everything that follows from features and rows."""
+        self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
+        self._sum()
+        self.root = InverseRoot(self.G, self.ridge)
+        self._residual_trace: float | None = None
+        self.epoch = object()
+
+    @torch.no_grad()
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Take in observations X [r d], y [r], one after the other unless the dictionary is fixed."""
+        if self.dictionary.fixed and len(X) > 1:
+            self._extend(X, y)
+            return
+        for x, target in zip(X.split(1), y.tolist(), strict=True):
+            self._observe(x, target)
+
+    def _extend(self, X: Tensor, y: Tensor) -> None:
+        """Many observations under a dictionary that does not change."""
+        features, prior = self.features.solve(X), self.k.diagonal(X)
+        residual = (prior - features.square().sum(0)).clamp_min(0)
+        spread = self.features.row_norms @ features.abs()
+        self.rows.extend(X, features.mT, residual, prior, spread, y)
+        self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
+        self.G = self.G + features @ features.mT
+        self.By = self.By + features @ y
+        self._residual_trace = None
+        if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
+            self.root.refresh(self.G)
+            return
+        for z in features.mT:
+            self.root.add(z)
+
+    def _observe(self, x: Tensor, y: float) -> None:
+        """One observation at x [1 d]."""
+        row = self.rows.find(x)
+        if row is None:
+            prior, column = float(self.k.diagonal(x)), self.features.columns(x)[:, 0]
+            z = self.features.solve_columns(column)
+            residual = max(prior - float(z @ z), 0.0)
+        else:
+            z = self.rows.features[row].clone()
+            column = self.features.L @ z
+            residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
+        if not self.dictionary.fixed:
+            anchor = None if row is None else self.features.at(x)
+            point = Candidate(prior, residual, column, z, anchor, self.features)
+            if self.dictionary.accepts(point, self) and not point.dependent:
+                z, residual = self._admit(x, point), 0.0
+        if row is None:
+            spread = float(z.abs() @ self.features.row_norms)
+            self.rows.append(x, z, residual, prior, spread, y)
+        else:
+            spread = float(self.rows.spread[row])
+            self.rows.repeat(row, y)
+        if self._residual_trace is not None:
+            self._residual_trace += residual + rounding(self.m, prior, spread)
+        self._count(1, prior, prior, y * y)
+        if not self.root.due:
+            self.G.addr_(z, z)
+            self.By.add_(z, alpha=y)
+            self.root.add(z)
+        else:
+            self._refresh(z, y)
+        if not self.dictionary.fixed and (drawn := self.dictionary.redraws(self)) is not None:
+            self._replace(drawn)
+
+    def _sum(self) -> None:
+        """``B B'`` and ``B y`` from rows and counts."""
+        B = self.rows.features.mT
+        self.G, self.By = (B * self.rows.counts) @ B.mT, B @ self.rows.sums
+
+    def _refresh(self, z: Tensor, y: float) -> None:
+        """As few additions as possible: thousands of repeats of a few rows would drift."""
+        if self.rows.n <= REFRESH:
+            self._sum()
+        else:
+            self.G.addr_(z, z)
+            self.By.add_(z, alpha=y)
+        self.root.refresh(self.G)
+
+    def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
+        self.n += n
+        self.trace += trace
+        self.kappa = max(self.kappa, kappa)
+        self.yy += yy
+
+    def _admit(self, x: Tensor, point: Candidate) -> Tensor:
+        """Make x [1 d] an anchor; its features, which gain a coordinate, [m + 1]."""
+        pivot = point.residual**0.5
+        self.features.append(x, point.features, point.coefficients, pivot)
+        self._residual_trace = None
+        coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
+        self.rows.add_feature(coordinate, float(self.features.row_norms[-1]))
+        g = (self.rows.counts * coordinate) @ self.rows.features
+        G = self.G.new_empty(self.m, self.m)
+        G[:-1, :-1], G[-1], G[:, -1] = self.G, g, g
+        self.G = G
+        self.By = torch.cat([self.By, (coordinate @ self.rows.sums).reshape(1)])
+        self.root.border(g[:-1], float(g[-1]) + self.ridge, G)
+        return torch.cat([point.features, g.new_tensor([pivot])])
+
+    def _replace(self, drawn: list[int]) -> None:
+        """A new dictionary, of these rows."""
+        points = self.rows.X[drawn]
+        if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
+            return
+        self.features = Features(self.k, points)
+        self._residual = ResidualNorm(_SMALL_BLOCK)
+        self._project()
+
+    def move_ridge(self, ridge: float) -> None:
+        """From here on the regulariser is this one; O(m^3)."""
+        self.ridge = ridge
+        self.root = InverseRoot(self.G, ridge)
+
+    def row_leverages(self) -> Tensor:
+        """The leverages of all rows at the state's ridge, [rows]."""
+        form = (self.rows.features @ self.root.S).square().sum(1)
+        return self.rows.residual / self.ridge + form
+
+    def log_det(self) -> float:
+        """``ln det(I + B'B / ridge)``."""
+        return self.root.log_det if self.n else 0.0
+
+    def effective_dimension(self) -> float:
+        """``Tr B'B (B'B + ridge I)^-1 = m - ridge Tr M^-1``."""
+        return self.m - self.ridge * float(self.root.S.square().sum()) if self.n else 0.0
+
+    def quad(self, weights: Tensor) -> float:
+        """``y'y - (By)'M^-1 By``, given ``weights = M^-1 B y``, [m]."""
+        return max(self.yy - float(self.By @ weights), 0.0)
+
+    def rss(self, weights: Tensor) -> float:
+        """``|y - B'w|^2 = quad - ridge |w|^2``, given the weights w, [m]."""
+        return max(self.quad(weights) - self.ridge * float(weights.square().sum()), 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may do to ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""
+        return _ROUNDING * self.yy
+
+    def residual_trace(self) -> float:
+        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, lifted by its rounding error."""
+        if not self.n:
+            return 0.0
+        if self._residual_trace is None:
+            rows = self.rows
+            self._residual_trace = float(rows.counts @ (rows.residual + rounding(self.m, rows.prior, rows.spread)))
+        return self._residual_trace
+
+    def residual_norm(self) -> float:
+        """An upper bound of the operator norm of E; see ``residual.py``."""
+        return min(self._residual.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
+
+    def hold(self) -> Dictionary:
+        """From here on the dictionary stays as it is; what is returned says when it would have changed (``due``)."""
+        self.dictionary = self.dictionary.hold()
+        return self.dictionary
+
+    def fork(self) -> Sketch:
+        """An independent copy, with a dictionary that goes on as this one would."""
+        fork = object.__new__(Sketch)
+        vars(fork).update(vars(self))
+        fork.features, fork.rows, fork.root = self.features.fork(), self.rows.fork(), self.root.fork()
+        fork._residual, fork.dictionary = self._residual.fork(), self.dictionary.fork()
+        fork.G, fork.By = self.G.clone(), self.By.clone()
+        return fork
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors, from which ``load_state_dict`` continues exactly."""
+        return {
+            "numbers": [self.n, self.trace, self.kappa, self.yy],
+            "rows": self.rows.state_dict(),
+            "features": self.features.state_dict(),
+            "root": self.root.state_dict(),
+            "G": self.G.clone(),
+            "By": self.By.clone(),
+            "dictionary": self.dictionary.state_dict(),
+            "residual": self._residual.state_dict(),
+            "residual_trace": self._residual_trace,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``, for a new sketch with equal kernel, ridge and dictionary."""
+        self.n, self.trace, self.kappa, self.yy = state["numbers"]
+        self.rows.load_state_dict(state["rows"])
+        self.features.load_state_dict(state["features"])
+        self.G, self.By = state["G"].clone(), state["By"].clone()
+        self.root.load_state_dict(state["root"])
+        self.dictionary.load_state_dict(state["dictionary"])
+        self._residual.load_state_dict(state["residual"])
+        self._residual_trace = state["residual_trace"]
+        self.epoch = object()

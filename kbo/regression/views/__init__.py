@@ -1,0 +1,1 @@
+"""Views: posteriors that change a few answers of another posterior."""
