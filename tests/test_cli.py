@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kbo import recipes
+from kbo.problems import BANDITS, TUNING
+
 SCRIPT = """
 import kbo
 bounds = {"x": kbo.Float(0.1, 10.0, log=True), "kind": ["good", "bad"]}
@@ -17,13 +20,13 @@ def objective(params):
 """
 
 
-def kbo(*arguments, cwd, code=0):
+def kbo(*arguments, cwd, code=0, **environment):
     done = subprocess.run(
         [sys.executable, "-m", "kbo.cli", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", **environment},
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -131,6 +134,26 @@ def test_wrong_usage_is_exit_code_two(tmp_path):
     kbo("tune", "--nonsense", cwd=tmp_path, code=2)
 
 
-@pytest.mark.parametrize("command", [[], ["tune"], ["run"], ["reproduce"], ["plot"], ["bench"]])
-def test_help_teaches(tmp_path, command):
-    assert "Usage" in kbo(*command, "--help", cwd=tmp_path).stdout
+@pytest.mark.parametrize("command", ["reproduce", "plot", "report", "bench"])
+def test_help_shows_the_usage(tmp_path, command):
+    assert "Usage" in kbo(command, "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "listed"), [("tune", (*TUNING, "dmm-ucb", "random")), ("run", (*BANDITS, *recipes.names()))]
+)
+def test_help_lists_the_names_of_methods_and_problems(tmp_path, command, listed):
+    shown = kbo(command, "--help", cwd=tmp_path, COLUMNS="4000").stdout
+    assert "{" not in shown
+    assert all(name in shown for name in listed)
+
+
+def test_help_is_shown_without_importing_torch():
+    code = (
+        "import sys\nsys.argv = ['kbo', '--help']\nfrom kbo.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "kbo.cli" in loaded
+    assert not {"torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib"} & loaded

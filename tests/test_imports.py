@@ -1,9 +1,11 @@
-"""The house stands as the contract says, and importing kbo is cheap and changes nothing."""
+"""Imports follow the contract; ``import kbo`` is quick and changes no setting."""
 
 import subprocess
 import sys
 
 import pytest
+
+import kbo
 
 PROBE = """
 import sys, warnings
@@ -48,6 +50,21 @@ def test_import_changes_no_global_setting_and_loads_no_optional_library():
     assert "kbo" in loaded
     heavy = {"ax", "optuna", "ray", "pandas", "matplotlib", "typer", "cvxpy", "sklearn"}
     assert not heavy & set(loaded)
+
+
+def test_import_loads_no_other_module_until_a_name_is_used():
+    code = "import sys; before = set(sys.modules); import kbo; print(*set(sys.modules) - before)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name.split(".")[0] for name in loaded} <= {"kbo", *sys.stdlib_module_names}
+    assert not [name for name in loaded if name.startswith("kbo.")]
+
+
+def test_every_public_name_is_listed_and_found():
+    assert set(kbo.__all__) <= set(dir(kbo))
+    for name in kbo.__all__:
+        assert getattr(kbo, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = kbo.nothing
 
 
 def test_imports_follow_the_contract():

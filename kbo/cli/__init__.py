@@ -1,4 +1,8 @@
-"""The command line: kbo tune | run | reproduce | plot | report | bench."""
+"""Command line: kbo tune | run | reproduce | plot | report | bench.
+
+Modules of this package import only typer and kbo.errors at their head; the functions of the commands import the rest,
+so that ``kbo --help`` does not load PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ except ImportError:  # pragma: no cover
 
 import kbo
 from kbo.cli.bandits import reproduce, run
+from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
 from kbo.errors import KboError
@@ -24,7 +29,7 @@ app = typer.Typer(
     help="""Bayesian optimisation with guarantees.
 
     Start with `kbo tune`: it tunes a small neural network in about a minute, and the same command tunes your own
-    script. Press Ctrl-C, or kill it, at any time: the same command goes on where it stopped.
+    script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
 
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )
@@ -41,12 +46,14 @@ def _top(
         typer.echo(context.get_help())
 
 
-for command in (tune, run, reproduce, plot, report, bench):
+for listing_names in (tune, run):
+    app.command(cls=CommandWithNames)(listing_names)
+for command in (reproduce, plot, report, bench):
     app.command()(command)
 
 
 def main() -> None:
-    """Entry point: errors that kbo explains are shown without a traceback."""
+    """Run the command line; errors of kbo are shown without a traceback."""
     try:
         app()
     except KboError as error:

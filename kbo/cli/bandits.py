@@ -41,9 +41,9 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Play bandit algorithms on the same problems and compare their regret.
+    """Run bandit algorithms on the same problems and compare their regret.
 
-    Finished runs are kept: the same command goes on after Ctrl-C, and more methods or seeds cost only themselves.
+    Finished runs are kept: the same command continues after Ctrl-C, and more methods or seeds cost only themselves.
 
     Example:  kbo run rkhs -m dmm-ucb -m amm-ucb -m ay-gp-ucb -m igp-ucb -m random -T 1000 -K 3
 
@@ -55,14 +55,14 @@ def run(
     from kbo.experiments.bandits import Game, Player
     from kbo.experiments.compare import compare
 
-    asked = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
-    told = {name: value for name, value in asked.items() if value is not None}
-    game = Game(problem, told, rounds, delta, first=first, noise_upper=noise_upper)
+    settings = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
+    given = {name: value for name, value in settings.items() if value is not None}
+    game = Game(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
     methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
     players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
-    who = _engine(engine, address, workers)
+    processes = _engine(engine, address, workers)
     with _experiment():
-        typer.echo(compare(game, players, seeds, _folder(out), workers=who, progress=not quiet))
+        typer.echo(compare(game, players, seeds, _folder(out), workers=processes, progress=not quiet))
 
 
 def reproduce(
@@ -78,9 +78,9 @@ def reproduce(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Repeat an experiment of a paper; without --table, --figure or --study, say which there are.
+    """Repeat an experiment of a paper; without --table, --figure or --study, list them.
 
-    Finished runs are kept: the same command goes on after Ctrl-C, and experiments of a paper share their runs.
+    Finished runs are kept: the same command continues after Ctrl-C, and experiments of a paper share their runs.
 
     Example:  kbo reproduce mixture --table 1
     """
@@ -88,18 +88,18 @@ def reproduce(
     from kbo.experiments.papers import catalogue as papers
 
     chosen = papers.paper(paper)
-    asked = {"table": table, "figure": figure, "study": study}
-    experiments = [chosen.experiment(what, name) for what, name in asked.items() if name is not None]
+    wanted = {"table": table, "figure": figure, "study": study}
+    experiments = [chosen.experiment(kind, name) for kind, name in wanted.items() if name is not None]
     if not experiments:
         typer.echo(chosen.contents())
-    who = _engine(engine, address, workers)
+    processes = _engine(engine, address, workers)
     for experiment in experiments:
         with _experiment():
-            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, who, not quiet))
+            typer.echo(experiment(_folder(out / f"{paper}{'-quick' * quick}"), quick, processes, not quiet))
 
 
 def _engine(name: str, address: str | None, workers: int | None) -> Any:
-    """What ``kbo.experiments.sweep.runner.sweep`` takes as ``workers``."""
+    """Return the ``workers`` of ``kbo.experiments.sweep.runner.sweep``."""
     if name not in options.ENGINES:
         raise InvalidInput(f"--engine must be {' or '.join(options.ENGINES)}, got {name!r}.")
     if name == "processes":
@@ -123,7 +123,7 @@ def _folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _experiment() -> Iterator[None]:
-    """What was found is shown even if some cells failed or Ctrl-C ended the work."""
+    """Show the results of the finished cells even if others failed or Ctrl-C ended the work."""
     from kbo.experiments.sweep.runner import CellsFailed
 
     try:

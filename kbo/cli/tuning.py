@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import kbo
 from kbo.cli import options
 from kbo.cli.options import Out, Quiet, Verbose
-from kbo.optimize import Result
-from kbo.optimize.loop import format_params
+
+if TYPE_CHECKING:
+    from kbo.optimize import Optimizer, Result, Trial
 
 
 def tune(
-    target: Annotated[
-        str,
-        typer.Argument(help=options.TARGETS),
-    ] = "digits",
+    target: Annotated[str, typer.Argument(help=options.TARGETS)] = "digits",
     trials: Annotated[int, typer.Option("--trials", "-n", help="Trials in all, those in the journal included.")] = 40,
     method: Annotated[str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the choices kbo makes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choices of kbo.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
     stop_at_gap: Annotated[
         float | None,
@@ -32,9 +30,9 @@ def tune(
             "far as a search finds."
         ),
     ] = None,
-    again: Annotated[int, typer.Option(help="How often the recommended setting is evaluated again at the end.")] = 5,
-    journal: Annotated[Path | None, typer.Option(help="The journal; by default OUT/tune-TARGET.jsonl.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Set an existing journal aside and start anew.")] = False,
+    again: Annotated[int, typer.Option(help="Evaluations of the recommended setting at the end.")] = 5,
+    journal: Annotated[Path | None, typer.Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Rename an existing journal and start a new one.")] = False,
     out: Out = Path("kbo-runs"),
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -78,7 +76,7 @@ def tune(
 
 
 def _again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:
-    """Noisy values of the recommended parameters: an honest estimate, which the best observed value is not."""
+    """Evaluate the recommended parameters again: unlike the best observed value, the mean of these is unbiased."""
     from statistics import mean, stdev
 
     from kbo.optimize.loop import evaluate_again
@@ -93,7 +91,7 @@ def _again(objective: Any, result: Result, times: int, timeout: float | None, qu
             if not result.lower - margin <= mean(values) <= result.upper + margin:
                 typer.echo(
                     "warning: that is far outside of the interval. Has the objective changed since the journal was "
-                    "begun? --fresh starts anew.",
+                    "begun? --fresh starts a new one.",
                     err=True,
                 )
     if failed:
@@ -106,7 +104,7 @@ def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
     if fresh and path.exists():
         path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
     elif path.exists() and not quiet:
-        typer.echo(f"continuing {path}; --fresh starts anew", err=True)
+        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
 
 
 def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
@@ -117,8 +115,10 @@ def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list
     plots.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
 
 
-def _report_trial(optimizer: Any, trial: Any) -> None:
+def _report_trial(optimizer: Optimizer, trial: Trial) -> None:
     from tqdm import tqdm
+
+    from kbo.optimize.loop import format_params
 
     outcome = f"failed: {trial.failure}" if trial.failure else f"{trial.value:.5g}"
     tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}")

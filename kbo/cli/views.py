@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kbo.cli.options import Run
 from kbo.errors import InvalidInput
 
 
 def plot(
-    path: Annotated[
-        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
-    ],
+    path: Run,
     picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
 ) -> None:
     """Draw a stored run again."""
@@ -21,7 +20,7 @@ def plot(
 
     target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
     if target.suffix != ".png":
-        raise InvalidInput(f"the picture must be a .png file, got {target}.")
+        raise InvalidInput(f"the picture must be a .png file, got {target}: change --to.")
     try:
         if path.suffix == ".parquet" or path.is_dir():
             from kbo.experiments.compare import redraw
@@ -39,14 +38,12 @@ def plot(
 
 
 def report(
-    run: Annotated[
-        Path, typer.Argument(help="A journal (.jsonl) of `kbo tune`, or rows of `kbo run` (.parquet, or the folder).")
-    ],
+    run: Run,
     page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
 ) -> None:
-    """Write what a run did and what its bounds rest on as one HTML page.
+    """Write the results of a run and the assumptions of its bounds as one HTML page.
 
-    The journal of a certified run lacks its kernel; with it, the page has bounds: see kbo.report.write.
+    The journal of a certified run lacks its kernel: kbo.report.write(run, page, kernel=kernel) writes its bounds too.
     """
     from kbo.report import write
 
