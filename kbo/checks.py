@@ -1,47 +1,68 @@
-"""Checks of what users pass in: one sentence each on what was wrong, what was expected, what to do."""
+"""Checks of arguments; each message says what was wrong, what was expected and what to do."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 
 
 def positive(name: str, value: float) -> float:
-    """``value`` as a float, if it is a finite number above zero."""
-    return _number(name, value, value_ok=lambda v: v > 0, expected="a finite number above 0")
+    """Return ``value`` as a float if it is a finite number above zero."""
+    return _number(name, value, lambda v: v > 0, "a finite number above 0")
 
 
 def non_negative(name: str, value: float) -> float:
-    """``value`` as a float, if it is a finite number of at least zero."""
-    return _number(name, value, value_ok=lambda v: v >= 0, expected="a finite number of at least 0")
+    """Return ``value`` as a float if it is a finite number of at least zero."""
+    return _number(name, value, lambda v: v >= 0, "a finite number of at least 0")
 
 
 def at_least(name: str, value: float, least: float) -> float:
-    """``value`` as a float, if it is a finite number of at least ``least``."""
-    return _number(name, value, value_ok=lambda v: v >= least, expected=f"a finite number of at least {least:g}")
+    """Return ``value`` as a float if it is a finite number of at least ``least``."""
+    return _number(name, value, lambda v: v >= least, f"a finite number of at least {least:g}")
 
 
 def probability(name: str, value: float) -> float:
-    """``value`` as a float, if it lies strictly between 0 and 1."""
-    return _number(name, value, value_ok=lambda v: 0 < v < 1, expected="a number strictly between 0 and 1")
+    """Return ``value`` as a float if it lies strictly between 0 and 1."""
+    return _number(name, value, lambda v: 0 < v < 1, "a number strictly between 0 and 1")
 
 
-def _number(name: str, value, value_ok, expected: str) -> float:
+def whole(name: str, value: Any, least: int) -> int:
+    """Return ``value`` as an int if it is a whole number of at least ``least``; ``True`` and ``3.0`` are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def _number(name: str, value: Any, accepts: Callable[[float], bool], expected: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be {expected}, got {value!r}.") from error
-    if not math.isfinite(number) or not value_ok(number):
+    if not math.isfinite(number) or not accepts(number):
         raise InvalidInput(f"{name} must be {expected}, got {value!r}.")
     return number
 
 
+def kernel(value: Any, owner: str | None = None) -> Kernel:
+    """Return ``value`` if it is a single unbatched GPyTorch kernel; messages name its ``owner``, a class."""
+    name = "kernel" if owner is None else f"kernel of {owner}"
+    if not isinstance(value, Kernel):
+        raise InvalidInput(f"{name} must be a gpytorch.kernels.Kernel, got {type(value).__name__}.")
+    if value.batch_shape != torch.Size([]):
+        raise InvalidInput(f"{name} must be unbatched, got batch shape {tuple(value.batch_shape)}.")
+    return value
+
+
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
-    """``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
+    """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
     if not isinstance(X, Tensor):
         raise InvalidInput(f"{name} must be a torch.Tensor, got {type(X).__name__}: use torch.as_tensor(...).")
     if X.dtype not in (torch.float64, torch.float32):
@@ -61,18 +82,23 @@ def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = N
     return X
 
 
-def _finite(X: Tensor) -> bool:
-    """Whether all entries are finite: a finite sum proves it at a third of the price of looking at each."""
-    return math.isfinite(float(X.detach().sum())) or bool(torch.isfinite(X).all())
+def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
+    """Return ``X`` if it passes ``points`` and has shape [n d]."""
+    if points(name, X, like, dim).ndim != 2:
+        raise InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
+    return X
 
 
 def observations(X: Tensor, y: Tensor, like: Tensor | None = None, dim: int | None = None) -> None:
     """Check points X [n d] and their targets y [n]."""
-    points("X", X, like, dim)
-    if X.ndim != 2:
-        raise InvalidInput(f"X must have shape [n d], got {tuple(X.shape)}: one row per observation.")
+    rows("X", X, like, dim)
     if not isinstance(y, Tensor) or y.shape != X.shape[:1]:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InvalidInput(f"y must have shape [{X.shape[0]}], one target per row of X, got {shape}.")
     if y.numel():
         points("y", y, X)
+
+
+def _finite(X: Tensor) -> bool:
+    """Whether all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
+    return math.isfinite(float(X.detach().sum())) or bool(torch.isfinite(X).all())

@@ -19,14 +19,14 @@ class NotPositiveDefinite(KboError, ArithmeticError):
 
 
 class RefutedAssumptions(KboError):
-    """The data contradict the assumptions that a confidence bound was asked to rest on.
+    """The data contradict the assumptions of a confidence bound.
 
     The set of functions that are consistent with the data, the norm bound, the noise level and the
     kernel is empty: at least one assumption is false, except with probability ``delta``.
 
     Attributes:
-        figures: The numbers behind the verdict, by name (``n``, ``norm_bound``, ``noise_std``, ...).
-        trials: What an interrupted run knew; empty elsewhere.
+        figures: The numbers of the contradiction, by name (``n``, ``norm_bound``, ``noise_std``, ...).
+        trials: The trials of an interrupted run; empty outside runs.
     """
 
     def __init__(self, message: str, **figures: float) -> None:
@@ -36,20 +36,20 @@ class RefutedAssumptions(KboError):
         self.trials: list = []
 
 
-class JournalError(KboError):
-    """A journal that cannot be written, is damaged, is in use, or belongs to another problem."""
-
-
 class TooManyFailures(KboError):
-    """The objective failed so often in a row that going on would waste the budget.
+    """The objective failed so often in a row that more trials would waste the budget.
 
     Attributes:
-        trials: What the interrupted run knew.
+        trials: The trials of the interrupted run.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.trials: list = []
+
+
+class JournalError(KboError):
+    """A journal that cannot be written, is damaged, is in use, or belongs to another problem."""
 
 
 class IllConditionedWarning(UserWarning):

@@ -1,9 +1,9 @@
 """Kernels as plain dense functions, and kernels on arbitrary objects through their Gram matrix.
 
-GPyTorch kernels are lazy, batched and trainable; a streaming posterior wants the opposite: one row now, a
-thousand times a second, with hyper-parameters that never move under its feet. ``freeze`` turns a kernel
-into such a function. Distances are taken from differences, not from ``|x|^2 - 2xz + |z|^2``, so the
-distance of a repeated point is exactly zero and a row never depends on the other rows of its batch.
+GPyTorch kernels are lazy, batched and trainable; a streaming posterior needs single rows, a thousand times a second,
+with constant hyper-parameters. ``freeze`` turns a kernel into such a function. Distances are taken from differences,
+not from ``|x|^2 - 2xz + |z|^2``, so the distance of a repeated point is exactly zero and a row never depends on the
+other rows of its batch.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import singledispatch
+from typing import Any
 
 import gpytorch
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 
 _CACHED = 2**14
-"""Entries of a block that is evaluated at once on the CPU."""
+"""Entries of a block that one thread evaluates at once on the CPU."""
+
+_SHARED = 2**16
+"""Entries of a block that several threads share, which PyTorch does not do for smaller ones."""
 
 _CHECKED = 2000
 """Rows of a Gram matrix that are checked to be positive semi-definite."""
-
-_SHARED = 2**16
-"""The same where several threads share a block, which PyTorch does not do for smaller ones."""
 
 
 class PrecomputedKernel(Kernel):
@@ -40,7 +41,7 @@ class PrecomputedKernel(Kernel):
         gram: Symmetric positive semi-definite matrix [N N].
 
     Raises:
-        InvalidInput: Anything else, as far as is looked: every pair of objects, and up to 2000 of them together.
+        InvalidInput: Anything else. Every pair of objects is checked, and up to 2000 objects together.
     """
 
     def __init__(self, gram: Tensor) -> None:
@@ -78,7 +79,7 @@ class PrecomputedKernel(Kernel):
 
 
 def _pairs_possible(gram: Tensor) -> bool:
-    """Whether ``k(x, z)^2 <= k(x, x) k(z, z)`` up to rounding, and nothing is below zero on the diagonal."""
+    """Whether ``k(x, z)^2 <= k(x, x) k(z, z)`` up to rounding, and no entry of the diagonal is negative."""
     most = gram.diagonal() * (1 + 1e-5)
     rows = zip(gram.split(256), most.split(256), strict=True)  # no second matrix of that size
     return not bool((most < 0).any()) and all(bool((a.square() <= b.unsqueeze(-1) * most).all()) for a, b in rows)
@@ -116,6 +117,10 @@ class DenseKernel(ABC):
         """Coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None if there are none."""
         return None
 
+    def scaled(self, scale: Tensor) -> DenseKernel:
+        """The kernel times a number []."""
+        return _Scaled(scale, self)
+
 
 def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     """A dense, constant copy of a GPyTorch kernel in the dtype and on the device of ``like``.
@@ -123,21 +128,16 @@ def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     Raises:
         InvalidInput: The kernel is not a single unbatched GPyTorch kernel.
     """
-    if not isinstance(kernel, Kernel):
-        raise InvalidInput(f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}.")
-    if kernel.batch_shape != torch.Size([]):
-        raise InvalidInput(f"kernel has batch shape {tuple(kernel.batch_shape)}; kbo needs an unbatched kernel.")
-    frozen = copy.deepcopy(kernel).to(like).requires_grad_(False).eval()
-    return _dense(frozen)
+    return _dense(copy.deepcopy(checks.kernel(kernel)).to(like).requires_grad_(False).eval())
 
 
-@singledispatch
 def _dense(kernel: Kernel) -> DenseKernel:
-    return _Generic(kernel)
+    # A subclass may change the formula, so only the classes themselves have a form of their own.
+    return _FORMS.get(type(kernel), _Generic)(kernel)
 
 
 class _Generic(DenseKernel):
-    """Any other GPyTorch kernel, through GPyTorch itself."""
+    """Any other kernel, evaluated by GPyTorch."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -153,18 +153,15 @@ class _Generic(DenseKernel):
 
 
 class _Stationary(DenseKernel):
-    """``scale * shape(|x - z| / lengthscale)`` on the active columns."""
+    """``scale * shape(|x - z| / lengthscale)``; the scale is 1 if None."""
 
-    def __init__(self, kernel: Kernel, shape) -> None:
-        lengthscale = kernel.lengthscale
-        assert isinstance(lengthscale, Tensor)
-        self.inverse_lengthscale = 1 / lengthscale.detach()
-        self.active: Tensor | None = kernel.active_dims  # pyright: ignore[reportAttributeAccessIssue]
-        self.shape = shape
-        self.scale: Tensor | None = None
+    def __init__(
+        self, inverse_lengthscale: Tensor, shape: Callable[[Tensor], Tensor], scale: Tensor | None = None
+    ) -> None:
+        self.inverse_lengthscale, self.shape, self.scale = inverse_lengthscale, shape, scale
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
-        X, Z = self._scaled(X), self._scaled(Z)
+        X, Z = self._coordinates(X), self._coordinates(Z)
         small = X.ndim == Z.ndim == 2 and X.shape[0] * Z.shape[0] <= _CACHED
         if small or X.device.type != "cpu" or X.ndim > 2 or Z.ndim > 2 or X.requires_grad or Z.requires_grad:
             return self._block(X, Z)
@@ -175,31 +172,33 @@ class _Stationary(DenseKernel):
             out[start : start + size] = self._block(X[start : start + size], Z)
         return out
 
-    def _block(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self._of_distance(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
-
     def diagonal(self, X: Tensor) -> Tensor:
-        self._check(X.shape[-1] if self.active is None else len(self.active))
+        self._check(X)
         one = self.inverse_lengthscale.new_ones(()) if self.scale is None else self.scale
         return one.expand(X.shape[:-1])
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self._scaled(X), self._of_distance
+        return self._coordinates(X), self._of_distance
+
+    def scaled(self, scale: Tensor) -> DenseKernel:
+        scale = scale if self.scale is None else self.scale * scale
+        return _Stationary(self.inverse_lengthscale, self.shape, scale)
+
+    def _block(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self._of_distance(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
 
     def _of_distance(self, r: Tensor) -> Tensor:
         value = self.shape(r)
         return value if self.scale is None else value * self.scale
 
-    def _scaled(self, X: Tensor) -> Tensor:
-        active = X if self.active is None else X[..., self.active]
-        self._check(active.shape[-1])
-        return active * self.inverse_lengthscale
+    def _coordinates(self, X: Tensor) -> Tensor:
+        self._check(X)
+        return X * self.inverse_lengthscale
 
-    def _check(self, columns: int) -> None:
-        if self.inverse_lengthscale.shape[-1] not in (1, columns):
-            raise InvalidInput(
-                f"The kernel has {self.inverse_lengthscale.shape[-1]} lengthscales for {columns} columns."
-            )
+    def _check(self, X: Tensor) -> None:
+        lengthscales, columns = self.inverse_lengthscale.shape[-1], X.shape[-1]
+        if lengthscales not in (1, columns):
+            raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {columns} columns.")
 
 
 def _gaussian(r: Tensor) -> Tensor:
@@ -220,20 +219,6 @@ def _matern52(r: Tensor) -> Tensor:
     return (1 + s + s * s / 3) * torch.exp(-s)
 
 
-# A subclass may change the formula, so only the classes themselves take the fast paths below.
-
-
-@_dense.register
-def _(kernel: RBFKernel) -> DenseKernel:
-    return _Stationary(kernel, _gaussian) if type(kernel) is RBFKernel else _Generic(kernel)
-
-
-@_dense.register
-def _(kernel: MaternKernel) -> DenseKernel:
-    shapes = {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}
-    return _Stationary(kernel, shapes[kernel.nu]) if type(kernel) is MaternKernel else _Generic(kernel)
-
-
 class _Scaled(DenseKernel):
     """A multiple of a kernel."""
 
@@ -245,20 +230,6 @@ class _Scaled(DenseKernel):
 
     def diagonal(self, X: Tensor) -> Tensor:
         return self.scale * self.base.diagonal(X)
-
-
-@_dense.register
-def _(kernel: ScaleKernel) -> DenseKernel:
-    if type(kernel) is not ScaleKernel:
-        return _Generic(kernel)
-    base, scale = _dense(kernel.base_kernel), kernel.outputscale.detach()
-    columns = kernel.active_dims
-    if isinstance(columns, Tensor) and kernel.base_kernel.active_dims is None:
-        base = _Selected(columns, base)
-    if isinstance(base, _Stationary):
-        base.scale = scale if base.scale is None else base.scale * scale
-        return base
-    return _Scaled(scale, base)
 
 
 class _Selected(DenseKernel):
@@ -276,12 +247,15 @@ class _Selected(DenseKernel):
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self.base.radial(X[..., self.columns])
 
+    def scaled(self, scale: Tensor) -> DenseKernel:
+        return _Selected(self.columns, self.base.scaled(scale))
+
 
 class _Combined(DenseKernel):
     """The sum or product of kernels."""
 
-    def __init__(self, parts: list[DenseKernel], combine) -> None:
-        self.parts, self.combine = parts, combine
+    def __init__(self, kernel: Any, combine: Callable[[list[Tensor]], Any]) -> None:
+        self.parts, self.combine = [_dense(part) for part in kernel.kernels], combine
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.combine([part(X, Z) for part in self.parts])
@@ -290,15 +264,22 @@ class _Combined(DenseKernel):
         return self.combine([part.diagonal(X) for part in self.parts])
 
 
-@_dense.register
-def _(kernel: AdditiveKernel) -> DenseKernel:
-    if type(kernel) is not AdditiveKernel:
-        return _Generic(kernel)
-    return _Combined([_dense(part) for part in kernel.kernels], sum)  # pyright: ignore[reportArgumentType]
+def _stationary(kernel: Any, shape: Callable[[Tensor], Tensor]) -> DenseKernel:
+    base = _Stationary(1 / kernel.lengthscale.detach(), shape)
+    return base if kernel.active_dims is None else _Selected(kernel.active_dims, base)
 
 
-@_dense.register
-def _(kernel: ProductKernel) -> DenseKernel:
-    if type(kernel) is not ProductKernel:
-        return _Generic(kernel)
-    return _Combined([_dense(part) for part in kernel.kernels], math.prod)  # pyright: ignore[reportArgumentType]
+def _scale(kernel: Any) -> DenseKernel:
+    base = _dense(kernel.base_kernel)
+    if kernel.active_dims is not None and kernel.base_kernel.active_dims is None:  # else GPyTorch made them equal
+        base = _Selected(kernel.active_dims, base)
+    return base.scaled(kernel.outputscale.detach())
+
+
+_FORMS: dict[type[Kernel], Callable[[Any], DenseKernel]] = {
+    RBFKernel: lambda kernel: _stationary(kernel, _gaussian),
+    MaternKernel: lambda kernel: _stationary(kernel, {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}[kernel.nu]),
+    ScaleKernel: _scale,
+    AdditiveKernel: lambda kernel: _Combined(kernel, sum),
+    ProductKernel: lambda kernel: _Combined(kernel, math.prod),
+}

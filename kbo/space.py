@@ -1,10 +1,9 @@
-"""Search spaces: named parameters as people write them, and as points that a kernel can compare.
+"""Search spaces: named parameters, and their encoding as points that a kernel can compare.
 
-A setting of the parameters has three forms. ``params`` is what the objective gets: a dict, or a list of floats if
-the bounds were a list. ``unit`` is a point of the cube [0, 1]^P, one coordinate per parameter, in which
-searching is easy. ``features`` [D] is what the kernel sees: numbers scaled to [0, 1] after rounding
-integers, choices as one-hot columns of length 1/sqrt(2), so that two choices are at distance 1. Settings
-that the objective cannot tell apart have equal features.
+Values of the parameters have three forms. ``params`` is the argument of the objective: a dict, or a list of floats if
+the bounds were a list. ``unit`` is a point of the cube [0, 1]^P, one coordinate per parameter, in which the search
+takes place. ``features`` [D] is the input of the kernel: numbers scaled to [0, 1] after rounding integers, choices as
+one-hot columns of length 1/sqrt(2), so that two choices are at distance 1. Equal params have equal features.
 """
 
 from __future__ import annotations
@@ -94,6 +93,11 @@ class Int:
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         return (((value.log() if self.log else value) - low) / (high - low)).unsqueeze(-1)
 
+    @property
+    def options(self) -> range:
+        """All values."""
+        return range(self.low, self.high + 1)
+
     def _edges(self) -> tuple[float, float]:
         """The range of x such that every whole number has a cell of its own."""
         a, b = self.low - 0.5, self.high + 0.5
@@ -155,7 +159,12 @@ class Space:
             raise InvalidInput(f"bounds must be a dict of parameters or a list of pairs (low, high), got {bounds!r}.")
         self.named = isinstance(bounds, Mapping)
         entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
-        self.parameters: dict[str, Parameter] = {str(name): _parameter(name, spec) for name, spec in entries}
+        self.parameters: dict[str, Parameter] = {}
+        for name, spec in entries:
+            try:
+                self.parameters[str(name)] = _parameter(spec)
+            except InvalidInput as error:
+                raise InvalidInput(f"parameter {name!r}: {error}") from None
         if not self.parameters:
             raise InvalidInput(
                 "bounds are empty: give at least one parameter, for example {'lr': kbo.Float(1e-4, 1e-1, log=True)}."
@@ -174,13 +183,11 @@ class Space:
         return sum(p.columns for p in self.parameters.values())
 
     def points(self, most: int) -> Tensor | None:
-        """Every point [N P] of the unit cube that gives other parameters; None if there are more than ``most``."""
-        if any(isinstance(p, Float) for p in self.parameters.values()):
+        """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``."""
+        discrete = [p for p in self.parameters.values() if not isinstance(p, Float)]
+        if len(discrete) < self.dimension or math.prod(len(p.options) for p in discrete) > most:
             return None
-        values = [p.options if isinstance(p, Choice) else range(p.low, p.high + 1) for p in self.parameters.values()]  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
-        if math.prod(len(v) for v in values) > most:
-            return None
-        units = ([p.unit(v) for v in options] for p, options in zip(self.parameters.values(), values, strict=True))
+        units = ([p.unit(value) for value in p.options] for p in discrete)
         return torch.tensor(list(itertools.product(*units)), dtype=torch.float64)
 
     def pairs(self) -> list[tuple[float, float]]:
@@ -188,9 +195,8 @@ class Space:
         return [(p.low, p.high) for p in self.parameters.values() if not isinstance(p, Choice)]
 
     def params(self, unit: Tensor) -> Params:
-        """What the objective gets at a point [P] of the unit cube."""
-        values = [p.value(u) for p, u in zip(self.parameters.values(), unit.tolist(), strict=True)]
-        return dict(zip(self.parameters, values, strict=True)) if self.named else values
+        """The argument of the objective at a point [P] of the unit cube."""
+        return self._named([p.value(u) for p, u in zip(self.parameters.values(), unit.tolist(), strict=True)])
 
     def unit(self, params: Any) -> Tensor:
         """The point [P] of the unit cube of given parameters.
@@ -210,20 +216,22 @@ class Space:
         return torch.tensor(coordinates, dtype=torch.float64)
 
     def canonical(self, params: Any) -> Params:
-        """Given parameters with plain Python values, a new dict or list.
+        """A new dict or list of given parameters, with plain Python values.
 
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
         self.unit(params)
         keys = self.parameters if self.named else range(self.dimension)
-        values = [p.plain(params[key]) for key, p in zip(keys, self.parameters.values(), strict=True)]
-        return dict(zip(self.parameters, values, strict=True)) if self.named else values
+        return self._named([p.plain(params[key]) for key, p in zip(keys, self.parameters.values(), strict=True)])
 
     def features(self, unit: Tensor) -> Tensor:
-        """What the kernel sees, [n D], at points [n P] of the unit cube."""
+        """The input of the kernel, [n D], at points [n P] of the unit cube."""
         parts = [p.features(unit[:, i]) for i, p in enumerate(self.parameters.values())]
         return torch.cat(parts, -1)
+
+    def _named(self, values: list[Any]) -> Params:
+        return dict(zip(self.parameters, values, strict=True)) if self.named else values
 
     def describe(self) -> list[dict[str, Any]]:
         """The parameters as plain JSON values; equal descriptions are equal spaces."""
@@ -234,48 +242,46 @@ class Space:
         return described
 
 
-def _parameter(name: Any, spec: Any) -> Parameter:
+def _parameter(spec: Any) -> Parameter:
+    """The parameter that is meant by an entry of the bounds."""
     if isinstance(spec, list) and len(spec) == 2 and all(type(value) in (int, float) for value in spec):
         raise InvalidInput(
-            f"parameter {name!r}: {spec} could be a range or a choice: write ({spec[0]}, {spec[1]}) for real numbers "
-            f"between, kbo.Int({spec[0]}, {spec[1]}) for whole ones, or kbo.Choice({spec}) for one of the two."
+            f"{spec} could be a range or a choice: write ({spec[0]}, {spec[1]}) for real numbers between, "
+            f"kbo.Int({spec[0]}, {spec[1]}) for whole ones, or kbo.Choice({spec}) for one of the two."
         )
     if isinstance(spec, list):
         spec = Choice(spec)
     elif isinstance(spec, tuple) and len(spec) == 2:
         spec = Float(*spec)
     if isinstance(spec, Choice):
-        if not all(o is None or isinstance(o, (str, int, float)) for o in spec.options):
-            raise InvalidInput(f"parameter {name!r}: options must be numbers, strings, booleans or None.")
-        if any(isinstance(o, float) and not math.isfinite(o) for o in spec.options):
-            raise InvalidInput(f"parameter {name!r}: options must be finite, got {spec.options}.")
-        if len(set(spec.options)) < max(2, len(spec.options)):
-            raise InvalidInput(
-                f"parameter {name!r}: a choice needs at least two different options, got {spec.options}."
-            )
-        return spec
-    if not isinstance(spec, (Float, Int)):
-        raise InvalidInput(
-            f"parameter {name!r}: expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, "
-            f"got {spec!r}."
-        )
-    _check_range(name, spec)
+        _check_options(spec.options)
+    elif isinstance(spec, (Float, Int)):
+        _check_range(spec)
+    else:
+        raise InvalidInput(f"expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, got {spec!r}.")
     return spec
 
 
-def _check_range(name: Any, spec: Float | Int) -> None:
+def _check_options(options: tuple) -> None:
+    if not all(o is None or isinstance(o, (str, int, float)) for o in options):
+        raise InvalidInput("options must be numbers, strings, booleans or None.")
+    if any(isinstance(o, float) and not math.isfinite(o) for o in options):
+        raise InvalidInput(f"options must be finite, got {options}.")
+    if len(set(options)) < max(2, len(options)):
+        raise InvalidInput(f"a choice needs at least two different options, got {options}.")
+
+
+def _check_range(spec: Float | Int) -> None:
     try:
         finite = math.isfinite(spec.low) and math.isfinite(spec.high)
     except TypeError as error:
-        raise InvalidInput(f"parameter {name!r}: bounds must be numbers, got {spec}.") from error
+        raise InvalidInput(f"bounds must be numbers, got {spec}.") from error
     if not finite:
-        raise InvalidInput(f"parameter {name!r}: bounds must be finite, got ({spec.low}, {spec.high}).")
+        raise InvalidInput(f"bounds must be finite, got ({spec.low}, {spec.high}).")
     if spec.low >= spec.high:
         hint = "reversed" if spec.low > spec.high else "empty: fix the value in the objective instead"
-        raise InvalidInput(f"parameter {name!r}: bounds ({spec.low}, {spec.high}) are {hint}.")
+        raise InvalidInput(f"bounds ({spec.low}, {spec.high}) are {hint}.")
     if spec.log and spec.low <= 0:
-        raise InvalidInput(f"parameter {name!r}: a logarithmic scale needs low > 0, got {spec.low}.")
+        raise InvalidInput(f"a logarithmic scale needs low > 0, got {spec.low}.")
     if isinstance(spec, Int) and (spec.low != int(spec.low) or spec.high != int(spec.high)):
-        raise InvalidInput(
-            f"parameter {name!r}: bounds of an Int must be whole numbers, got ({spec.low}, {spec.high})."
-        )
+        raise InvalidInput(f"bounds of an Int must be whole numbers, got ({spec.low}, {spec.high}).")

@@ -18,8 +18,8 @@ def play(name, rounds=60, seed=0, **world):
 
 def test_the_function_has_the_norm_it_promises_and_noise_of_the_right_size():
     problem = RKHSBandit("matern32", 0.3, dim=2, norm=7.0, seed=1)
-    gram = problem._k(problem._centres)
-    assert float(problem._weights @ gram @ problem._weights) == pytest.approx(49.0)
+    gram = problem.kernel(problem.centres).to_dense()
+    assert float(problem.weights @ gram @ problem.weights) == pytest.approx(49.0)
     X = problem.arms()[:1].expand(20_000, 2)
     assert float((problem.observe(X) - problem.mean(X)).std()) == pytest.approx(0.1, rel=0.03)
 

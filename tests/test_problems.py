@@ -335,7 +335,8 @@ def test_the_first_pull_is_learnt_from_and_not_counted(index):
     [
         (lambda: Bump(lengthscale=0.0), "lengthscale"),
         (lambda: Chessboard(noise_std=-1.0), "noise_std"),
-        (lambda: Chessboard().mean(torch.rand(3, 3).double()), r"shape \[n 2\]"),
+        (lambda: Chessboard().mean(torch.rand(3, 3).double()), "columns"),
+        (lambda: Chessboard().mean(torch.rand(2).double()), r"shape \[n 2\]"),
         (lambda: Bump().mean([0.1] * 6), "torch.Tensor"),
         (lambda: ClassificationBandit("iris"), "unknown data set 'iris'.*digits"),
         (lambda: ClassificationBandit("wine", flip=0.6), "below 0.5"),

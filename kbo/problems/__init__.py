@@ -1,17 +1,15 @@
-"""Problems to solve: bandits, noisy test functions and real tuning tasks. No algorithms here."""
+"""Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
 from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.classification import ClassificationBandit
 from kbo.problems.contextual import Bump, Chessboard, ContextualBandit, StepDiagonal
-from kbo.problems.diabetes import DiabetesSVR
-from kbo.problems.digits import DigitsMLP
 from kbo.problems.gaussian_process import GaussianProcessBandit
 from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
-from kbo.problems.grid import GridBandit
 from kbo.problems.himmelblau import HimmelblauBandit
+from kbo.problems.learners import DiabetesSVR, DigitsMLP
 from kbo.problems.rkhs import RKHSBandit, stationary_kernel
 from kbo.problems.streaming import StreamingBandit
-from kbo.problems.synthetic import NoisyFunction, ackley, branin, hartmann6, levy
+from kbo.problems.synthetic import GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
 from kbo.problems.table import TuningTable
 
 TUNING = {

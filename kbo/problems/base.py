@@ -1,13 +1,15 @@
-"""What a problem is: something to tune, or a bandit that offers arms."""
+"""The two kinds of problems: something to tune, and a bandit that offers arms; and the parts that bandits share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import ModuleType
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.space import Params, Space
 
 
@@ -36,6 +38,9 @@ class TuningProblem(ABC):
 class Bandit(ABC):
     """A problem that offers arms every round and answers a choice with a noisy reward.
 
+    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian noise it sets
+    ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
+
     Attributes:
         kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known to.
         noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
@@ -43,6 +48,8 @@ class Bandit(ABC):
         norm_is_known: Whether the mean reward is known to have at most that norm.
         n_arms: Arms per round.
         fixed_arms: The arms, if every round offers the same ones; else None.
+        noise_rng: Generator of the noise. It is used for nothing else, so the noise of a round does not depend on
+            earlier choices.
     """
 
     kernel: Kernel
@@ -51,24 +58,74 @@ class Bandit(ABC):
     norm_is_known = False
     n_arms: int
     fixed_arms: Tensor | None = None
+    noise_rng: torch.Generator
 
-    @abstractmethod
     def arms(self) -> Tensor:
         """The arms of the next round, [A d]."""
+        if self.fixed_arms is None:
+            raise NotImplementedError(f"{type(self).__name__} must set fixed_arms or define arms().")
+        return self.fixed_arms
 
     @abstractmethod
     def mean(self, X: Tensor) -> Tensor:
         """Mean reward [n] of X [n d]."""
 
-    @abstractmethod
     def observe(self, X: Tensor) -> Tensor:
         """Noisy rewards [n] of X [n d]."""
+        return self.mean(X) + self.noise_std * self.standard_noise(X)
+
+    def standard_noise(self, X: Tensor) -> Tensor:
+        """Independent noise [n] of mean 0 and variance 1 for X [n d], one draw of ``noise_rng`` each.
+
+        So the noise of round t does not depend on how many observations came together.
+        """
+        u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64)
+        return self.noise_quantile(u.clamp_min(torch.finfo(u.dtype).tiny)).to(X)
+
+    def noise_quantile(self, u: Tensor) -> Tensor:
+        """Quantiles of the standardised noise at u [n] in (0, 1)."""
+        return torch.special.ndtri(u)
 
 
-def normal_noise(count: int, generator: torch.Generator) -> Tensor:
-    """Independent standard normal numbers [count], one draw of the generator each.
+class RowNumbers:
+    """The row numbers of known points, for functions that are known, or must be the same to the last bit, there.
 
-    So the noise of round t does not depend on how many observations came together.
+    Args:
+        points: The points [N d].
     """
-    u = torch.rand(count, generator=generator, dtype=torch.float64)
-    return torch.special.ndtri(u.clamp_min(torch.finfo(u.dtype).tiny))
+
+    def __init__(self, points: Tensor) -> None:
+        self._numbers = {tuple(row): i for i, row in enumerate(points.tolist())}
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
+        return torch.tensor([self._numbers.get(tuple(row), -1) for row in X.tolist()], dtype=torch.long)
+
+
+def generators(*seeds: int) -> list[torch.Generator]:
+    """One generator for each seed."""
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def streams(seed: int) -> list[torch.Generator]:
+    """Independent generators of the arms, the function and the noise of a problem; torch uses 32 bits of a seed."""
+    return generators(500_000_000 + seed, 1_000_000_000 + seed, 1_500_000_000 + seed)
+
+
+def unit_scaled(X: Tensor) -> Tensor:
+    """X [n d] with every column shifted and scaled to [0, 1]."""
+    low, high = X.amin(0), X.amax(0)
+    return (X - low) / (high - low)
+
+
+def sklearn_datasets() -> ModuleType:
+    """The data sets of scikit-learn.
+
+    Raises:
+        InvalidInput: scikit-learn is not installed.
+    """
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise InvalidInput("this problem needs scikit-learn: pip install scikit-learn, or kbo[cli].") from error
+    return datasets

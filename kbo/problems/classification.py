@@ -1,4 +1,4 @@
-"""Real data as a contextual bandit: guess the class of an example, and learn only whether that was right."""
+"""Data sets as contextual bandits: predict the class of an example and observe only whether that was right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, RowNumbers, generators, sklearn_datasets, unit_scaled
 
 _COMPONENTS = {"digits": 10, "wine": None, "breast_cancer": None}
 """Data sets that scikit-learn ships, and the principal components that are kept; None keeps the features."""
@@ -23,7 +23,7 @@ class ClassificationBandit(Bandit):
     class and ``flip`` for every other one. A row of the arms is the features, scaled to [0, 1], and the class as
     one-hot columns of length 1/sqrt(2), so that two classes are at distance 1. Rewards are 0 or 1, so the
     noise is 0.5-sub-Gaussian whatever ``flip`` is: that is ``noise_std``. The mean reward is defined on examples only,
-    and ``norm_bound`` is nominal: how wiggly a function must be to separate the classes is not known.
+    and ``norm_bound`` is nominal: the norm of a function that separates the classes is not known.
 
     Args:
         name: "digits" (ten principal components, 10 classes), "wine" (13 features, 3) or "breast_cancer" (30, 2).
@@ -31,7 +31,7 @@ class ClassificationBandit(Bandit):
         lengthscale: Lengthscale of the Gaussian kernel on the features, as a multiple of the median distance of two
             examples.
         action_lengthscale: Lengthscale of the Gaussian kernel on the one-hot columns.
-        norm_bound: What methods are told.
+        norm_bound: Norm bound given to methods.
         seed: Seed of examples and flips.
 
     Attributes:
@@ -55,9 +55,7 @@ class ClassificationBandit(Bandit):
     ) -> None:
         self.flip = checks.non_negative("flip", flip)
         if self.flip >= 0.5:
-            raise InvalidInput(
-                f"flip must be below 0.5, got {flip}: from there on the wrong classes are the good ones."
-            )
+            raise InvalidInput(f"flip must be below 0.5, got {flip}: from there on the wrong classes have the rewards.")
         self.noise_std, self.norm_bound = 0.5, checks.positive("norm_bound", norm_bound)
         self.examples, self.labels = _load(name)
         self.n_arms = int(self.labels.max()) + 1
@@ -66,13 +64,12 @@ class ClassificationBandit(Bandit):
         width = factor * float(torch.pdist(self.examples[:500]).median())
         self.kernel = _product(self.examples.shape[-1], self.n_arms, width, action_lengthscale)
         self.context: Tensor | None = None
-        self._label_of = {tuple(x): int(c) for x, c in zip(self.examples.tolist(), self.labels, strict=True)}
-        # Two streams, so that the examples and the flips of round t do not depend on what was played before.
-        self._order, self._flips = (torch.Generator().manual_seed(3 * seed + i) for i in (1, 2))
+        self._numbers = RowNumbers(self.examples)
+        self._example_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
 
     def arms(self) -> Tensor:
         """The joint points [A d+A] of the next round, whose example is drawn now, with replacement."""
-        self.context = self.examples[int(torch.randint(len(self.examples), (), generator=self._order))]
+        self.context = self.examples[int(torch.randint(len(self.examples), (), generator=self._example_rng))]
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
     def mean(self, X: Tensor) -> Tensor:
@@ -85,44 +82,31 @@ class ClassificationBandit(Bandit):
 
     def observe(self, X: Tensor) -> Tensor:  # noqa: D102
         right = self._right(X)
-        flipped = torch.rand(len(X), generator=self._flips, dtype=torch.float64) < self.flip
+        flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64) < self.flip
         return (right ^ flipped).to(X)
 
     def _right(self, X: Tensor) -> Tensor:
         """Whether each row of X [n d+A] names the class of its example, [n]."""
         d = self.examples.shape[-1]
-        checks.points("X", X, self.examples)
-        if X.ndim != 2 or X.shape[-1] != d + self.n_arms:
-            raise InvalidInput(
-                f"X must have shape [n {d + self.n_arms}], an example and a class a row, got {tuple(X.shape)}."
-            )
-        guessed = X[:, d:].argmax(-1)
-        try:
-            labels = torch.tensor([self._label_of[tuple(x)] for x in X[:, :d].tolist()], dtype=torch.long)
-        except KeyError as error:
+        checks.rows("X", X, self.examples, d + self.n_arms)
+        numbers, guessed = self._numbers(X[:, :d]), X[:, d:].argmax(-1)
+        if bool((numbers < 0).any()):
             raise InvalidInput(
                 "X has a row that is no example of the data set, and rewards are known for examples only: use rows of "
                 "arms()."
-            ) from error
+            )
         if not torch.equal(X[:, d:], self.actions[guessed]):
             raise InvalidInput("X has a row whose last columns are no class: use rows of arms().")
-        return labels == guessed
+        return self.labels[numbers] == guessed
 
 
 def _load(name: str) -> tuple[Tensor, Tensor]:
     """Features [N d], scaled to [0, 1], and classes [N] of a data set."""
     if name not in _COMPONENTS:
         raise InvalidInput(f"unknown data set {name!r}; known: {', '.join(_COMPONENTS)}.")
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise InvalidInput("this problem needs scikit-learn: pip install scikit-learn, or kbo[cli].") from error
-    features, classes = getattr(datasets, f"load_{name}")(return_X_y=True)
+    features, classes = getattr(sklearn_datasets(), f"load_{name}")(return_X_y=True)
     X, kept = torch.tensor(features, dtype=torch.float64), _COMPONENTS[name]
-    if kept is not None:
-        X = _principal(X, kept)
-    low, high = X.amin(0), X.amax(0)
-    return (X - low) / (high - low), torch.tensor(classes)
+    return unit_scaled(X if kept is None else _principal(X, kept)), torch.tensor(classes)
 
 
 def _principal(X: Tensor, kept: int) -> Tensor:

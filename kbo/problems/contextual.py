@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, generators
 from kbo.problems.rkhs import stationary_kernel
 
 ACTIONS = (0.08, 0.70, 0.82, 0.28, 0.63, 0.0, 0.05, 0.50, 0.81, 0.04)
@@ -18,12 +19,13 @@ class ContextualBandit(Bandit):
     """Every round shows a context x, uniform in [0, 1]^d, and offers the joint points (x, a) of ten actions a.
 
     The rewards have edges or kinks, so they are in the RKHS of no smooth kernel: ``norm_bound`` is a nominal number and
-    a bound that rests on it holds for nothing. The best the actions allow is often below the best of all reals.
+    a bound that rests on it has no guarantee. The best of the ten actions is often below the best of all real numbers.
 
     Args:
-        lengthscale: Lengthscale of the Gaussian kernel on (x, a); on ``Bump``, 0.1 makes all contexts strangers.
+        lengthscale: Lengthscale of the Gaussian kernel on (x, a); on ``Bump``, 0.1 makes all contexts nearly
+            uncorrelated.
         noise_std: Standard deviation of the Gaussian noise.
-        norm_bound: What methods are told.
+        norm_bound: Norm bound given to methods.
         seed: Seed of contexts and noise.
 
     Attributes:
@@ -42,26 +44,23 @@ class ContextualBandit(Bandit):
         self.actions = torch.tensor(ACTIONS, dtype=torch.float64).unsqueeze(-1)
         self.n_arms = len(ACTIONS)
         self.context: Tensor | None = None
-        # Two streams, so that the contexts and the noise of round t do not depend on what was played before.
-        self._contexts, self._noise = (torch.Generator().manual_seed(3 * seed + i) for i in (1, 2))
+        self._context_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
 
     def arms(self) -> Tensor:
         """The joint points (x, a) [A d+1] of the next round, whose context x is drawn now."""
-        self.context = torch.rand(self.context_dim, generator=self._contexts, dtype=torch.float64)
+        self.context = torch.rand(self.context_dim, generator=self._context_rng, dtype=torch.float64)
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        noise = torch.randn(len(X), generator=self._noise, dtype=X.dtype)
-        return self.mean(X) + self.noise_std * noise
+    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+        checks.rows("X", X, dim=self.context_dim + 1)
+        return self.reward(X[:, :-1], X[:, -1])
 
-    def _split(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Contexts [n d] and actions [n] of joint points X [n d+1]."""
-        checks.points("X", X)
-        if X.ndim != 2 or X.shape[-1] != self.context_dim + 1:
-            raise InvalidInput(
-                f"X must have shape [n {self.context_dim + 1}], a context and an action a row, got {tuple(X.shape)}."
-            )
-        return X[:, :-1], X[:, -1]
+    @abstractmethod
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:
+        """Mean reward [n] of actions a [n] in contexts x [n d]."""
+
+    def standard_noise(self, X: Tensor) -> Tensor:  # noqa: D102
+        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
 
 
 class Bump(ContextualBandit):
@@ -69,8 +68,7 @@ class Bump(ContextualBandit):
 
     context_dim = 5
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        x, a = self._split(X)
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
         offset = (x - x.new_tensor(_BUMP_CENTRE)) @ x.new_tensor(_BUMP_SLOPE)
         return (1 - (a - 0.81).abs() - offset).clamp_min(0)
 
@@ -82,8 +80,7 @@ _BUMP_SLOPE = (0.70995, 0.42278, -0.21411, -0.53740, -0.23965)
 class Chessboard(ContextualBandit):
     """A reward per cell (floor(4x), floor(4a)): 1 on three cells, 0.5 on three others, else 0."""
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        x, a = self._split(X)
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
         i, j = (4 * x[:, 0]).floor(), (4 * a).floor()
         reward = torch.zeros_like(a)
         for (row, column), value in _CHESSBOARD.items():
@@ -97,7 +94,6 @@ _CHESSBOARD = {(1, 0): 1.0, (1, 2): 1.0, (3, 2): 1.0, (0, 1): 0.5, (2, 1): 0.5, 
 class StepDiagonal(ContextualBandit):
     """1 where ``|x - (a + 0.15)| < 0.1``; else 0.5 where ``|x - (a - 0.15)| < 0.1``; else 0."""
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        x, a = self._split(X)
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
         upper, lower = ((x[:, 0] - (a + shift)).abs() < 0.1 for shift in (0.15, -0.15))
-        return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(X)
+        return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)

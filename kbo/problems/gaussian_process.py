@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, normal_noise
+from kbo.problems.base import Bandit, RowNumbers, streams
 from kbo.problems.rkhs import stationary_kernel
 
 _DEVIATIONS = 8.5
@@ -19,10 +19,7 @@ _LARGEST = 2**24
 """Coefficients that a function may have, 128 MiB."""
 
 _BLOCK = 2**21
-"""Numbers that are held at once while the function is evaluated."""
-
-_POINTS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
-"""Added to seeds, of which torch uses 32 bits: points, function and noise have nothing to do with each other."""
+"""Numbers in memory at once while the function is evaluated."""
 
 
 def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
@@ -61,8 +58,8 @@ class GaussianProcessBandit(Bandit):
     box have the covariance of the kernel to rounding; drawing them directly would cost the cube of their number.
 
     A draw of a Gaussian process has no finite norm in the RKHS of its kernel. This one has as many coefficients as
-    rounding can tell, and ``norm_bound``, the norm of those, is its norm in the RKHS of the features. That grows with
-    the box, and no method that is told it is much the wiser: take it as nominal.
+    rounding can distinguish, and ``norm_bound``, the norm of those, is its norm in the RKHS of the features. It grows
+    with the box and is too large to be useful to a method: take it as nominal.
 
     Args:
         n_points: Arms.
@@ -91,27 +88,18 @@ class GaussianProcessBandit(Bandit):
         noise_std: float = 0.05,
         seed: int = 0,
     ) -> None:
-        if checks.at_least("n_points", n_points, 1) != int(n_points):
-            raise InvalidInput(f"n_points must be a whole number of at least 1, got {n_points!r}.")
+        self.n_arms = checks.whole("n_points", n_points, 1)
         self.side, self.noise_std = checks.positive("side", side), checks.positive("noise_std", noise_std)
-        self.kernel = stationary_kernel("rbf", lengthscale)
-        # GPyTorch reads a number in float32; the features belong to the lengthscale in all its digits.
-        self.kernel.initialize(lengthscale=torch.tensor(lengthscale, dtype=torch.float64))
-        self.lengthscale, self.n_arms = float(lengthscale), int(n_points)
-        points, function, self._noise = (
-            torch.Generator().manual_seed(stream + seed) for stream in (_POINTS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM)
-        )
+        self.kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
+        self.lengthscale = float(lengthscale)
+        points, function, self.noise_rng = streams(seed)
         shape = _shape(self.side, self.lengthscale, dim)
         self.dim = len(shape)
         self.coefficients = torch.randn(shape, generator=function, dtype=torch.float64)
         self.norm_bound = float(self.coefficients.norm())
         self.fixed_arms = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
-        self._order = self.fixed_arms[:, 0].argsort()
-        self._first = self.fixed_arms[self._order, 0]
+        self._numbers = RowNumbers(self.fixed_arms)
         self._means = self._evaluate(self.fixed_arms)
-
-    def arms(self) -> Tensor:  # noqa: D102
-        return self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:
         """Values [n] of the function at X [n dim], anywhere in the box.
@@ -121,21 +109,15 @@ class GaussianProcessBandit(Bandit):
         """
         if X is self.fixed_arms:
             return self._means
-        checks.points("X", X, self.fixed_arms, self.dim)
-        if X.ndim != 2:
-            raise InvalidInput(f"X must have shape [n {self.dim}], one row per point, got {tuple(X.shape)}.")
+        checks.rows("X", X, self.fixed_arms, self.dim)
         if bool(X.lt(0).any() or X.gt(self.side).any()):
             raise InvalidInput(
                 f"X has a coordinate outside [0, {self.side:g}]: the function is drawn on that box only."
             )
         # A matrix product rounds one row otherwise than many, but an arm has one mean, which none may seem to beat.
-        index = self._order[torch.searchsorted(self._first, X[:, 0].contiguous()).clamp_max(self.n_arms - 1)]
-        known = (self.fixed_arms[index] == X).all(-1)
-        means = self._means[index]
+        numbers = self._numbers(X)
+        known, means = numbers >= 0, self._means[numbers]
         return means if bool(known.all()) else torch.where(known, means, self._evaluate(X))
-
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
 
     def _evaluate(self, X: Tensor) -> Tensor:
         rows = max(1, _BLOCK // len(self.coefficients) ** max(1, self.dim - 1))

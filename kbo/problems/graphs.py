@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, normal_noise
+from kbo.problems.base import Bandit, streams
 
 if TYPE_CHECKING:
     import networkx
@@ -27,12 +27,9 @@ _LENGTHS = _MOST - 1
 
 _NORM_BOUND = 8.0
 
-_GRAPHS_STREAM, _FUNCTION_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
-"""Added to seeds, of which torch uses 32 bits: graphs, function and noise have nothing to do with each other."""
-
 
 def shortest_path_features(graph: networkx.Graph) -> Tensor:
-    """How many shortest paths have length 1, 2, ..., 18, scaled to a unit vector [18].
+    """The numbers of shortest paths of length 1, 2, ..., 18, scaled to a unit vector [18].
 
     A path from every node to every other node it can reach counts; its length is its number of edges, whatever their
     weights. The inner product of two graphs counts their pairs of equally long paths, the shortest-path kernel with the
@@ -60,9 +57,9 @@ def shortest_path_features(graph: networkx.Graph) -> Tensor:
 
 
 def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
-    """Directed graphs of 5 to 19 nodes, each with edges as likely as a number of its own between 0.05 and 0.5.
+    """Directed graphs of 5 to 19 nodes, each with its own probability of an edge, between 0.05 and 0.5.
 
-    Every graph has an edge: one without is drawn again. The first of many graphs are those of a smaller ``count``.
+    Every graph has an edge: one without is drawn again. A larger ``count`` adds graphs after the same first ones.
 
     Args:
         count: Number of graphs.
@@ -71,7 +68,7 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
     """
-    return [_graph(edges) for edges in _adjacencies(_whole("count", count), seed)]
+    return [_graph(edges) for edges in _adjacencies(checks.whole("count", count, 1), seed)]
 
 
 class GraphBandit(Bandit):
@@ -102,54 +99,38 @@ class GraphBandit(Bandit):
     fixed_arms: Tensor
 
     def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
-        self.n_arms, self.noise_std = _whole("n_graphs", n_graphs), checks.positive("noise_std", noise_std)
+        self.n_arms, self.noise_std = checks.whole("n_graphs", n_graphs, 1), checks.positive("noise_std", noise_std)
         self.norm_bound = _NORM_BOUND
         self._edges = _adjacencies(self.n_arms, graph_seed)
         self.fixed_arms = _features(self.n_arms, graph_seed).clone()
         self.kernel = LinearKernel().double().requires_grad_(False)
         self.kernel.initialize(variance=torch.ones((), dtype=torch.float64))
-        function, self._noise = (
-            torch.Generator().manual_seed(stream + seed) for stream in (_FUNCTION_STREAM, _NOISE_STREAM)
-        )
+        _, function, self.noise_rng = streams(seed)
         self.theta = torch.randn(_LENGTHS, generator=function, dtype=torch.float64)
 
     def graph(self, index: int) -> networkx.DiGraph:
-        """The graph of an arm, made anew: changing it changes no arm."""
+        """The graph of an arm, a new object: changing it changes no arm."""
         if not 0 <= index < self.n_arms:
             raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
         return _graph(self._edges[index])
 
-    def arms(self) -> Tensor:  # noqa: D102
-        return self.fixed_arms
-
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        checks.points("X", X, self.fixed_arms, _LENGTHS)
-        if X.ndim != 2:
-            raise InvalidInput(f"X must have shape [n {_LENGTHS}], one row per graph, got {tuple(X.shape)}.")
+        checks.rows("X", X, self.fixed_arms, _LENGTHS)
         # Column by column: a matrix product rounds one row otherwise than many, and equal arms must have equal means.
         value = torch.zeros_like(X[:, 0])
         for column, weight in zip(X.unbind(-1), self.theta, strict=True):
             value = value + weight * column
         return value
 
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
-
-
-def _whole(name: str, count: int) -> int:
-    if checks.at_least(name, count, 1) != int(count):
-        raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}.")
-    return int(count)
-
 
 @functools.cache
 def _adjacencies(count: int, seed: int) -> list[Tensor]:
     """Adjacency matrices, true where an edge goes from the row's node to the column's."""
-    random, drawn = torch.Generator().manual_seed(_GRAPHS_STREAM + seed), []
+    (rng, *_), drawn = streams(seed), []
     while len(drawn) < count:
-        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=random))
-        chance = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=random))
-        edges = (torch.rand(nodes, nodes, generator=random) < chance).fill_diagonal_(False)
+        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=rng))
+        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=rng))
+        edges = (torch.rand(nodes, nodes, generator=rng) < density).fill_diagonal_(False)
         if bool(edges.any()):
             drawn.append(edges)
     return drawn

@@ -9,26 +9,22 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, normal_noise
+from kbo.problems.base import Bandit, streams
 from kbo.problems.rkhs import stationary_kernel
 
 _SIDE = 5.0
 """The box is [-5, 5]^2."""
 
 _GRID = 201
-"""Grid points per side of the grid whose values set the scale."""
+"""Points per side of the grid whose values set the scale."""
 
 _LENGTHSCALES = (0.1, 10.0)
-"""Where the lengthscale is sought."""
+"""Range of the search for the lengthscale."""
 
 _SUBSET = 100
-"""Arms whose noisy values set the lengthscale."""
+"""Number of arms whose noisy values set the lengthscale."""
 
 _NORM_BOUND = 15.0
-
-_POINTS_STREAM, _SUBSET_STREAM, _NOISE_STREAM = 500_000_000, 1_000_000_000, 1_500_000_000
-"""Added to seeds, of which torch uses 32 bits: arms, subset and noise have nothing to do with each other."""
 
 
 def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
@@ -54,10 +50,9 @@ def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
 class HimmelblauBandit(Bandit):
     """``-(x^2 + y - 11)^2 - (x + y^2 - 7)^2 + trend (x + y)`` on arms drawn uniformly from [-5, 5]^2.
 
-    Without the trend its four optima are equally good; with it, the one near (3, 2) is the best, unless it
-    is so steep that it hides the polynomial. Values are shifted and
-    scaled to mean 0 and standard deviation 1 over a grid of 201 by 201 points, whatever the arms, as suits a prior of
-    mean 0 and variance 1.
+    Without the trend its four optima are equally good; with it, the one near (3, 2) is the best, unless the trend is so
+    steep that it hides the polynomial. Values are shifted and scaled to mean 0 and standard deviation 1 over a grid of
+    201 by 201 points, whatever the arms, as suits a prior of mean 0 and variance 1.
 
     The kernel is Gaussian, with the lengthscale under which noisy values of 100 random arms are likeliest. Its RKHS
     contains no polynomial, so ``norm_bound`` is nominal: a function of norm 15 is within 0.05 of the values, in root
@@ -80,13 +75,9 @@ class HimmelblauBandit(Bandit):
     fixed_arms: Tensor
 
     def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
-        if checks.at_least("n_points", n_points, 2) != int(n_points):
-            raise InvalidInput(f"n_points must be a whole number of at least 2, got {n_points!r}.")
+        self.n_arms, self.norm_bound = checks.whole("n_points", n_points, 2), _NORM_BOUND
         self.trend, self.noise_std = checks.non_negative("trend", trend), checks.positive("noise_std", noise_std)
-        self.n_arms, self.norm_bound = int(n_points), _NORM_BOUND
-        points, subset, self._noise = (
-            torch.Generator().manual_seed(stream + seed) for stream in (_POINTS_STREAM, _SUBSET_STREAM, _NOISE_STREAM)
-        )
+        points, subset, self.noise_rng = streams(seed)
         side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64)
         grid = self._polynomial(torch.cartesian_prod(side, side))
         self._centre, self._scale = grid.mean(), grid.std(correction=0)
@@ -96,17 +87,9 @@ class HimmelblauBandit(Bandit):
         self.lengthscale = likeliest_lengthscale(chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std)
         self.kernel = stationary_kernel("rbf", self.lengthscale)
 
-    def arms(self) -> Tensor:  # noqa: D102
-        return self.fixed_arms
-
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        checks.points("X", X, self.fixed_arms, 2)
-        if X.ndim != 2:
-            raise InvalidInput(f"X must have shape [n 2], one row per point, got {tuple(X.shape)}.")
+        checks.rows("X", X, self.fixed_arms, 2)
         return (self._polynomial(X) - self._centre) / self._scale
-
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self.mean(X) + self.noise_std * normal_noise(len(X), self._noise)
 
     def _polynomial(self, X: Tensor) -> Tensor:
         """Values [n] at X [n 2], neither shifted nor scaled; larger is better."""

@@ -10,16 +10,19 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, generators
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
 
-def stationary_kernel(name: str, lengthscale: float) -> Kernel:
-    """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64."""
+def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
+    """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64.
+
+    GPyTorch rounds a Python number to float32; a float64 tensor [] keeps all its digits.
+    """
     if name not in SMOOTHNESS:
         raise InvalidInput(f"unknown kernel {name!r}; known: {', '.join(SMOOTHNESS)}.")
-    checks.positive("lengthscale", lengthscale)
+    checks.positive("lengthscale", float(lengthscale))
     kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
     kernel = kernel.double().requires_grad_(False)
     kernel.initialize(lengthscale=lengthscale)
@@ -27,7 +30,7 @@ def stationary_kernel(name: str, lengthscale: float) -> Kernel:
 
 
 class RKHSBandit(Bandit):
-    """``f = b sum_i w_i k(., z_i)`` scaled to norm ``norm``, with fresh uniform arms every round.
+    """``f = b sum_i w_i k(., z_i)`` scaled to norm ``norm``, with new uniform arms every round.
 
     Args:
         kernel: "rbf", "matern52", "matern32" or "matern12".
@@ -39,6 +42,10 @@ class RKHSBandit(Bandit):
         fixed: Offer the same arms every round.
         n_centres: Number of centres z_i.
         seed: Seed of function, arms and noise.
+
+    Attributes:
+        centres: The centres [c d].
+        weights: The weights [c] of the scaled function.
     """
 
     norm_is_known = True
@@ -58,13 +65,11 @@ class RKHSBandit(Bandit):
         self.kernel = stationary_kernel(kernel, lengthscale)
         self.noise_std, self.norm_bound = noise_std, norm
         self.dim, self.n_arms, self.smoothness = dim, n_arms, SMOOTHNESS[kernel]
-        # Three streams, so that the arms and the noise of round t do not depend on what was played before.
-        self._arms, self._noise = (torch.Generator().manual_seed(3 * seed + i) for i in (1, 2))
-        function = torch.Generator().manual_seed(3 * seed)
-        self._centres = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
+        function, self._arms_rng, self.noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
+        self.centres = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
         weights = torch.randn(n_centres, generator=function, dtype=torch.float64)
-        gram = self._k(self._centres)
-        self._weights = norm * weights / (weights @ gram @ weights).sqrt()
+        gram = self.kernel(self.centres).to_dense()
+        self.weights = norm * weights / (weights @ gram @ weights).sqrt()
         if fixed:
             self.fixed_arms = self._draw()
 
@@ -78,14 +83,10 @@ class RKHSBandit(Bandit):
         return self._draw() if self.fixed_arms is None else self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self._k(X) @ self._weights
+        return self.kernel(X, self.centres).to_dense() @ self.weights
 
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        noise = torch.randn(len(X), generator=self._noise, dtype=X.dtype)
-        return self.mean(X) + self.noise_std * noise
+    def standard_noise(self, X: Tensor) -> Tensor:  # noqa: D102
+        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
 
     def _draw(self) -> Tensor:
-        return torch.rand(self.n_arms, self.dim, generator=self._arms, dtype=torch.float64)
-
-    def _k(self, X: Tensor) -> Tensor:
-        return self.kernel(X, self._centres).to_dense()
+        return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, streams
 from kbo.problems.rkhs import stationary_kernel
 
 _RHO = 0.3
@@ -21,7 +21,7 @@ _COORDINATES = 25
 """Coordinates of the function: those of higher order are zero."""
 
 _RATE = 0.02
-"""How often a spike comes."""
+"""Probability of a spike."""
 
 
 def _laplace(u: Tensor) -> Tensor:
@@ -33,9 +33,6 @@ def _spikes(u: Tensor) -> Tensor:
     size = 1 / math.sqrt(_RATE)
     return torch.where(u < _RATE / 2, -size, torch.where(u < _RATE, size, 0.0)).to(u)
 
-
-_NOISE_STREAM = 1_500_000_000
-"""Added to seeds, of which torch uses 32 bits: points drawn with the same seed have nothing to do with the noise."""
 
 NOISES: dict[str, Callable[[Tensor], Tensor]] = {
     "gaussian": torch.special.ndtri,
@@ -50,11 +47,11 @@ class StreamingBandit(Bandit):
     """``f(x) = sum_i theta_i phi_i(x)`` in the features of the Gaussian kernel of lengthscale 0.3, on a grid of arms.
 
     ``phi_i(x) = exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` sum to the kernel, ``sum_i phi_i(x) phi_i(z) = k(x, z)``,
-    and are independent, so the RKHS norm of f is that of theta. Of theta, 25 coordinates are not zero; they are the
-    same for every seed, as the paper has one function. Its maximum over [0, 1] is 0.63, at 0.39.
+    and are independent, so the RKHS norm of f is that of theta. Theta has 25 coordinates other than zero, the same
+    for every seed, as the paper has one function. Its maximum over [0, 1] is 0.63, at 0.39.
 
     Only "gaussian" and "rademacher" noise is ``noise_std``-sub-Gaussian. "laplace" is sub-Gaussian for no constant, and
-    the constant of "spikes" is far above its standard deviation: what methods promise does not cover them.
+    the constant of "spikes" is far above its standard deviation: the guarantees of methods do not cover them.
 
     Args:
         n_arms: Arms, equally spaced in [0, 1], both ends included.
@@ -62,7 +59,7 @@ class StreamingBandit(Bandit):
         noise: "gaussian", "rademacher" (either sign), "laplace", or "spikes" (either sign, in 2% of the rounds; else
             0).
         norm: RKHS norm of the function.
-        norm_bound: What methods are told.
+        norm_bound: Norm bound given to methods.
         seed: Seed of the noise.
 
     Attributes:
@@ -85,23 +82,16 @@ class StreamingBandit(Bandit):
         norm_bound: float = 5.0,
         seed: int = 0,
     ) -> None:
-        if checks.at_least("n_arms", n_arms, 2) != int(n_arms):
-            raise InvalidInput(f"n_arms must be a whole number of at least 2, got {n_arms!r}.")
         if noise not in NOISES:
             raise InvalidInput(f"unknown noise {noise!r}; known: {', '.join(NOISES)}.")
-        self.kernel = stationary_kernel("rbf", _RHO)
-        # GPyTorch reads a number in float32; the features belong to the lengthscale in all its digits.
-        self.kernel.initialize(lengthscale=torch.tensor(_RHO, dtype=torch.float64))
+        self.kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
         self.noise_std, self.noise = checks.positive("noise_std", noise_std), noise
         self.norm, self.norm_bound = checks.positive("norm", norm), checks.positive("norm_bound", norm_bound)
-        self.n_arms = n_arms
-        self.fixed_arms = torch.linspace(0, 1, n_arms, dtype=torch.float64).unsqueeze(-1)
+        self.n_arms = checks.whole("n_arms", n_arms, 2)
+        self.fixed_arms = torch.linspace(0, 1, self.n_arms, dtype=torch.float64).unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
         self.theta = self.norm * theta / theta.norm()
-        self._noise = torch.Generator().manual_seed(_NOISE_STREAM + seed)
-
-    def arms(self) -> Tensor:  # noqa: D102
-        return self.fixed_arms
+        *_, self.noise_rng = streams(seed)
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
         checks.points("X", X, dim=1)
@@ -109,8 +99,5 @@ class StreamingBandit(Bandit):
         z = X / _RHO
         return z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
 
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
-        # One number for each observation, so that the noise of round t does not depend on how they came.
-        u = torch.rand(len(X), generator=self._noise, dtype=torch.float64)
-        noise = NOISES[self.noise](u.clamp_min(torch.finfo(u.dtype).tiny))
-        return self.mean(X) + (self.noise_std * noise).to(X)
+    def noise_quantile(self, u: Tensor) -> Tensor:  # noqa: D102
+        return NOISES[self.noise](u)

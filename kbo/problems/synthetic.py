@@ -1,18 +1,14 @@
-"""Test functions of BoTorch with Gaussian noise."""
+"""Functions with Gaussian noise to tune: BoTorch's test functions, and a function of known norm on a grid."""
 
 from __future__ import annotations
 
 import torch
-from botorch.test_functions import (
-    Ackley,
-    Branin,
-    Hartmann,
-    Levy,
-    SyntheticTestFunction,
-)
+from botorch.test_functions import Ackley, Branin, Hartmann, Levy, SyntheticTestFunction
+from torch import Tensor
 
 from kbo.problems.base import TuningProblem
-from kbo.space import Params, Space
+from kbo.problems.rkhs import RKHSBandit
+from kbo.space import Int, Params, Space
 
 
 class NoisyFunction(TuningProblem):
@@ -31,14 +27,10 @@ class NoisyFunction(TuningProblem):
         self.space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
         self._sign = 1 if self.function.is_minimization_problem else -1
         self.optimum = self._sign * float(self.function.optimal_value)
-        self._generator = torch.Generator()
-        if seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(seed)
+        self._rng = torch.Generator().manual_seed(_seed(seed))
 
     def __call__(self, params: Params) -> float:  # noqa: D102
-        noise = torch.randn((), generator=self._generator, dtype=torch.float64)
+        noise = torch.randn((), generator=self._rng, dtype=torch.float64)
         return self.noiseless(params) + self.noise_std * float(noise)
 
     def noiseless(self, params: Params) -> float:  # noqa: D102
@@ -63,3 +55,40 @@ def ackley(dim: int = 5, noise_std: float = 0.3, seed: int | None = None) -> Noi
 def levy(dim: int = 4, noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
     """Levy on [-10, 10]^dim, minimum 0 at (1, ..., 1)."""
     return NoisyFunction("levy", Levy(dim=dim), noise_std, seed)
+
+
+class GridBandit(TuningProblem):
+    """The negative of a function of RKHS norm 5 (Matern 5/2, lengthscale 0.3) on a grid of arms, observed with noise.
+
+    Arms may be pulled again and again, and with noise as large as the function's spread they have to be.
+
+    Args:
+        side: Arms along each axis.
+        dim: Number of axes.
+        noise_std: Standard deviation of the Gaussian noise.
+        seed: Seed of function and noise; None draws from the system.
+    """
+
+    name = "arms"
+
+    def __init__(self, side: int = 10, dim: int = 3, noise_std: float = 1.0, seed: int | None = None) -> None:
+        self.side, self.noise_std = side, noise_std
+        self.space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
+        self._bandit = RKHSBandit("matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=_seed(seed))
+        axis = torch.linspace(0, 1, side, dtype=torch.float64)
+        self.optimum = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
+
+    def __call__(self, params: Params) -> float:  # noqa: D102
+        return -float(self._bandit.observe(self._arm(params)))
+
+    def noiseless(self, params: Params) -> float:  # noqa: D102
+        return -float(self._bandit.mean(self._arm(params)))
+
+    def _arm(self, params: Params) -> Tensor:
+        assert isinstance(params, dict)
+        return torch.tensor([list(params.values())], dtype=torch.float64) / (self.side - 1)
+
+
+def _seed(seed: int | None) -> int:
+    """A given seed, or one that the system draws."""
+    return torch.Generator().seed() % 2**31 if seed is None else seed

@@ -1,4 +1,4 @@
-"""A real tuning task as a bandit of ten thousand arms: kernel ridge regression on scikit-learn's diabetes data."""
+"""A tuning task as a bandit of ten thousand arms: kernel ridge regression on scikit-learn's diabetes data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.problems.base import Bandit
+from kbo.problems.base import Bandit, RowNumbers, generators, sklearn_datasets, unit_scaled
 from kbo.problems.rkhs import SMOOTHNESS, stationary_kernel
 
 _TRAINED_ON = 150
@@ -20,7 +20,7 @@ _TRAINED_ON = 150
 
 _LENGTHSCALES, _RIDGES = (10**-1.5, 10**1.5), (1e-6, 1e2)
 _WORST = -1.0
-"""Where R^2 is cut: a hopeless setting should say "bad", not set the scale."""
+"""Smallest R^2 that is reported, so that the worst settings do not set the scale."""
 
 
 class TuningTable(Bandit):
@@ -28,17 +28,17 @@ class TuningTable(Bandit):
 
     The settings are four kernels times lengthscales (0.03 to 30, in features scaled to [0, 1]) times ridges (1e-6 to
     100), both evenly on a logarithmic scale. All values are computed when the first table of a size is made (some
-    seconds) and kept for the process; every seed has the same table. A pull draws the split, so the noise is real:
-    bounded, but neither Gaussian nor equally large for all arms. ``noise_std`` is its largest standard deviation among
-    decent settings, those with at least half of the best mean R^2. ``norm_bound`` is nominal: a function of norm 13 is
-    within 0.03 of the mean values, in root mean square.
+    seconds) and kept for the process; every seed has the same table. A pull draws the split, so the noise is that of
+    the task: bounded, but neither Gaussian nor equally large for all arms. ``noise_std`` is its largest standard
+    deviation among the settings with at least half of the best mean R^2. ``norm_bound`` is nominal: a function of norm
+    13 is within 0.03 of the mean values, in root mean square.
 
     Args:
         n_lengthscales: Lengthscales per kernel.
         n_ridges: Ridges per lengthscale.
         n_splits: Random splits into 150 training and 292 validation examples.
         lengthscale: Lengthscale of the Matern 5/2 kernel on the arms.
-        norm_bound: What methods are told.
+        norm_bound: Norm bound given to methods.
         seed: Seed of the splits that are drawn in the rounds.
 
     Attributes:
@@ -62,8 +62,7 @@ class TuningTable(Bandit):
         seed: int = 0,
     ) -> None:
         for name, count in (("n_lengthscales", n_lengthscales), ("n_ridges", n_ridges), ("n_splits", n_splits)):
-            if checks.at_least(name, count, 2) != int(count):
-                raise InvalidInput(f"{name} must be a whole number of at least 2, got {count!r}.")
+            checks.whole(name, count, 2)
         self._scales, self._ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
         self.values = _table(n_lengthscales, n_ridges, n_splits).clone()
         self.fixed_arms, self.n_arms = _features(n_lengthscales, n_ridges), self.values.shape[-1]
@@ -72,8 +71,8 @@ class TuningTable(Bandit):
         self._means = self.values.mean(0)
         decent = self._means >= self._means.max() / 2
         self.noise_std = float(self.values[:, decent].std(0, correction=0).max())
-        self._index_of = {tuple(row): i for i, row in enumerate(self.fixed_arms.tolist())}
-        self._splits = torch.Generator().manual_seed(seed)
+        self._numbers = RowNumbers(self.fixed_arms)
+        (self.noise_rng,) = generators(seed)
 
     def setting(self, index: int) -> dict[str, Any]:
         """Kernel, lengthscale and ridge of an arm."""
@@ -83,9 +82,6 @@ class TuningTable(Bandit):
         kernel, scale = divmod(rest, len(self._scales))
         names = list(SMOOTHNESS)
         return {"kernel": names[kernel], "lengthscale": float(self._scales[scale]), "ridge": float(self._ridges[ridge])}
-
-    def arms(self) -> Tensor:  # noqa: D102
-        return self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6], averaged over the splits.
@@ -98,16 +94,14 @@ class TuningTable(Bandit):
     def observe(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6] on a random split each."""
         rows = self._rows(X)
-        return self.values[torch.randint(len(self.values), (len(rows),), generator=self._splits), rows]
+        return self.values[torch.randint(len(self.values), (len(rows),), generator=self.noise_rng), rows]
 
     def _rows(self, X: Tensor) -> Tensor:
-        checks.points("X", X, self.fixed_arms, self.fixed_arms.shape[-1])
-        try:
-            return torch.tensor([self._index_of[tuple(row)] for row in X.tolist()], dtype=torch.long)
-        except (KeyError, TypeError) as error:
-            raise InvalidInput(
-                "X has a row that is no arm, and values are known for arms only: use rows of arms()."
-            ) from error
+        """The numbers [n] of the arms X [n 6]."""
+        numbers = self._numbers(checks.rows("X", X, self.fixed_arms, self.fixed_arms.shape[-1]))
+        if bool((numbers < 0).any()):
+            raise InvalidInput("X has a row that is no arm, and values are known for arms only: use rows of arms().")
+        return numbers
 
 
 def _logarithmic(low: float, high: float, count: int) -> Tensor:
@@ -124,11 +118,12 @@ def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
 
 @functools.cache
 def _table(n_lengthscales: int, n_ridges: int, n_splits: int) -> Tensor:
-    """R^2 [S A] of every setting on every split, cut below."""
-    X, y = _diabetes()
+    """R^2 [S A] of every setting on every split, at least -1."""
+    features, targets = sklearn_datasets().load_diabetes(return_X_y=True, scaled=False)
+    X, y = unit_scaled(torch.tensor(features, dtype=torch.float64)), torch.tensor(targets, dtype=torch.float64)
     scales, ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
-    chance = torch.Generator().manual_seed(0)
-    splits = [torch.randperm(len(y), generator=chance) for _ in range(n_splits)]
+    (rng,) = generators(0)
+    splits = [torch.randperm(len(y), generator=rng) for _ in range(n_splits)]
     scores = X.new_empty(n_splits, len(SMOOTHNESS), n_lengthscales, n_ridges)
     for i, name in enumerate(SMOOTHNESS):
         for j, scale in enumerate(scales.tolist()):
@@ -145,14 +140,3 @@ def _scores(gram: Tensor, y: Tensor, train: Tensor, test: Tensor, ridges: Tensor
     weights = (basis.T @ (y[train] - centre)).unsqueeze(-1) / (spectrum.unsqueeze(-1) + ridges)
     error = y[test].unsqueeze(-1) - centre - gram[test][:, train] @ (basis @ weights)
     return 1 - error.square().sum(0) / (y[test] - y[test].mean()).square().sum()
-
-
-def _diabetes() -> tuple[Tensor, Tensor]:
-    """Features [442 10], scaled to [0, 1], and targets [442]."""
-    try:
-        from sklearn.datasets import load_diabetes
-    except ImportError as error:
-        raise InvalidInput("this problem needs scikit-learn: pip install scikit-learn, or kbo[cli].") from error
-    features, targets = load_diabetes(return_X_y=True, scaled=False)
-    X, y = torch.tensor(features, dtype=torch.float64), torch.tensor(targets, dtype=torch.float64)
-    return (X - X.amin(0)) / (X.amax(0) - X.amin(0)), y
