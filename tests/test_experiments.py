@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from kbo import InvalidInput
 from kbo.cli import app
 from kbo.confidence import WangDeFreitas
-from kbo.experiments.bandits import PROBLEMS, Game, Player
+from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.papers import mixture, sketching, streaming, streaming_uniform
 from kbo.experiments.sweep.cells import Cell, Folder, read_folder
@@ -125,23 +125,25 @@ def test_mistakes_are_explained(tmp_path):
 
 
 def test_a_game_is_the_same_thinned_and_heeds_what_the_method_is_told():
-    game = Game("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
+    game = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
     rows = game.cell("dmm-ucb", 1).run()
     assert [row["round"] for row in rows] == list(range(1, 26))
     thinned = replace(game, every=10).cell("dmm-ucb", 1).run()
     assert [(row["round"], row["cumulative"]) for row in thinned] == [
         (t, rows[t - 1]["cumulative"]) for t in (10, 20, 25)
     ]
-    told = replace(game, told_norm=20.0, told_noise_std=0.2).cell("dmm-ucb", 1)
+    told = replace(game, given_norm=20.0, given_noise_std=0.2).cell("dmm-ucb", 1)
     assert told.run()[-1]["cumulative"] != rows[-1]["cumulative"]
     assert "B20 s0.2" in told.label
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_problem_is_a_game_for_exact_and_sketched_players(problem):
-    game = Game(problem, {"n_lengthscales": 3, "n_ridges": 3} if problem == "tuning-table" else {}, rounds=6, every=3)
+    game = BanditProblem(
+        problem, {"n_lengthscales": 3, "n_ridges": 3} if problem == "tuning-table" else {}, rounds=6, every=3
+    )
     for player in ("k-ucb", "ek-ucb", "bbkb", "supk-ucb", "random"):
-        cell = game.cell(Player(player, ridge=1.0, multiplier=0.1), 2)
+        cell = game.cell(BanditMethod(player, ridge=1.0, multiplier=0.1), 2)
         rows = cell.run()
         assert [row["round"] for row in rows] == [3, 6]
         assert all(("m" in row) == (player in ("ek-ucb", "bbkb")) for row in rows)
@@ -149,12 +151,12 @@ def test_every_problem_is_a_game_for_exact_and_sketched_players(problem):
 
 
 def test_what_is_set_about_a_player_counts_and_makes_another_cell():
-    game = Game("chessboard", rounds=40, every=40)
+    game = BanditProblem("chessboard", rounds=40, every=40)
     settings = [
-        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 10.0}),
-        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 1.0}),
-        Player("a", "ek-ucb", 10.0, 0.1, {"kind": "greedy", "threshold": 0.5}),
-        Player("a", "ek-ucb", 1.0, 0.1, {"kind": "kors", "mu": 1.0}),
+        BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 10.0}),
+        BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 1.0}),
+        BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "greedy", "threshold": 0.5}),
+        BanditMethod("a", "ek-ucb", 1.0, 0.1, {"kind": "kors", "mu": 1.0}),
     ]
     cells = [game.cell(player, 0) for player in settings]
     assert len({cell.key for cell in cells}) == 4
@@ -166,22 +168,22 @@ def test_what_is_set_about_a_player_counts_and_makes_another_cell():
 
 
 def test_the_draws_of_a_dictionary_follow_the_seed():
-    game = Game("chessboard")
-    player = Player("ek-ucb", dictionary={"kind": "kors", "mu": 1.0})
-    assert [game.method(player, seed).dictionary.seed for seed in (0, 3)] == [0, 3]
+    game = BanditProblem("chessboard")
+    player = BanditMethod("ek-ucb", dictionary={"kind": "kors", "mu": 1.0})
+    assert [game.make(player, seed).dictionary.seed for seed in (0, 3)] == [0, 3]
 
 
 def test_impossible_games_are_explained():
     with pytest.raises(InvalidInput, match="known: rkhs, rkhs-fixed, bump"):
-        Game("chess")
+        BanditProblem("chess")
     with pytest.raises(InvalidInput, match="'chessboard' has no option 'dim'; it has lengthscale"):
-        Game("chessboard", {"dim": 3})
+        BanditProblem("chessboard", {"dim": 3})
     with pytest.raises(InvalidInput, match="kors, bkb, bbkb, greedy"):
-        Game("bump").method(Player("ek-ucb", dictionary={"kind": "best"}))
+        BanditProblem("bump").make(BanditMethod("ek-ucb", dictionary={"kind": "best"}))
     with pytest.raises(InvalidInput, match="has an exact posterior"):
-        Game("bump").method(Player("k-ucb", dictionary={"kind": "greedy"}))
+        BanditProblem("bump").make(BanditMethod("k-ucb", dictionary={"kind": "greedy"}))
     with pytest.raises(InvalidInput, match="first must be the index"):
-        Game("bump", rounds=2, first=10).cell("k-ucb", 0).run()
+        BanditProblem("bump", rounds=2, first=10).cell("k-ucb", 0).run()
 
 
 @pytest.fixture(scope="module")

@@ -50,9 +50,9 @@ def test_the_simple_regret_is_within_the_gap(method):
 
 @pytest.mark.parametrize("game", games(quick=False).values(), ids=games(quick=False))
 def test_a_tenth_of_the_norm_is_refuted(game):
-    game = replace(game, told_norm=1.0)
+    game = replace(game, given_norm=1.0)
     with pytest.raises(RefutedAssumptions, match="larger norm"):
-        list(bandit.play(game.method("cmm-ucb"), game.world(0), 60))
+        list(bandit.play(game.make("cmm-ucb"), game.environment(0), 60))
 
 
 def test_the_lower_bound_of_the_norm_grows_towards_it():

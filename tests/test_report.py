@@ -354,11 +354,11 @@ def test_the_page_says_how_to_go_on(practical, proved, folder):
 
 @pytest.fixture(scope="module")
 def rows(folder):
-    from kbo.experiments.bandits import Game, Player
+    from kbo.experiments.bandits import BanditMethod, BanditProblem
     from kbo.experiments.compare import compare
 
-    game = Game("rkhs", {"dim": 1, "n_arms": 10}, 15)
-    players = [Player(name) for name in ("amm-ucb", "bkb", "random")]
+    game = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
+    players = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
     text = compare(game, players, 2, folder, workers=1, progress=False)
     (path,) = folder.glob("run-*.parquet")
     return path, text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench import exact as speed
 from kbo.experiments.bench import noise as speed_noise
 from kbo.experiments.bench import race as timing
@@ -40,7 +40,7 @@ def test_memory_of_a_stream_is_measured():
 
 
 def test_a_stream_is_timed_early_and_late(monkeypatch):
-    stream = Game("chessboard", rounds=100), Player("ek-ucb", ridge=10.0)
+    stream = BanditProblem("chessboard", rounds=100), BanditMethod("ek-ucb", ridge=10.0)
     monkeypatch.setitem(speed_sketch._STREAMS, "short", stream)
     total, early, late, peak = speed_sketch.stream("short")
     assert 0 < 100 * min(early, late) < 2 * total

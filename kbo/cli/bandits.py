@@ -52,17 +52,17 @@ def run(
     Example:  kbo run streaming -m kernel-ucb-adaptive -m dmm-ucb-adaptive -m kernel-ucb-fixed --noise-upper 1
     """
     options.apply_verbosity(quiet, verbose)
-    from kbo.experiments.bandits import Game, Player
+    from kbo.experiments.bandits import BanditMethod, BanditProblem
     from kbo.experiments.compare import compare
 
     settings = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim, "n_arms": arms}
     given = {name: value for name, value in settings.items() if value is not None}
-    game = Game(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
-    methods = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
-    players = [Player(name, ridge=ridge, multiplier=multiplier) for name in methods]
+    chosen = BanditProblem(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
+    names = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
+    methods = [BanditMethod(name, ridge=ridge, multiplier=multiplier) for name in names]
     processes = _engine(engine, address, workers)
     with _experiment():
-        typer.echo(compare(game, players, seeds, _folder(out), workers=processes, progress=not quiet))
+        typer.echo(compare(chosen, methods, seeds, _folder(out), workers=processes, progress=not quiet))
 
 
 def reproduce(

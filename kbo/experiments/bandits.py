@@ -1,10 +1,10 @@
-"""Bandit games as cells: one player meets one problem with one seed."""
+"""Runs of bandit methods as cells: one method on one problem with one seed."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -37,11 +37,11 @@ DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
 
 
 @dataclass(frozen=True)
-class Player:
-    """A method and what is set about it.
+class BanditMethod:
+    """A recipe and its options.
 
     Attributes:
-        method: What tables and pictures call it.
+        method: Its name in tables and pictures.
         recipe: Its name in ``kbo.recipes``; by default the same.
         ridge: Its ridge, if not the recipe's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
@@ -62,8 +62,8 @@ class Player:
         numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
         return "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
 
-    def chosen_dictionary(self, seed: int) -> Dictionary | None:
-        """The dictionary, its draws from that seed; None for the recipe's own."""
+    def make_dictionary(self, seed: int) -> Dictionary | None:
+        """The dictionary, with random choices from that seed; None for the recipe's own."""
         if self.dictionary is None:
             return None
         options = dict(self.dictionary)
@@ -74,19 +74,20 @@ class Player:
 
 
 @dataclass(frozen=True)
-class Game:
-    """A problem, how long it is played, and what the players are told about it.
+class BanditProblem:
+    """A problem, its number of rounds, and the numbers that are given to methods.
 
     Attributes:
         problem: One of ``PROBLEMS``.
-        options: What its constructor is told, the seed not included; for example ``{"lengthscale": 0.2}``.
+        options: Arguments of its constructor without the seed; for example ``{"lengthscale": 0.2}``.
         rounds: Rounds T.
         delta: Probability that the bounds may fail.
-        told_norm: The norm bound that the players are given, if not the problem's own.
-        told_noise_std: The noise level that the players are given, if not the true one.
-        noise_upper: The upper bound of the noise level that players without a noise level are given, if any.
+        given_norm: The norm bound that methods are given, if not the problem's own.
+        given_noise_std: The noise level that methods are given, if not the true one.
+        noise_upper: The upper bound of the noise level that methods without a noise level are given, if any.
         noise_lower: Their lower bound.
         first: Index of the arm that is pulled in one uncounted round before the first.
+        initial: Number of uncounted rounds of random arms before the first.
         every: Keep every so many rounds, and the last.
 
     Raises:
@@ -97,98 +98,103 @@ class Game:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rounds: int = 1000
     delta: float = 0.01
-    told_norm: float | None = None
-    told_noise_std: float | None = None
+    given_norm: float | None = None
+    given_noise_std: float | None = None
     noise_upper: float | None = None
     noise_lower: float | None = None
     first: int | None = None
+    initial: int = 0
     every: int = 1
 
     def __post_init__(self) -> None:
         if self.problem not in PROBLEMS:
             raise InvalidInput(f"unknown problem {self.problem!r}; known: {', '.join(PROBLEMS)}.")
-        known = self._defaults()
+        known = self.defaults()
         for name in self.options:
             if name not in known:
                 raise InvalidInput(f"problem {self.problem!r} has no option {name!r}; it has {', '.join(known)}.")
 
-    def _defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
+        """The options of the problem and their default values."""
         parameters = inspect.signature(PROBLEMS[self.problem]).parameters
         return {name: parameter.default for name, parameter in parameters.items() if name != "seed"}
 
-    def world(self, seed: int) -> Bandit:
-        """The problem of that seed: its function, arms and noise."""
+    def environment(self, seed: int) -> Bandit:
+        """The function, arms and noise of that seed."""
         return PROBLEMS[self.problem](**self.options, seed=seed)
 
-    def method(self, player: Player | str, seed: int = 0) -> recipes.Method:
-        """The player's method with the numbers of this game; its random dictionary draws from that seed."""
-        player = Player(player) if isinstance(player, str) else player
-        recipe, world = player.recipe or player.method, self.world(0)
-        finite = world.fixed_arms is not None or recipe == "supk-ucb"  # a union bound over the arms of a round
-        plays_by_chance = recipe == "random"
+    def make(self, method: BanditMethod | str, seed: int = 0) -> recipes.Method:
+        """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
+        method = BanditMethod(method) if isinstance(method, str) else method
+        recipe, environment = method.recipe or method.method, self.environment(seed)
+        finite = environment.fixed_arms is not None or recipe == "supk-ucb"  # a union bound over the arms of a round
+        chooses_at_random = recipe == "random"
         return recipes.make(
             recipe,
-            world.kernel,
-            world.noise_std if self.told_noise_std is None else self.told_noise_std,
-            world.norm_bound if self.told_norm is None else self.told_norm,
+            environment.kernel,
+            environment.noise_std if self.given_noise_std is None else self.given_noise_std,
+            environment.norm_bound if self.given_norm is None else self.given_norm,
             self.delta,
-            scale=world.scale(self.rounds) if isinstance(world, RKHSBandit) else 1.0,
+            scale=environment.scale(self.rounds) if isinstance(environment, RKHSBandit) else 1.0,
             horizon=self.rounds,
-            n_points=world.n_arms * (1 if finite else self.rounds),
-            ridge=None if plays_by_chance else player.ridge,
-            multiplier=None if plays_by_chance else player.multiplier,
-            dictionary=player.chosen_dictionary(seed),
+            n_points=environment.n_arms * (1 if finite else self.rounds),
+            points=environment.fixed_arms,
+            ridge=None if chooses_at_random else method.ridge,
+            multiplier=None if chooses_at_random else method.multiplier,
+            dictionary=method.make_dictionary(seed),
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            noise_variant=player.noise_variant or "tight+grid",
+            noise_variant=method.noise_variant or "tight+grid",
         )
 
     @property
     def label(self) -> str:
-        """A few words that tell it from other games."""
-        defaults = self._defaults()
+        """A few words that tell it from other problems."""
+        defaults = self.defaults()
         options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
-        told = (
-            ("B", self.told_norm),
-            ("s", self.told_noise_std),
-            ("noise_upper", self.noise_upper),
-            ("first", self.first),
-        )
-        more = [f"{letters}{value:g}" for letters, value in told if value is not None]
+        given = {"B": self.given_norm, "s": self.given_noise_std, "noise_upper": self.noise_upper, "first": self.first}
+        more = [f"{letters}{value:g}" for letters, value in given.items() if value is not None]
         return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
 
-    def cell(self, player: Player | str, seed: int) -> Cell:
-        """That player on the problem of that seed."""
-        player = Player(player) if isinstance(player, str) else player
-        settings = {"seed": seed, **asdict(player), **asdict(self)}
-        options = self._defaults() | settings.pop("options")
-        told = {name: value for name, value in settings.items() if value is not None}
-        return Cell(_PLAY, {**told, **options}, f"{self.label} {player.method} seed{seed}")
+    def cell(self, method: BanditMethod | str, seed: int) -> Cell:
+        """That method on the problem of that seed."""
+        method = BanditMethod(method) if isinstance(method, str) else method
+        settings = {"seed": seed, **asdict(method), **asdict(self)}
+        options = self.defaults() | settings.pop("options")
+        given = {name: value for name, value in settings.items() if value is not None}
+        return Cell(f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}")
 
 
-_PLAY = f"{__name__}:play"
+def cells(
+    problems: Iterable[BanditProblem], methods: Iterable[BanditMethod | str], seeds: int | Iterable[int]
+) -> list[Cell]:
+    """Every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
+    problems, methods = list(problems), list(methods)
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    return [problem.cell(method, seed) for seed in seeds for problem in problems for method in methods]
 
 
 def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
-    """The rows of ``kbo.bandit.play`` for the fields of a ``Player`` and a ``Game``, and the options of its problem.
+    """The rows of ``kbo.bandit.play`` for the fields of a method and a problem, and the options of the problem.
 
     Returns:
         ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors of a sketched
         posterior; ``regret`` of the round where all rounds are kept.
     """
-    player = Player(**_taken(Player, settings))
-    game = Game(**_taken(Game, settings), options=settings)
-    if checks.positive("every", game.every) % 1:
-        raise InvalidInput(f"every must be a whole number, got {game.every}.")
-    rows = bandit.play(game.method(player, seed), game.world(seed), game.rounds, seed, first=game.first)
-    kept = [row for row in rows if row["round"] % game.every == 0 or row["round"] == game.rounds]
-    if game.every > 1:
+    method = BanditMethod(**_pop_fields(BanditMethod, settings))
+    problem = BanditProblem(**_pop_fields(BanditProblem, settings), options=settings)
+    if checks.positive("every", problem.every) % 1:
+        raise InvalidInput(f"every must be a whole number, got {problem.every}.")
+    made, environment = problem.make(method, seed), problem.environment(seed)
+    rows = bandit.play(made, environment, problem.rounds, seed, first=problem.first, initial=problem.initial)
+    kept = [row for row in rows if row["round"] % problem.every == 0 or row["round"] == problem.rounds]
+    if problem.every > 1:
         for row in kept:
             del row["regret"]
     return kept
 
 
-def _taken(of: type, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are fields of the dataclass, taken out of ``settings``."""
+def _pop_fields(of: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """Remove the fields of the dataclass from ``settings`` and return them."""
     return {entry.name: settings.pop(entry.name) for entry in fields(of) if entry.name in settings}

@@ -1,4 +1,4 @@
-"""The experiment behind ``kbo run``: methods on the same problems, as a table and a picture of their regret."""
+"""The experiment of ``kbo run``: methods on the same problems, as a table and a picture of their regret."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from pathlib import Path
 
 from kbo.confidence import EKUCB, Chaining, FiniteSet
 from kbo.errors import InvalidInput
-from kbo.experiments.bandits import Game, Player
-from kbo.experiments.draw import lines as plots
+from kbo.experiments.bandits import BanditMethod, BanditProblem
+from kbo.experiments.draw import lines
 from kbo.experiments.sweep.cells import read_file, read_folder
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method
 
 _RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
-_WITHIN_A_GAME = {*_RESULTS, "method", "recipe", "multiplier", "every"}
+_WITHIN_A_PANEL = {*_RESULTS, "method", "recipe", "multiplier", "every"}
 """Columns whose values may differ within a panel of ``redraw``."""
 
 
 def compare(
-    game: Game,
-    players: Sequence[Player],
+    problem: BanditProblem,
+    methods: Sequence[BanditMethod],
     seeds: int,
     out: Path,
     *,
     workers: Workers = None,
     progress: bool = True,
 ) -> str:
-    """Have every player meet the problems of seeds 0, 1, ...
+    """Run every method on the problems of seeds 0, 1, ...
 
     Args:
-        game: What is played.
-        players: Methods and what is set about them; equal ridges and multipliers.
-        seeds: How many problems.
+        problem: The problem and its rounds.
+        methods: Recipes and their options; equal ridges and multipliers.
+        seeds: Number of seeds.
         out: The rows go to OUT/NAME.parquet, the picture to OUT/NAME.png, and finished runs to OUT/NAME/, where a later
-            call with more players or seeds finds them. NAME says which game it is.
-        workers: Who does the runs, as for ``kbo.experiments.sweep.runner.sweep``.
+            call with more methods or seeds finds them. NAME describes the problem.
+        workers: As for ``kbo.experiments.sweep.runner.sweep``.
         progress: Show a progress bar.
 
     Returns:
@@ -45,34 +45,34 @@ def compare(
     Raises:
         CellsFailed: Some runs failed; it has the text for the others.
     """
-    arms = game.world(0).n_arms
-    if game.first is not None and not 0 <= game.first < arms:
-        raise InvalidInput(f"first must be the index of an arm, 0 to {arms - 1}, got {game.first}.")
-    methods = {player.method: game.method(player) for player in players}  # a mistake shows before the work begins
-    words = f"{game.label}{players[0].settings}"
+    environment = problem.environment(0)
+    if problem.first is not None and not 0 <= problem.first < environment.n_arms:
+        raise InvalidInput(f"first must be the index of an arm, 0 to {environment.n_arms - 1}, got {problem.first}.")
+    made = {method.method: problem.make(method) for method in methods}  # a mistake shows before the work begins
+    words = f"{problem.label}{methods[0].settings}"
     folder = out / f"run-{words.replace(' ', '-').replace('=', '')}"
-    cells = [game.cell(player, seed) for player in players for seed in range(seeds)]
-    found = sweep(cells, folder, workers=workers, progress=progress)
+    runs = [problem.cell(method, seed) for method in methods for seed in range(seeds)]
+    found = sweep(runs, folder, workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
-    last = found.rows[found.rows["round"] == game.rounds].groupby("method", sort=False)
+    last = found.rows[found.rows["round"] == problem.rounds].groupby("method", sort=False)
     summary = last["cumulative"].agg(["mean", "std", "min", "max"]).assign(cpu_seconds=last["cpu_seconds"].mean())
     if "m" in found.rows:
         summary["anchors"] = last["m"].mean()
     title = f"{words}, {seeds} seeds"
     stored, picture = (folder.with_name(folder.name + suffix) for suffix in (".parquet", ".png"))
     found.rows.to_parquet(stored)
-    plots.regret(found.rows, picture, title=title)
-    lines = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
-    lines += [f"{name}: {promise(method)}" for name, method in methods.items()]
-    of_a_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in methods.values())
-    if of_a_norm and not game.world(0).norm_is_known:
-        lines.append(f"The norm bound of {game.problem} is nominal: what is promised above may not hold on it.")
-    return found.checked("\n".join([*lines, f"rows     {stored}", f"picture  {picture}"]))
+    lines.regret(found.rows, picture, title=title)
+    text = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
+    text += [f"{name}: {promise(method)}" for name, method in made.items()]
+    needs_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in made.values())
+    if needs_norm and not environment.norm_is_known:
+        text.append(f"The norm bound of {problem.problem} is nominal: what is promised above may not hold on it.")
+    return found.checked("\n".join([*text, f"rows     {stored}", f"picture  {picture}"]))
 
 
 def promise(method: Method) -> str:
-    """What is proved about the bounds of a method, in words."""
+    """Describe in words the guarantee of the bounds of a method."""
     if method.confidence is None:
         return "no bound"
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
@@ -86,7 +86,7 @@ def promise(method: Method) -> str:
 
 
 def redraw(path: Path, picture: Path) -> None:
-    """Draw the regret in stored rows: a file of ``kbo run``, or a folder of finished runs; a panel for every game.
+    """Draw the regret in stored rows: a file of ``kbo run``, or a folder of finished runs; a panel for every problem.
 
     Args:
         path: A parquet file or a folder.
@@ -98,12 +98,12 @@ def redraw(path: Path, picture: Path) -> None:
     if not path.exists():
         raise InvalidInput(f"there is no file {path}.")
     rows = (read_folder if path.is_dir() else read_file)(path).dropna(subset="cumulative")
-    different = [name for name in rows if name not in _WITHIN_A_GAME and len(rows[name].unique()) > 1]
+    different = [name for name in rows if name not in _WITHIN_A_PANEL and len(rows[name].unique()) > 1]
     if not different:
-        plots.regret(rows, picture, title=path.name)
+        lines.regret(rows, picture, title=path.name)
         return
     panels = {}
     for _, part in rows.groupby(different, sort=False, dropna=False):
         numbers = part[different].iloc[0].dropna()  # what is missing is as in the other panels
         panels[textwrap.fill(", ".join(f"{name} {number}" for name, number in numbers.items()), 32)] = part
-    plots.regret_grid(panels, picture, title=path.name)
+    lines.regret_grid(panels, picture, title=path.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbo.confidence import Chaining, FiniteSet
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.bandits import PROBLEMS, Game, Player
+from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
 from kbo.experiments.compare import promise
 from kbo.experiments.draw.canvas import legend_below, styles_of
 from kbo.experiments.draw.lines import curves, draw_regret
@@ -140,8 +140,8 @@ def _promises(rows: pd.DataFrame) -> dict[str, str]:
         try:
             settings = _plain(part.iloc[0])
             game = _game_of(settings)
-            player = Player(**{e.name: settings[e.name] for e in fields(Player) if e.name in settings})
-            found[str(method)] = promise(game.method(player))
+            player = BanditMethod(**{e.name: settings[e.name] for e in fields(BanditMethod) if e.name in settings})
+            found[str(method)] = promise(game.make(player))
         except (KboError, KeyError, TypeError, ValueError):  # rows of another kind, or of another version
             continue
     return found
@@ -152,8 +152,8 @@ def _nominal(rows: pd.DataFrame) -> str:
     try:
         settings = _plain(rows.iloc[0])
         game = _game_of(settings)
-        methods = [game.method(str(settings.get("recipe", name))) for name in rows["method"].unique()]
-        known = game.world(0).norm_is_known
+        methods = [game.make(str(settings.get("recipe", name))) for name in rows["method"].unique()]
+        known = game.environment(0).norm_is_known
     except (KboError, KeyError, TypeError, ValueError):
         return ""
     if known or all(isinstance(method.confidence, Chaining | FiniteSet | None) for method in methods):
@@ -161,13 +161,13 @@ def _nominal(rows: pd.DataFrame) -> str:
     return f"The norm bound of {game.problem} is nominal: what is said above may not hold on it."
 
 
-def _game_of(settings: Mapping[str, Any]) -> Game:
+def _game_of(settings: Mapping[str, Any]) -> BanditProblem:
     """The game that the settings of a run describe."""
     if settings["problem"] not in PROBLEMS:
         raise KeyError(settings["problem"])
-    told = {entry.name: settings[entry.name] for entry in fields(Game) if entry.name in settings}
-    known = Game(settings["problem"])._defaults()
-    return Game(**told, options={name: settings[name] for name in known if name in settings})
+    told = {entry.name: settings[entry.name] for entry in fields(BanditProblem) if entry.name in settings}
+    known = BanditProblem(settings["problem"]).defaults()
+    return BanditProblem(**told, options={name: settings[name] for name in known if name in settings})
 
 
 def _settings(rows: pd.DataFrame) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from kbo.confidence import AdaptiveSelfNormalized, NoiseBounds
-from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench.race import Row, in_fresh_process, least, threads, wall_and_memory
 from kbo.experiments.bench.sketch import cpu_seconds, sketch, uniform
 from kbo.problems import stationary_kernel
@@ -27,8 +27,8 @@ def _adaptive(device: torch.device, quick: bool) -> list[Row]:
     rounds, rows = 400 if quick else 5000, []
     middle = 2 * rounds // 5
     for name, (step_goal, goal) in _ADAPTIVE.items():
-        game = Game("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01)
-        seconds = cpu_seconds(game, Player(name))
+        problem = BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01)
+        seconds = cpu_seconds(problem, BanditMethod(name))
         steps = [after - before for before, after in itertools.pairwise(seconds)]
         step = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
         rows += [

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kbo import bandit
 from kbo.confidence import FixedWidth
-from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench.race import (
     MeanVariance,
     Row,
@@ -38,9 +38,9 @@ from kbo.regression import FixedDictionary, NystromRidge
 
 _RIDGE, _MULTIPLIER = 10.0, 0.1
 _PLAYERS = {
-    "EK-UCB": Player("ek-ucb", ridge=_RIDGE, multiplier=_MULTIPLIER),
-    "K-UCB": Player("k-ucb", ridge=_RIDGE, multiplier=_MULTIPLIER),
-    "BBKB": Player(
+    "EK-UCB": BanditMethod("ek-ucb", ridge=_RIDGE, multiplier=_MULTIPLIER),
+    "K-UCB": BanditMethod("k-ucb", ridge=_RIDGE, multiplier=_MULTIPLIER),
+    "BBKB": BanditMethod(
         "bbkb", ridge=_RIDGE, multiplier=_MULTIPLIER, dictionary={"kind": "bbkb", "oversampling": 30, "growth": 3}
     ),
 }
@@ -48,10 +48,10 @@ _GOALS = {"EK-UCB": (0.25, 0.5), "K-UCB": (0.6, 3.5), "BBKB": (0.5, 1.0)}
 """CPU seconds of 1000 and of 2000 rounds."""
 
 _STREAMS = {
-    "EK-UCB on Chessboard": (Game("chessboard", rounds=100_000), _PLAYERS["EK-UCB"]),
+    "EK-UCB on Chessboard": (BanditProblem("chessboard", rounds=100_000), _PLAYERS["EK-UCB"]),
     "BBKB on 1000 fixed arms, RBF 0.5, d = 3": (
-        Game("rkhs-fixed", {"n_arms": 1000}, rounds=100_000, delta=0.1),
-        Player("bbkb"),
+        BanditProblem("rkhs-fixed", {"n_arms": 1000}, rounds=100_000, delta=0.1),
+        BanditMethod("bbkb"),
     ),
 }
 _ARMS = 1_000_000
@@ -61,7 +61,7 @@ def _runs(device: torch.device, quick: bool) -> list[Row]:
     """Whole runs on Chessboard, fresh arms every round; the median of three."""
     rows = []
     for position, rounds in enumerate((100,) if quick else (1000, 2000)):
-        game = Game("chessboard", rounds=rounds)
+        game = BanditProblem("chessboard", rounds=rounds)
         for name, player in _PLAYERS.items():
             found = statistics.median(cpu_seconds(game, player)[-1] for _ in range(3))
             goal = _GOALS[name][position]
@@ -69,9 +69,9 @@ def _runs(device: torch.device, quick: bool) -> list[Row]:
     return rows
 
 
-def cpu_seconds(game: Game, player: Player) -> list[float]:
+def cpu_seconds(game: BanditProblem, player: BanditMethod) -> list[float]:
     """CPU seconds of the method alone, so far, after every round."""
-    rows = bandit.play(game.method(player), game.world(0), game.rounds)
+    rows = bandit.play(game.make(player), game.environment(0), game.rounds)
     return [row["cpu_seconds"] for row in rows]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kbo import recipes
-from kbo.experiments.bandits import Game
+from kbo.experiments.bandits import BanditProblem
 from kbo.experiments.draw import lines as plots
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import mixture_studies as guarantees
@@ -58,18 +58,18 @@ PUBLISHED: tables.Published = {
 _QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)"
 
 
-def games(quick: bool, dim: int = 3) -> dict[str, Game]:
+def games(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
     """The games of the paper, by the name of their problem; two tiny ones for ``quick``."""
     rounds, every, names = (30, 10, list(KERNELS)[1:3]) if quick else (1000, 10, list(KERNELS))
     found = {}
     for name in names:
         kernel, lengthscale = KERNELS[name]
         options = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim}
-        found[name] = Game("rkhs", options, rounds=rounds, every=every)
+        found[name] = BanditProblem("rkhs", options, rounds=rounds, every=every)
     return found
 
 
-def cells(played: Iterable[Game], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
+def cells(played: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
     """Every method on every game: ten seeds, two for ``quick``, seed by seed: a part is balanced too."""
     known = [method for method in methods if method in recipes.names()]
     games_ = list(played)
@@ -91,8 +91,8 @@ def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
 
 def bounds(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
-    played = Game("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
-    problem = played.world(seed=0)
+    played = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
+    problem = played.environment(seed=0)
     X = problem.arms()
     y = problem.observe(X)
     grid = torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
@@ -100,7 +100,7 @@ def bounds(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb"):
         if name not in recipes.names():
             continue
-        method = played.method(name)
+        method = played.make(name)
         assert method.confidence is not None
         state = method.state()
         state.update(X, y)
@@ -133,13 +133,13 @@ def misspecified(folder: Path, quick: bool, workers: Workers, progress: bool) ->
     """Figure 7: the methods are told B in {10, 20} and sigma in {0.1, 0.2}; the truth stays 10 and 0.1."""
     game = games(quick)["Matérn 5/2 0.5"]
     told = [  # what is true is not told again: these games are those of table 1
-        replace(game, told_norm=norm, told_noise_std=noise_std) for noise_std in (None, 0.2) for norm in (None, 20.0)
+        replace(game, given_norm=norm, given_noise_std=noise_std) for noise_std in (None, 0.2) for norm in (None, 20.0)
     ]
     played = cells(told, quick, [method for method in METHODS if method != "random"])
     found = sweep(played, folder / "cells", workers=workers, progress=progress)
     if not found.rows.empty:
-        world = game.world(0)
-        true = {"told_norm": world.norm_bound, "told_noise_std": world.noise_std}
+        world = game.environment(0)
+        true = {"given_norm": world.norm_bound, "given_noise_std": world.noise_std}
         numbers = found.rows.reindex(columns=list(true)).astype(float).fillna(true)
         found.rows["told"] = [f"told B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers.to_numpy()]
     return _panels(

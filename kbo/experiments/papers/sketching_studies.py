@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import sketching_plots as sketch_plots
 from kbo.experiments.papers.sketching_methods import batched, exact, paper_players, variants
@@ -96,15 +96,15 @@ def dimension(folder: Path, quick: bool, workers: Workers, progress: bool) -> st
     return found.checked(f"after {rounds} rounds, means over {seeds} runs\n{text}\npicture  {picture}")
 
 
-def _sketched(ridge: float) -> list[Player]:
+def _sketched(ridge: float) -> list[BanditMethod]:
     return [player for player in (*paper_players(ridge), *variants(ridge)) if player.dictionary is not None]
 
 
 def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
     """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
     (player,) = (player for player in _sketched(ridge) if player.method == method)
-    played = Game("chessboard", rounds=rounds, delta=0.1)
-    world, made = played.world(seed), played.method(player, seed)
+    played = BanditProblem("chessboard", rounds=rounds, delta=0.1)
+    world, made = played.environment(seed), played.make(player, seed)
     state, chance, points, rows = made.state(), torch.Generator().manual_seed(seed), [], []
     assert isinstance(state, NystromRidge)
     for t in range(1, rounds + 1):
@@ -125,7 +125,7 @@ def time_per_step(folder: Path, quick: bool, workers: Workers, progress: bool) -
     ek_ucb = next(player for player in paper_players(ridge) if player.method == "ek-ucb")
     streams = [(ek_ucb, long), (batched("c-bbkb, C = 3", ridge, 3.0), long), (exact(ridge), short)]
     asked = [
-        Game("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(player, 0)
+        BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(player, 0)
         for player, rounds in streams
     ]
     found = sweep(asked, folder / "cells", workers=workers, progress=progress)

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from kbo import bandit
 from kbo.confidence import SelfNormalized, WangDeFreitas, widths
-from kbo.experiments.bandits import Player
+from kbo.experiments.bandits import BanditMethod
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming_plots, streaming_studies, streaming_uniform
 from kbo.experiments.papers.catalogue import Paper
@@ -61,7 +61,7 @@ _BURN_IN = "burn-in: as long as the noise bound has not moved, the paper's adapt
 _QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)"
 
 
-def _played(players: Iterable[Player], folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
+def _played(players: Iterable[BanditMethod], folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
     """Players on the problem, seed by seed; the dear ones on fewer seeds."""
     chosen = list(players)
     cells = [
@@ -75,7 +75,7 @@ def _played(players: Iterable[Player], folder: Path, quick: bool, workers: Worke
 
 def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
-    players = [*ucb_players(), Player("cmm-ucb-adaptive"), *told_players(), *ts_players()]
+    players = [*ucb_players(), BanditMethod("cmm-ucb-adaptive"), *told_players(), *ts_players()]
     found = _played(players, folder, quick, workers, progress)
     if found.rows.empty:
         return found.checked("")
@@ -98,7 +98,7 @@ def _table(rows: pd.DataFrame, marks: tuple[int, ...]) -> pd.DataFrame:
 
 
 def regret(
-    number: int, players: list[Player], title: str, folder: Path, quick: bool, workers: Workers, progress: bool
+    number: int, players: list[BanditMethod], title: str, folder: Path, quick: bool, workers: Workers, progress: bool
 ) -> str:
     """Figures 6 and 7: cumulative regret against rounds."""
     found = _played(players, folder, quick, workers, progress)
@@ -135,7 +135,7 @@ class _Lemma3(WangDeFreitas):
 
 def play_inflated(bound: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
     """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
-    world = game(quick=False).world(seed)
+    world = game(quick=False).environment(seed)
     sigma, C = world.noise_std, world.norm_bound
     confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[bound](sigma, C, DELTA / 12)
     method = ThompsonSampling(bound, world.kernel, (sigma / C) ** 2 if oracle_ridge else sigma**2, confidence)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo.confidence import AdaptiveMixture, Confidence, NoiseBounds
 from kbo.errors import RefutedAssumptions
-from kbo.experiments.bandits import Game, Player
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers.streaming_methods import ADAPTIVE, DELTA, MIXTURE, ORACLE, game
 from kbo.experiments.sweep.cells import Cell
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _SKETCH = {"kind": "greedy", "threshold": 0.01}
 WATCHED = {
-    "paper": Player(ADAPTIVE, noise_variant="paper"),
-    "tight": Player(ADAPTIVE, noise_variant="tight"),
-    "tight+grid": Player(ADAPTIVE),
-    "mixture": Player(MIXTURE),
-    "tight+grid, sketched": Player(ADAPTIVE, dictionary=_SKETCH),
-    "mixture, sketched": Player(MIXTURE, dictionary=_SKETCH),
+    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
+    "tight+grid": BanditMethod(ADAPTIVE),
+    "mixture": BanditMethod(MIXTURE),
+    "tight+grid, sketched": BanditMethod(ADAPTIVE, dictionary=_SKETCH),
+    "mixture, sketched": BanditMethod(MIXTURE, dictionary=_SKETCH),
 }
 """Players by the form of their noise bounds."""
 
@@ -48,8 +48,8 @@ def watch(form: str, noise: str, first: int, runs: int, rounds: int, noise_upper
 def _watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> dict[str, Any]:
     """One run of the player on 100 fixed arms; the norm that it is told is that of the function."""
     options = {"noise": noise, "norm": _NORM, "norm_bound": _NORM}
-    played = Game("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
-    problem, player = played.world(seed), played.method(WATCHED[form], seed)
+    played = BanditProblem("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
+    problem, player = played.environment(seed), played.make(WATCHED[form], seed)
     arms, sigma = problem.fixed_arms, problem.noise_std
     assert arms is not None
     truth, state, cmm = problem.mean(arms), player.state(arms), AdaptiveMixture("cmm")

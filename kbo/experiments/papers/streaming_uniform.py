@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import AdaptiveMixture, NoiseBounds
-from kbo.experiments.bandits import Player
+from kbo.experiments.bandits import BanditMethod
 from kbo.experiments.papers import streaming_plots
 from kbo.experiments.papers.streaming_methods import ADAPTIVE, DELTA, FIXED, LOWER, MIXTURE, ORACLE, UPPER, game
 from kbo.experiments.sweep.cells import Cell
@@ -30,14 +30,14 @@ The first pays the information gain at ``lower^2 / C^2``, as the adaptive form m
 """
 
 _PLAYERS = {
-    ORACLE: Player(ORACLE),
-    FIXED: Player(FIXED),
-    "paper": Player(ADAPTIVE, noise_variant="paper"),
-    "tight": Player(ADAPTIVE, noise_variant="tight"),
-    "tight+grid": Player(ADAPTIVE),
-    "mixture": Player(MIXTURE),
-    **dict.fromkeys((FIXED_RIDGE, FIXED_GAIN), Player(FIXED)),
-    **{kind: Player(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")},
+    ORACLE: BanditMethod(ORACLE),
+    FIXED: BanditMethod(FIXED),
+    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
+    "tight+grid": BanditMethod(ADAPTIVE),
+    "mixture": BanditMethod(MIXTURE),
+    **dict.fromkeys((FIXED_RIDGE, FIXED_GAIN), BanditMethod(FIXED)),
+    **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")},
 }
 _UNKNOWN_MIXTURES = {f"{kind}-adaptive": kind for kind in ("amm", "dmm", "cmm")}
 _SEEDS, _ROUNDS, _MARKS = 20, 1000, (100, 300, 1000)
@@ -59,7 +59,7 @@ def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]
         ``half``, means over the arms, where there is an envelope.
     """
     played = game(quick=False)
-    world, random = played.world(seed), torch.Generator().manual_seed(40_000 + seed)
+    world, random = played.environment(seed), torch.Generator().manual_seed(40_000 + seed)
     arms = world.fixed_arms
     assert arms is not None
     truth, method = world.mean(arms), _method(form)
@@ -88,8 +88,10 @@ def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]
 
 def _method(form: str) -> Method:
     if form in _UNKNOWN_MIXTURES:
-        return replace(game(quick=False).method(Player(MIXTURE)), confidence=AdaptiveMixture(_UNKNOWN_MIXTURES[form]))
-    return game(quick=False).method(_PLAYERS[form])
+        return replace(
+            game(quick=False).make(BanditMethod(MIXTURE)), confidence=AdaptiveMixture(_UNKNOWN_MIXTURES[form])
+        )
+    return game(quick=False).make(_PLAYERS[form])
 
 
 def _sizes(method: Method, state: Any, arms: Tensor, truth: Tensor) -> dict[str, float]:
@@ -119,7 +121,7 @@ def learned(names: list[str], folder: Path, quick: bool, workers: Workers, progr
 
 def illustration(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
-    world, random = game(quick=False).world(0), torch.Generator().manual_seed(40_000)
+    world, random = game(quick=False).environment(0), torch.Generator().manual_seed(40_000)
     X = torch.rand(100, 1, generator=random, dtype=torch.float64)
     y, grid = world.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
     panels, lines = {}, ["mean half width of the envelopes"]
