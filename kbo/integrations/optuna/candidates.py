@@ -1,4 +1,4 @@
-"""kbo's choice of the next point for the ``BoTorchSampler`` of optuna-integration."""
+"""A candidates function for the ``BoTorchSampler`` of optuna-integration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kbo_candidates_func(
         train_obj: Values [n 1], to be maximised; rows that are not finite are left out.
         train_con: Constraints; must be None.
         bounds: Lower and upper bounds [2 d].
-        pending_x: Points [p d] that are being evaluated, if they are to be considered.
+        pending_x: Points [p d] that are being evaluated, or None to ignore them.
 
     Returns:
         The point [1 d]; a random one while there are fewer than two values.
@@ -43,7 +43,7 @@ def kbo_candidates_func(
     """
     if train_con is not None:
         raise InvalidInput(
-            "kbo_candidates_func does not know constraints: use a candidates_func of optuna_integration."
+            "kbo_candidates_func does not support constraints: use a candidates_func of optuna_integration."
         )
     if train_obj.shape[-1] != 1:
         raise InvalidInput(f"kbo_candidates_func is for one objective, got {train_obj.shape[-1]}.")

@@ -1,4 +1,4 @@
-"""kbo inside Optuna, and through it inside Ray Tune: ``KBOSampler`` and ``kbo_candidates_func``."""
+"""``KBOSampler``: kbo as a sampler of Optuna, and through it in Ray Tune."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import secrets
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 try:
@@ -19,8 +18,8 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.integrations.optuna.candidates import kbo_candidates_func
 from kbo.integrations.optuna.space import SearchSpace, shared_distributions
 from kbo.integrations.optuna.study import StudyModel, event_of, finished, publish, result_of, running
 from kbo.optimize import Certified, Optimizer, Practical
@@ -29,45 +28,42 @@ from kbo.optimize.guarantee import guarantee
 from kbo.optimize.settings import resolve
 from kbo.space import Int
 
-__all__ = ["KBOSampler", "kbo_candidates_func"]
-
 _INSTEAD = "return a bad value where they are violated, or use optuna.samplers.GPSampler"
 
 _ATTEMPTS = 4
-"""Times a point is chosen, at most, while others choose theirs."""
+"""Times a point is chosen, at most, while other workers choose theirs."""
 
 
 class KBOSampler(BaseSampler):
     """Bayesian optimisation with confidence bounds, for studies of one objective without constraints.
 
-    **What is modelled.** One model of all parameters that finished trials had, so a conditional parameter shares it:
-    where a trial does not have it, it counts as the middle of its range or the first choice. A parameter is sampled
-    at random until a trial that had it has finished (so the whole first trial is), and ever after if its
-    distribution changes. Parameters of a single value are left to Optuna. Features, for kernels of your own, are
-    those of ``kbo.Space`` in the order of the parameters' names: one column for a number, in [0, 1] on its own scale
-    (with a step too), and one per choice, in the order of the choices.
+    **Model.** One model covers all parameters of finished trials, so conditional parameters share it: where a trial
+    lacks one, it counts as the middle of its range or the first choice. A parameter is sampled at random until a trial
+    with it has finished (so the whole first trial is), and from then on if its distribution changes. Parameters of a
+    single value are left to Optuna. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the
+    parameters' names: one column for a number, in [0, 1] on its own scale (with a step too), and one per choice, in the
+    order of the choices.
 
-    **What is learnt.** The values of complete trials. Failed and pruned trials are failures: for the choice of the next
-    point they are imagined as bad as the worst value, and bounds never rest on them. The last value of a pruned
-    trial is not told, because it is a value of another function, the objective of fewer steps; Optuna's
-    ``GPSampler`` does not use it either. Infinite values count as failures. Trials with a value outside its
-    distribution (``enqueue_trial`` allows that) are left out. Where ``enqueue_trial`` fixes some of the parameters,
-    the others are chosen for them.
+    **Data.** The values of complete trials. Failed and pruned trials, and infinite values, count as failures: for the
+    choice of the next point they have the worst value so far, and bounds never rest on them. The last value of a pruned
+    trial is ignored, because it is a value of another function, the objective of fewer steps; Optuna's ``GPSampler``
+    ignores it too. Trials with a value outside its distribution (``enqueue_trial`` allows that) are left out. Where
+    ``enqueue_trial`` fixes some of the parameters, the others are chosen for them.
 
     **Parallel and resumed studies.** The next point is a function of the seed, the number of the trial and the
-    finished and running trials in the storage, so a study that is loaded with a sampler of the same arguments goes on
-    as if it had never stopped. (``load_study`` does not know the sampler: pass it again, or Optuna takes TPE.) What is
-    running elsewhere counts as pending, with the mean as its value, so that workers keep apart; a choice is in the
+    finished and running trials in the storage, so a study that is loaded with a sampler of the same arguments continues
+    as if it had never stopped. (``load_study`` does not store the sampler: pass it again, or Optuna takes TPE.) Trials
+    that run elsewhere count as pending, with the mean as their value, so that workers stay apart; a choice is in the
     storage as soon as it is made. The same point is not tried twice at once unless all others are far worse; once its
-    value is known it may well be tried again, as noise demands. A worker that was killed leaves its trial running,
-    and so pending, until ``optuna.storages.fail_stale_trials`` (which a storage with a heartbeat calls itself) makes
-    it a failure.
+    value is known it may be tried again, as noise demands. A worker that was killed leaves its trial running, and so
+    pending, until ``optuna.storages.fail_stale_trials`` (which a storage with a heartbeat calls itself) makes it a
+    failure.
 
     Args:
         method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no
-            guarantee. ``kbo.Certified(...)``: the bounds hold if what is given is right; every trial must then have
-            the same parameters.
+            guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right; every trial must then
+            have the same parameters.
         n_startup_trials: Values before the first model, from points that fill the space; by default twice the number
             of parameters plus 2. Only for the practical setting: the certified one has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
@@ -99,13 +95,13 @@ class KBOSampler(BaseSampler):
     ) -> None:
         if constraints_func is not None:
             raise InvalidInput(f"KBOSampler does not support constraints: {_INSTEAD}.")
-        self._seed = secrets.randbelow(2**31) if seed is None else _whole("seed", seed, 0)
+        self._seed = secrets.randbelow(2**31) if seed is None else checks.whole("seed", seed, 0)
         setting, method = resolve(setting, method, n_trials)
         self._setting = _with_startup(setting, n_startup_trials)
         self._options = {"method": method, "n_trials": n_trials, "seed": self._seed}
-        # Errors of the method and the setting now, and not in the second trial; the kernel waits for its space.
-        known = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else self._setting
-        Optimizer({"x": Int(0, 1)}, setting=known, **self._options)
+        # Errors of the method and the setting are raised now and not in the second trial; the kernel needs its space.
+        probe = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else self._setting
+        Optimizer({"x": Int(0, 1)}, setting=probe, **self._options)
         self._lock, self._model = threading.RLock(), None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,27 +115,27 @@ class KBOSampler(BaseSampler):
         return f"KBOSampler(method={self._options['method']!r}, setting={self._setting}, seed={self._seed})"
 
     def reseed_rng(self) -> None:
-        """Nothing to do: choices depend on the number of the trial, so no two workers make the same ones."""
+        """Do nothing: choices depend on the number of the trial, so no two workers make the same ones."""
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All parameters of finished trials but those whose distribution changed and those of a single value."""
+        """Return the parameters of finished trials except those whose distribution changed or has a single value."""
         _check_single_objective(study)
         return shared_distributions(finished(study))
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next point; it is in the storage, for other workers to see, before this returns."""
+        """Return the next point; it is in the storage, for other workers to see, before this returns."""
         if not search_space:
             return {}
         with self._lock:
             return self._choose(study, trial, SearchSpace(search_space))
 
     def _choose(self, study: Study, trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
-        """The next point, chosen again if others chose meanwhile; of two at the same moment, the later trial's is."""
+        """The next point, chosen again if another worker chose meanwhile; of two at once, the later trial's."""
         params, pending = {}, running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = space.decode(self._told(study, space).suggest(trial, pending))
+            params = space.decode(self._model_of(study, space).suggest(trial, pending))
             known, pending = pending, running(study, space, trial)
             if pending.keys() - known.keys():
                 continue
@@ -153,17 +149,17 @@ class KBOSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A random value, which depends on the seed, the number of the trial and the name alone."""
+        """Return a random value, which depends on the seed, the number of the trial and the name alone."""
         _check_single_objective(study)
         digest = hashlib.sha256(f"{self._seed}/{trial.number}/{param_name}".encode()).digest()
         random = RandomSampler(seed=int.from_bytes(digest[:4], "big"))
         return random.sample_independent(study, trial, param_name, param_distribution)
 
     def interval(self, study: Study, params: Mapping[str, Any]) -> tuple[float, float, float] | None:
-        """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
+        """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
 
         Args:
-            study: The study whose trials are known.
+            study: The study with the trials.
             params: As in ``trial.params``; parameters that are left out count as in trials without them.
 
         Raises:
@@ -180,7 +176,7 @@ class KBOSampler(BaseSampler):
             return model.optimizer.interval(values)
 
     def guarantee(self, study: Study) -> str:
-        """In words, what is behind the bounds."""
+        """Return the assumptions and the guarantee of the bounds, in words."""
         with self._lock:
             model = self._known(study)
             if model is None:
@@ -189,9 +185,9 @@ class KBOSampler(BaseSampler):
             return guarantee(model.optimizer.belief, lost, "failed or pruned")
 
     def recommended(self, study: Study) -> FrozenTrial:
-        """The complete trial with the best pessimistic bound; under noise the best value is only the luckiest.
+        """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.
 
-        By value while there is no bound.
+        Under noise the best value is optimistically biased.
 
         Raises:
             InvalidInput: No trial is complete.
@@ -201,17 +197,17 @@ class KBOSampler(BaseSampler):
             trial = None if model is None else model.optimizer.recommended()
             if model is None or trial is None:
                 raise InvalidInput("no trial of the study is complete, so there is none to recommend: run some first.")
-            number = model.told[trial.number].number
+            number = model.events[trial.number].number
         return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == number)
 
     def _known(self, study: Study) -> StudyModel | None:
-        """What the finished trials tell; None if they had no parameters."""
+        """The model of the finished trials; None if they have no parameters."""
         _check_single_objective(study)
         distributions = shared_distributions(finished(study))
-        return self._told(study, SearchSpace(distributions)) if distributions else None
+        return self._model_of(study, SearchSpace(distributions)) if distributions else None
 
-    def _told(self, study: Study, search_space: SearchSpace) -> StudyModel:
-        """The model that was told the finished trials of the study, and nothing else: the last one if it can go on."""
+    def _model_of(self, study: Study, search_space: SearchSpace) -> StudyModel:
+        """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
         trials = finished(study)
         if isinstance(self._setting, Certified):
             _check_same_parameters(trials, search_space)
@@ -220,14 +216,8 @@ class KBOSampler(BaseSampler):
         if model is None or not model.continues_to(search_space, maximize, events):
             optimizer = Optimizer(search_space.space, setting=self._setting, maximize=maximize, **self._options)
             self._model = model = StudyModel(search_space, optimizer, [])
-        model.tell(events[len(model.told) :])
+        model.add(events[len(model.events) :])
         return model
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidInput(f"{name} must be None or a whole number of at least {least}, got {value!r}.")
-    return int(value)
 
 
 def _with_startup(setting: Practical | Certified, n_startup_trials: int | None) -> Practical | Certified:
@@ -239,7 +229,7 @@ def _with_startup(setting: Practical | Certified, n_startup_trials: int | None) 
             "n_startup_trials is for the practical setting: the certified one has a model from the first value. Leave "
             "it out."
         )
-    return replace(setting, n_initial=_whole("n_startup_trials", n_startup_trials, 2))
+    return replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
 
 
 def _check_same_parameters(trials: Iterable[FrozenTrial], search_space: SearchSpace) -> None:

@@ -1,4 +1,4 @@
-"""Optuna's distributions as a space of kbo, and parameters to and fro."""
+"""Optuna's distributions as a space of kbo, and parameters in both directions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SearchSpace:
     Attributes:
         distributions: The same, sorted by name.
         space: The space of kbo.
-        defaults: What stands for a parameter that a trial does not have: the middle of its range (on the logarithmic
-            scale if it has one), the first choice.
+        defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
+            if it has one), or the first choice.
     """
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
@@ -47,7 +47,7 @@ class SearchSpace:
         return isinstance(other, SearchSpace) and self.distributions == other.distributions
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of kbo of those parameters that the space has; others are ignored.
+        """The values in the space of kbo of those parameters that it has; others are ignored.
 
         Raises:
             InvalidInput: A value that its distribution does not contain.
@@ -55,7 +55,7 @@ class SearchSpace:
         return {name: self._encoded(name, params[name]) for name in self.distributions if name in params}
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As ``encode``, with the defaults of parameters that are not there; None if none is there.
+        """The values as by ``encode``, with defaults for missing parameters; None if all are missing.
 
         Raises:
             InvalidInput: A value that its distribution does not contain.
@@ -64,7 +64,7 @@ class SearchSpace:
         return {**self.defaults, **found} if found else None
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What Optuna calls values of kbo."""
+        """The parameters of Optuna for values in the space of kbo."""
         return {name: _decoded(self.distributions[name], value) for name, value in values.items()}
 
     def _encoded(self, name: str, value: Any) -> Any:

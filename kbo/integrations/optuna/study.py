@@ -1,4 +1,4 @@
-"""What a study tells an optimiser of kbo, and what is running elsewhere."""
+"""The trials of a study as data of an optimiser of kbo, and the points that run elsewhere."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kbo.optimize import Optimizer
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _CHOSEN = "kbo:chosen"
-"""The system attribute of a running trial that says what was chosen for it, before its objective asks."""
+"""The system attribute of a running trial with the point chosen for it, before the objective requests parameters."""
 
 _DOUBLINGS = 5
-"""Times a pending point is imagined as evaluated twice as often, at most, before it is tried again."""
+"""Times the hypothetical evaluations of a pending point are doubled, at most, before it is tried again."""
 
 
 class Event(NamedTuple):
-    """A finished trial: its number, its values of kbo, and what came of it (None if it failed)."""
+    """A finished trial: its number, its values in the space of kbo, and its result (None if it failed)."""
 
     number: int
     values: dict[str, Any]
@@ -34,28 +34,28 @@ class Event(NamedTuple):
 
 @dataclass
 class StudyModel:
-    """An optimiser over a search space, and the trials that it was told, in its order."""
+    """An optimiser over a search space, and the trials that it has seen, in that order."""
 
     search_space: SearchSpace
     optimizer: Optimizer
-    told: list[Event]
+    events: list[Event]
 
     def continues_to(self, search_space: SearchSpace, maximize: bool, events: Sequence[Event]) -> bool:
-        """Whether these events begin with those that were told."""
+        """Whether these events begin with those that the optimiser has seen."""
         same = self.search_space == search_space and self.optimizer.maximize == maximize
-        return same and self.told == events[: len(self.told)]
+        return same and self.events == events[: len(self.events)]
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[Event]) -> None:
         """Add finished trials."""
         for event in events:
             if event.result is None:
                 self.optimizer.fail(event.values, "failed or pruned")
             else:
                 self.optimizer.tell(event.values, event.result)
-            self.told.append(event)
+            self.events.append(event)
 
     def suggest(self, trial: FrozenTrial, pending: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """The values of kbo to try next, apart from pending ones, which the optimiser itself is not told."""
+        """The next values, apart from pending ones; those enter a copy of the optimiser only."""
         fixed = _or_none(self.search_space.encode, _fixed(trial)) or {}
         if len(fixed) == self.search_space.space.dimension:
             return fixed
@@ -65,12 +65,12 @@ class StudyModel:
             if values not in pending.values():
                 break
             for _ in range(2**doubling):
-                view.expect(values)  # imagined as evaluated more often than it is, until something else is better
+                view.expect(values)  # as if evaluated more often, until another point is better
         assert isinstance(values, dict)
         return values
 
     def _expecting(self, pending: Mapping[int, dict[str, Any]]) -> Optimizer:
-        """The optimiser with pending trials: a copy, but for the belief, which they do not change."""
+        """The optimiser with pending trials: a copy that shares the data, which pending trials do not change."""
         kept = (self.optimizer.belief, self.optimizer.setting, self.optimizer.space)
         view = copy.deepcopy(self.optimizer, {id(part): part for part in kept}) if pending else self.optimizer
         for number in sorted(pending):
@@ -79,13 +79,13 @@ class StudyModel:
 
 
 def finished(study: Study) -> list[FrozenTrial]:
-    """The finished trials in the order in which they ended, which is the same in every process."""
+    """The finished trials in the order of their ends, which is the same in every process."""
     trials = study.get_trials(deepcopy=False, states=_FINISHED)
     return sorted(trials, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
 
 
 def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:
-    """A finished trial as the optimiser is told of it; None if it says nothing about this space.
+    """A finished trial as an event; None if it has no parameter of this space or a value outside its distribution.
 
     Raises:
         InvalidInput: It has constraints.
@@ -108,7 +108,7 @@ def result_of(trial: FrozenTrial) -> float | None:
 
 
 def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[int, dict[str, Any]]:
-    """The values of kbo that other trials are evaluating, by number: what was asked for or, before that, chosen."""
+    """The values that other trials are evaluating, by number: the suggested ones or, before that, the chosen ones."""
     found = {}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         chosen = trial.system_attrs.get(_CHOSEN, {})
@@ -120,8 +120,9 @@ def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[i
 
 
 def publish(study: Study, trial: FrozenTrial, search_space: SearchSpace, params: Mapping[str, Any]) -> None:
-    """Let other workers see what was chosen for a trial."""
+    """Let other workers see the point that was chosen for a trial."""
     internal = {n: d.to_internal_repr(params[n]) for n, d in search_space.distributions.items()}
+    # Optuna has no public way to write an attribute of a frozen trial.
     study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
 
 
@@ -131,7 +132,7 @@ def _fixed(trial: FrozenTrial) -> dict[str, Any]:
 
 
 def _or_none(encode: Callable[[Mapping[str, Any]], dict[str, Any] | None], params: Mapping[str, Any]) -> Any:
-    """The values of kbo of parameters; None if one of them is outside its distribution."""
+    """The encoded values of parameters; None if one of them is outside its distribution."""
     try:
         return encode(params)
     except InvalidInput:
