@@ -66,7 +66,7 @@ def play(
     checks.positive("rounds", rounds)
     if checks.at_least("initial", initial, 0) % 1:
         raise InvalidInput(f"initial must be a whole number, got {initial}.")
-    if gap_every and (problem.fixed_arms is None or method.confidence is None):
+    if gap_every and (problem.fixed_arms is None or not method.has_bounds):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(_CHOICES + seed)
     state = method.state(problem.fixed_arms)

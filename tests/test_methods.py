@@ -205,7 +205,7 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     expected = supk_ucb(arms, rewards.tolist(), 0.1, 0.6, horizon)
     kernel = RBFKernel().double()
     kernel.lengthscale = 1.0
-    played = StagedElimination("supk-ucb", kernel, 0.1, FixedWidth(0.6), horizon=horizon)
+    played = Method("supk-ucb", kernel, 0.1, FixedWidth(0.6), rule=StagedElimination(horizon))
     Z, state, pulls = torch.tensor(arms, dtype=torch.float64, device=device)[:, None], played.state(), [0] * 5
     assert len(state.stages) == 8
     for chosen, learner, _ in expected:
@@ -308,13 +308,13 @@ def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(
     (X, y), Z = stream(30, 30, device), unit_square(10, 6).to(device)
     for name in recipes.names():
         if name in ("random", *ADAPTIVE):
-            with pytest.raises(InvalidInput, match=r"at random|no meaning"):
+            with pytest.raises(InvalidInput, match="no meaning"):
                 method(name, multiplier=0.1)
             continue
         played = method(name, multiplier=0.1)
         state = played.state()
         state.update(X, y)
-        assert type(played) is type(method(name))
+        assert played.rule == method(name).rule
         mean, variance = state.predict(Z)
         close(played.confidence.upper(state, Z), mean + 0.1 * (variance / played.ridge).sqrt(), 1e-10)
         assert played.confidence.guarantee is None

@@ -21,8 +21,7 @@ from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNor
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import RKHSBandit
-from kbo.recipes.method import Method
-from kbo.recipes.thompson import ThompsonSampling
+from kbo.recipes import Method, ThompsonSampling, UniformChoice
 from kbo.regression import (
     AdaptiveRidge,
     BatchView,
@@ -597,8 +596,8 @@ def test_what_is_proved_is_said(device):
 # As a method
 
 
-def played(confidence, **kwargs) -> ThompsonSampling:
-    return ThompsonSampling("ts", matern(1.5), RIDGE, confidence, **kwargs)
+def played(confidence, **kwargs) -> Method:
+    return Method("ts", matern(1.5), RIDGE, confidence, rule=ThompsonSampling(), **kwargs)
 
 
 @pytest.mark.parametrize("confidence", [FixedWidth(1.0), MartingaleMixture(**BOUND)], ids=["plain", "cmm"])
@@ -643,7 +642,7 @@ def test_an_acquisition_of_a_method_draws_from_the_generator(device):
 
 def test_a_multiplier_spreads_the_draws(device):
     method = played(SelfNormalized(**BOUND)).with_multiplier(0.3)
-    assert isinstance(method, ThompsonSampling)
+    assert isinstance(method.rule, ThompsonSampling)
     assert method.confidence.guarantee is None
     assert float(method.confidence.width(None)) == pytest.approx(0.3 / math.sqrt(RIDGE))
 
@@ -660,9 +659,9 @@ def test_thompson_sampling_has_far_less_regret_than_chance(sketched):
             )
             dictionary = GreedyDictionary(0.01) if sketched else None
             method = (
-                ThompsonSampling("ts", problem.kernel, 0.01, FixedWidth(1.0), dictionary)
+                Method("ts", problem.kernel, 0.01, FixedWidth(1.0), dictionary, rule=ThompsonSampling())
                 if name == "ts"
-                else Method("random", problem.kernel, 0.01, None)
+                else Method("random", problem.kernel, 0.01, None, rule=UniformChoice())
             )
             rows = list(bandit.play(method, problem, 150, seed))
             again = list(bandit.play(method, same, 30, seed))
@@ -736,4 +735,4 @@ def test_what_is_no_model_seed_or_transform_is_refused(device):
         with pytest.raises(InvalidInput, match="posterior_transform"):
             rule(built, FixedWidth(1.0), posterior_transform=lambda posterior: posterior)
     with pytest.raises(InvalidInput, match="needs a confidence"):
-        played(None).choose(built.state, built.train_inputs[0])
+        played(None)

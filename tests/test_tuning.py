@@ -197,13 +197,13 @@ def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
 
 
 def test_variants_change_constants_for_the_time_of_a_run_only():
-    from kbo import recipes
+    from kbo.recipes import registry
 
-    before = recipes.PRACTICAL_WIDTHS
+    before = registry.PRACTICAL_WIDTHS
     make = {"problem": "camel", "name": "kbo", "seed": 0, "checkpoints": [9]}
-    default, narrow = play(**make), play(**make, constants={"kbo.recipes:PRACTICAL_WIDTHS": [0.0]})
-    assert before == recipes.PRACTICAL_WIDTHS
+    default, narrow = play(**make), play(**make, constants={"kbo.recipes.registry:PRACTICAL_WIDTHS": [0.0]})
+    assert before == registry.PRACTICAL_WIDTHS
     assert default[0]["value"] != narrow[0]["value"]
     with pytest.raises(KeyError):
-        play("no such problem", "kbo", 0, [3], constants={"kbo.recipes:PRACTICAL_WIDTHS": [0.0]})
-    assert before == recipes.PRACTICAL_WIDTHS
+        play("no such problem", "kbo", 0, [3], constants={"kbo.recipes.registry:PRACTICAL_WIDTHS": [0.0]})
+    assert before == registry.PRACTICAL_WIDTHS

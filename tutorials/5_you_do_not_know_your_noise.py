@@ -35,7 +35,7 @@ from kbo.confidence import (
 from kbo.errors import RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import RKHSBandit, StreamingBandit
-from kbo.recipes.thompson import ThompsonSampling
+from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import GreedyDictionary
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
@@ -355,7 +355,7 @@ games = {
     for name in ("kernel-ts", "kernel-ts-oracle", "kernel-ts-adaptive")
 }
 mixture = MartingaleMixture(NOISE, NORM, DELTA / 12, kind="dmm")
-by_dmm = ThompsonSampling("dmm", kernel, mixture.mixture_ridge, mixture)
+by_dmm = Method("dmm", kernel, mixture.mixture_ridge, mixture, rule=ThompsonSampling())
 games["inflated by DMM"] = by_dmm
 for name, method in games.items():
     *_, last = play(method, StreamingBandit(seed=0), ROUNDS, seed=500)

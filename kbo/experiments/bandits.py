@@ -128,7 +128,7 @@ class BanditProblem:
         method = BanditMethod(method) if isinstance(method, str) else method
         recipe, environment = method.recipe or method.method, self.environment(seed)
         finite = environment.fixed_arms is not None or recipe == "supk-ucb"  # a union bound over the arms of a round
-        chooses_at_random = recipe == "random"
+        has_bounds = recipes.get(recipe).has_bounds
         return recipes.make(
             recipe,
             environment.kernel,
@@ -139,13 +139,13 @@ class BanditProblem:
             horizon=self.rounds,
             n_points=environment.n_arms * (1 if finite else self.rounds),
             points=environment.fixed_arms,
-            ridge=None if chooses_at_random else method.ridge,
-            multiplier=None if chooses_at_random else method.multiplier,
+            ridge=method.ridge if has_bounds else None,
+            multiplier=method.multiplier if has_bounds else None,
             dictionary=method.make_dictionary(seed),
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            noise_variant=method.noise_variant or "tight+grid",
+            noise_variant=method.noise_variant,
         )
 
     @property

@@ -23,7 +23,6 @@ from kbo.confidence import (
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import Belief
-from kbo.recipes.thompson import ThompsonSampling
 from kbo.regression import Posterior
 from kbo.space import Space
 
@@ -132,17 +131,18 @@ class _CertifiedBelief(Belief):
         s = self._setting = setting
         noise_std = 1.0 if s.noise_std is None else s.noise_std
         numbers = s.kernel, noise_std, s.norm_bound, s.delta
-        points = _finite(space, method) if method.startswith("chaining") else None
+        recipe = recipes.get(method)
+        points = _finite(space, method) if recipe.fixed_kernel else None
         told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
         self._method = recipes.make(method, *numbers, **told)
-        _check_noise(method, s, knows_level=self._method.noise is None and not method.endswith("-fixed"))
+        _check_noise(method, s, knows_level=recipe.noise == "given")
         chaining = self._method.confidence
         self._proved = chaining.proved() if isinstance(chaining, Chaining) else None
         self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
-        self.draws = isinstance(self._method, ThompsonSampling)
+        self.draws = recipe.draws
         self._state = self._method.state()
         self._checked = 0
-        self.norm_is_given = not isinstance(self._method.confidence, UnknownNorm)
+        self.norm_is_given = recipe.norm != "estimated"
 
     @property
     def state(self) -> Posterior | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm, trange
 
-from kbo import checks
+from kbo import checks, recipes
 from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
 from kbo.optimize.guarantee import NONE, guarantee, proved
 from kbo.optimize.optimizer import Optimizer
@@ -167,8 +167,8 @@ def _open(bounds, n_trials, setting, method, maximize, seed, journal, timeout, m
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
     if stop_at_gap is not None:
         checks.positive("stop_at_gap", stop_at_gap)
-        if method == "random":
-            raise InvalidInput("method 'random' has no bounds, so no optimality gap at which it could stop.")
+        if method is not None and not recipes.get(method).has_bounds:
+            raise InvalidInput(f"method {method!r} has no bounds, so no optimality gap at which it could stop.")
     if timeout is not None:
         checks.positive("timeout", timeout)
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():

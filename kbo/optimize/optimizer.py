@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo import recipes
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize import proposal
 from kbo.optimize.context import Context, Question
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.search import KEPT
-from kbo.optimize.settings import NEED_HORIZON, Settings, resolve
+from kbo.optimize.settings import Settings, resolve
 from kbo.optimize.trials import Trial
 from kbo.regression import Posterior
 from kbo.space import Bounds, Params, Space
@@ -254,7 +255,7 @@ class Optimizer:
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
-            **({"n_trials": self._n_trials} if self.method in NEED_HORIZON else {}),
+            **({"n_trials": self._n_trials} if recipes.get(self.method).needs_horizon else {}),
             **self.setting.describe(self.space),
         }
 
@@ -264,7 +265,7 @@ class Optimizer:
     def _propose(self, number: int, question: Question) -> Tensor:
         """A point [P] of the unit cube for trial ``number``."""
         generator, state = self._generator(number), self.belief.state
-        if self.method == "random":
+        if not recipes.get(self.method).has_bounds:
             return question.at_random(generator)
         if state is None:
             return proposal.filling(question, number, self.seed, generator)

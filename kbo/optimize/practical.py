@@ -11,12 +11,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Chaining, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.recipes.method import Method
-from kbo.recipes.thompson import ThompsonSampling
 from kbo.regression import MOST_ANCHORS, GreedyDictionary, Posterior
 from kbo.space import Space
 
@@ -96,24 +95,25 @@ class PracticalBelief(Belief):
     certified = False
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
-        made = recipes.make(method, unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
-        if isinstance(made.confidence, UnknownNorm):
+        recipe = recipes.get(method)
+        if recipe.norm == "estimated":
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
                 "'cmm-ucb' with Practical(norm_factor=...), or the certified setting."
             )
-        if isinstance(made.confidence, Chaining):
+        if recipe.fixed_kernel:
             raise InvalidInput(
                 f"method {method!r} measures how alike points are under a kernel that stays, and this setting fits it "
                 "again and again: use the certified setting, Certified(kernel, ...)."
             )
-        if made.noise is not None:
+        if recipe.noise == "online":
             raise InvalidInput(
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
-        self.draws = isinstance(made, ThompsonSampling)
-        self._setting, self._name, self._n_trials, self._next_fit = setting, method, n_trials, n_initial
+        recipe.make(unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
+        self.draws = recipe.draws
+        self._setting, self._recipe, self._n_trials, self._next_fit = setting, recipe, n_trials, n_initial
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._due = self._fitted = 0
@@ -125,7 +125,7 @@ class PracticalBelief(Belief):
         """Add one evaluation, features [1 D]; whether to fit is decided when it matters."""
         self._features.append(features)
         self._y.append(y)
-        if len(self._y) >= self._next_fit and self._name != "random":
+        if len(self._y) >= self._next_fit and self._recipe.has_bounds:
             self._due = len(self._y)
             self._next_fit = math.ceil(REFIT_GROWTH * self._due)
 
@@ -201,7 +201,8 @@ class PracticalBelief(Belief):
     def _method(self, kernel: Kernel, norm_bound: float) -> Method:
         numbers = (kernel, self.noise_std, norm_bound, self._setting.delta)
         scale, horizon = self._setting.scale, self._n_trials
-        return recipes.make(self._name, *numbers, scale=scale, horizon=horizon, ridges=self._ridges)
+        ridges = self._ridges if "ridges" in self._recipe.takes else None
+        return self._recipe.make(*numbers, scale=scale, horizon=horizon, ridges=ridges)
 
     def assumptions(self) -> dict[str, Any]:
         """The estimates, in raw units."""

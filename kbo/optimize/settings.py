@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from kbo import recipes
 from kbo.errors import InvalidInput
 from kbo.optimize.certified import Certified
 from kbo.optimize.practical import Practical
 
 Settings = Certified | Practical
-
-NEED_HORIZON = {"igp-ucb"}
-"""Methods that depend on the number of trials."""
 
 
 def resolve(setting: Settings | None, method: str | None, n_trials: int | None) -> tuple[Settings, str]:
@@ -22,8 +20,9 @@ def resolve(setting: Settings | None, method: str | None, n_trials: int | None) 
     if not isinstance(setting, Settings):
         raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
     method = method or setting.default_method
-    if method in ("gp-ucb", "supk-ucb"):
+    recipe = recipes.get(method)
+    if recipe.needs_finite_set:
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
-    if method in NEED_HORIZON and n_trials is None:
+    if recipe.needs_horizon and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
     return setting, method

@@ -1,25 +1,28 @@
 """SupK-UCB: staged elimination on exact posteriors (Valko, Korda, Munos, Flaounas & Cristianini 2013, Alg. 2).
 
 Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are independent, so
-narrower bounds hold than for a posterior of all data. A round begins with all points and stage 1; a stage whose bounds
-are all tighter than ``2^-s`` eliminates what cannot be the best and passes on; the first stage that is unsure about a
-point chooses it, and learns from it.
+narrower bounds hold than for a posterior of all data. A round begins with all points and stage 1. A stage whose bounds
+are all tighter than ``2^-s`` eliminates points that cannot be the best and passes the others to the next stage. The
+first stage with a wider bound chooses such a point, and only its posterior is updated with the reward.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import Confidence
 from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
-from kbo.models import StreamingGP
-from kbo.recipes.method import Method
-from kbo.regression import KernelRidge, Posterior
+from kbo.recipes.inputs import Inputs
+from kbo.recipes.method import Rule
+from kbo.regression import Posterior
 from kbo.regression.posterior import View
 
 
@@ -31,16 +34,16 @@ class Stages(View):
         stages: Empty posteriors, one for every stage.
 
     Attributes:
-        learner: The stage that learns from the next observation; None if none does.
+        learner: Index of the stage that the next observation updates; None for no stage.
     """
 
-    def __init__(self, everything: KernelRidge, stages: list[KernelRidge]) -> None:
+    def __init__(self, everything: Posterior, stages: list[Posterior]) -> None:
         super().__init__(everything)
         self.stages = stages
         self.learner: int | None = None
 
     def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations to the posterior of all, and to the stage that asked for them."""
+        """Add observations to the posterior of all, and to the stage that chose them."""
         super().update(X, y)
         if self.learner is not None:
             self.stages[self.learner].update(X, y)
@@ -48,7 +51,7 @@ class Stages(View):
 
 
 @dataclass(frozen=True)
-class StagedElimination(Method):
+class StagedElimination(Rule):
     """SupK-UCB. Its confidence holds within a stage, so it states no bound over all data.
 
     Attributes:
@@ -56,27 +59,32 @@ class StagedElimination(Method):
         reward_scale: The size of rewards, which the paper takes to be 1.
     """
 
-    horizon: int = 1
+    horizon: int
     reward_scale: float = 1.0
+
+    finite_sets_only = True
 
     def __post_init__(self) -> None:
         checks.positive("horizon", self.horizon)
         checks.positive("reward_scale", self.reward_scale)
 
-    def state(self, points: Tensor | None = None) -> Stages:
-        """Empty posteriors for all stages."""
-        stages = max(1, math.ceil(math.log2(self.horizon)))
-        everything, *parts = (KernelRidge(self.kernel, self.ridge) for _ in range(stages + 1))
-        return Stages(everything, parts)
+    @classmethod
+    def from_inputs(cls, inputs: Inputs) -> Self:  # noqa: D102
+        return cls(inputs.horizon, inputs.norm_bound)
 
-    def choose(self, state: Posterior, points: Tensor, generator: torch.Generator | None = None) -> int:
-        """The index of the next point among ``points`` [A d]; ties go to the first."""
+    def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Stages:
+        """Return empty posteriors for all stages."""
+        return Stages(posterior(), [posterior() for _ in range(max(1, math.ceil(math.log2(self.horizon))))])
+
+    def choose(  # noqa: D102
+        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
+    ) -> int:
         assert isinstance(state, Stages)
-        assert isinstance(self.confidence, WidthConfidence)
+        assert isinstance(confidence, WidthConfidence)
         left = torch.arange(len(points), device=points.device)
         state.learner = None
         for s, stage in enumerate(state.stages):
-            lower, upper = self.confidence.interval(stage, points[left])
+            lower, upper = confidence.interval(stage, points[left])
             radius, threshold = (upper - lower) / 2, self.reward_scale * 2.0 ** -(s + 1)
             if bool((radius <= self.reward_scale / math.sqrt(self.horizon)).all()):
                 return int(left[upper.argmax()])
@@ -87,13 +95,14 @@ class StagedElimination(Method):
         return int(left[0])
 
     def choose_batch(
-        self, state: Posterior, points: Tensor, size: int, generator: torch.Generator | None = None
+        self,
+        confidence: Confidence | None,
+        state: Posterior,
+        points: Tensor,
+        size: int,
+        generator: torch.Generator | None = None,
     ) -> list[int]:
-        """There are no batches: a stage has to see a reward before the next choice."""
-        raise InvalidInput(f"{self.name!r} chooses one point at a time: call choose, and update the state in between.")
-
-    def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
-        """There is no model: the bounds belong to the stages."""
+        """Refuse: a stage needs a reward before the next choice."""
         raise InvalidInput(
-            f"{self.name!r} eliminates points of finite sets: it has no model and no acquisition function."
+            "StagedElimination chooses one point at a time: call choose, and update the state in between."
         )

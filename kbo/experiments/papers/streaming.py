@@ -36,7 +36,7 @@ from kbo.experiments.papers.catalogue import Paper
 from kbo.experiments.papers.streaming_methods import DELTA, dear, game, told_players, ts_players, ucb_players
 from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.experiments.sweep.runner import Sweep, Workers, sweep
-from kbo.recipes.thompson import ThompsonSampling
+from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import Posterior
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def play_inflated(bound: str, oracle_ridge: bool, seed: int, rounds: int, every:
     world = game(quick=False).environment(seed)
     sigma, C = world.noise_std, world.norm_bound
     confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[bound](sigma, C, DELTA / 12)
-    method = ThompsonSampling(bound, world.kernel, (sigma / C) ** 2 if oracle_ridge else sigma**2, confidence)
+    ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
+    method = Method(bound, world.kernel, ridge, confidence, rule=ThompsonSampling())
     return [row for row in bandit.play(method, world, rounds, seed) if row["round"] % every == 0]
 
 

@@ -72,7 +72,11 @@ def far(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
     return _told(sweep(cells, folder / "cells", workers=workers, progress=progress), folder, "table2")
 
 
-_WIDTHS, _COMMON, _OWN = "kbo.recipes:PRACTICAL_WIDTHS", "kbo.optimize.fitting:_COMMON", "kbo.optimize.fitting:_OWN"
+_WIDTHS, _COMMON, _OWN = (
+    "kbo.recipes.registry:PRACTICAL_WIDTHS",
+    "kbo.optimize.fitting:_COMMON",
+    "kbo.optimize.fitting:_OWN",
+)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -28,7 +28,6 @@ from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.settings import resolve
-from kbo.recipes.thompson import ThompsonSampling
 from kbo.space import Int
 
 _TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
@@ -127,11 +126,11 @@ def _generator_spec(options: dict[str, Any], certified: bool, draws: bool, seed:
 
 def _check(method: str, setting: Practical | Certified, n_trials: int | None) -> bool:
     """Whether the method draws; raise InvalidInput if the two do not fit together, before there is a search space."""
-    if method == "random":
+    recipe = recipes.get(method)
+    if not recipe.has_bounds:
         raise InvalidInput(
-            "method 'random' has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
+            f"method {method!r} has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
         )
     probe = replace(setting, kernel=RBFKernel()) if isinstance(setting, Certified) else setting
     Optimizer({"x": Int(0, 1)}, setting=probe, method=method, n_trials=n_trials)
-    made = recipes.make(method, RBFKernel(), 1.0, 1.0, 0.1, horizon=n_trials, noise_upper=1.0)
-    return isinstance(made, ThompsonSampling)
+    return recipe.draws
