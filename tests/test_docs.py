@@ -1,18 +1,74 @@
-"""Every Python block of the README and of the pages for users runs as it is printed."""
+"""The pages for users: every Python block runs as it is printed, and every link, path, name and command exists."""
 
 import re
+import sys
+import types
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "guide", "howto", "integrations", "extending"))]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/howto.md", "docs/integrations.md"])
+@pytest.mark.parametrize("page", EXECUTED)
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert len(blocks) >= 3
-    namespace: dict = {"__name__": "__main__"}  # or Ray would look for its functions in a module
+    assert blocks
+    module = types.ModuleType("__main__")  # worker processes and Ray look for functions of the page there
+    monkeypatch.setitem(sys.modules, "__main__", module)
     for block in blocks:
-        exec(compile(block, page, "exec"), namespace)
+        exec(compile(block, page, "exec"), vars(module))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else page.parent / path
+        if page.parent == ROOT / "docs" and path.startswith("tutorials/"):  # copied to docs by the build
+            target = ROOT / f"{path}.py"
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_names_exist(page):
+    text = page.read_text()
+    for path in re.findall(r"`((?:kbo|tests|docs|tutorials)/[\w/.*]+)`", text):
+        assert list(ROOT.glob(path)), path
+    for name in re.findall(r"\{(?:class|func|meth|mod|attr)\}`~?(kbo[\w.]+)`", text):
+        assert resolved(name), name
+
+
+def resolved(name: str) -> bool:
+    """Whether a dotted name is a module or an attribute of one."""
+    parts = name.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[split:]:
+            found = getattr(found, attribute, None)
+        return found is not None
+    return False
+
+
+def test_quoted_experiments_exist():
+    from kbo.experiments.papers import catalogue
+
+    for page in PAGES:
+        for paper, options in re.findall(r"kbo reproduce (\w+)((?: --\w+ [\w]+)*)", page.read_text()):
+            for what, name in re.findall(r"--(table|figure|study) (\w+)", options):
+                assert catalogue.paper(paper).experiment(what, int(name) if name.isdigit() else name), page.name

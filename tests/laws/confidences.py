@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ from tests import dense
 from tests.dense import Dense
 from tests.dense_chaining import chaining
 from tests.laws.states import unit_square
+from tests.third_party_confidence import PlannedDesign
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -93,6 +95,12 @@ def mixture_formula(grid) -> Callable:
     return lambda d, Z, u: dense.mixture(
         d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale, d.error
     )
+
+
+def planned_formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
+    noise = u.noise_std * math.sqrt(2 * math.log(math.pi**2 * max(d.n, 1) ** 2 * 50 / (3 * u.delta)))
+    error = u.norm_bound * math.sqrt(d.error)
+    return dense.symmetric(d, Z, u.ridge, u.norm_bound + (noise + error) / math.sqrt(u.ridge))
 
 
 BOUNDS = [
@@ -183,4 +191,5 @@ BOUNDS = [
         lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale, d.error),
         tol=1e-7,  # it is searched for
     ),
+    Bound("third-party", lambda u: PlannedDesign(u.noise_std, u.norm_bound, u.delta, 50), planned_formula),
 ]
