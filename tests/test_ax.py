@@ -36,7 +36,7 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 import kbo.integrations.ax as kbo_ax
-from kbo.integrations.ax.kernels import build, describe
+from kbo.integrations.ax.storage import build_kernel, describe_kernel, rounded
 from tests.ax_run import BOX, KILLED_AFTER, N_INITIAL, TRIALS, advance, branin, new_client
 
 MIXTURE = {"noise_std": 0.2, "norm_bound": 3.0, "delta": 0.1}
@@ -400,10 +400,10 @@ KERNELS = {
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_kernels_survive_to_the_last_digit(kernel):
     X = torch.rand(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    stored = build(json.loads(json.dumps(describe(kernel))))
+    stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
     torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
-    assert describe(stored) == describe(build(describe(stored)))
-    assert torch.equal(freeze(build(describe(stored)), X)(X, X), freeze(stored, X)(X, X))
+    assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
+    assert torch.equal(freeze(build_kernel(describe_kernel(stored)), X)(X, X), freeze(stored, X)(X, X))
 
 
 def test_registration_can_be_repeated():
@@ -515,7 +515,5 @@ def test_intermediate_values_never_reach_a_bound():
 
 
 def test_a_diverged_run_does_not_wipe_out_the_others():
-    from kbo.integrations.ax.digits import _rounded
-
     values = torch.tensor([0.51, 0.62, 0.4, 1e14, float("nan"), 0.0]).double().numpy()
-    assert _rounded(values)[:4].tolist() == pytest.approx(values[:4].tolist(), rel=1e-9)
+    assert rounded(values)[:4].tolist() == pytest.approx(values[:4].tolist(), rel=1e-9)

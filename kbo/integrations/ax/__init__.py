@@ -1,4 +1,4 @@
-"""kbo inside Ax: a generation strategy, what is proved of the objective, and storage.
+"""kbo in Ax: a generation strategy, bounds of the objective with their guarantee, and storage.
 
     import kbo.integrations.ax as kbo_ax
 
@@ -7,8 +7,8 @@
     lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
     print(kbo_ax.guarantee(client))
 
-Importing this module registers the models and acquisition functions of kbo with Ax's storage, which a process that
-loads an experiment needs as much as the one that saved it.
+The import registers the models and acquisition functions of kbo with Ax's storage. A process that loads an experiment
+needs it as much as the one that saved it.
 """
 
 try:

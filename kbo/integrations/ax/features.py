@@ -1,4 +1,4 @@
-"""What kernels see of an Ax search space: the features of ``kbo.space``, from the numbers that Ax passes on."""
+"""The features of ``kbo.space`` for an Ax search space, from the numbers that Ax passes to models."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kbo.space import Choice, Float, Int, Parameter, Space
 class UnitFeatures(InputTransform):
     """Numbers scaled to [0, 1], choices without an order as one-hot columns of length 1/sqrt(2).
 
-    Ax has taken logarithms where they are asked for, numbered choices that are not numbers, and left out parameters of
-    one value. Choices with an order are numbers; Ax takes two options to have one.
+    Ax itself takes logarithms, numbers the choices that are no numbers, and leaves out parameters of one value. Choices
+    with an order are numbers; Ax assumes an order of two options.
 
     Args:
         bounds: Lower and upper ends [2 d] of the parameters.
@@ -43,14 +43,11 @@ class UnitFeatures(InputTransform):
         unit = (X - self.low) / self.width
         if not self.options:
             return unit
-        parts = []
-        for i in range(X.shape[-1]):
-            if i in self.options:
-                values = torch.tensor(self.options[i]).to(X)
-                index = (X[..., i, None] - values).abs().argmin(-1)
-                parts.append(torch.nn.functional.one_hot(index, len(values)).to(X) / math.sqrt(2))
-            else:
-                parts.append(unit[..., i, None])
+        parts = [column.unsqueeze(-1) for column in unit.unbind(-1)]
+        for i, options in self.options.items():
+            values = torch.tensor(options).to(X)
+            index = (X[..., i, None] - values).abs().argmin(-1)
+            parts[i] = torch.nn.functional.one_hot(index, len(values)).to(X) / math.sqrt(2)
         return torch.cat(parts, -1)
 
 

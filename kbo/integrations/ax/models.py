@@ -1,4 +1,4 @@
-"""BoTorch models that know the method they serve, so that Ax can build posterior and confidence from the data alone."""
+"""BoTorch models with the posterior and the confidence of a method, which Ax constructs from the data alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
+from ax.core.search_space import SearchSpaceDigest
+from ax.generators.torch.botorch_modular.surrogate import submodel_input_constructor
+from ax.generators.torch.botorch_modular.utils import ModelConfig, fit_botorch_model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
+from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
+from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
+from kbo.integrations.ax.features import features_of, space_of
 from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
@@ -23,7 +29,7 @@ _LEAST_NOISE = 0.01
 
 
 class MethodGP(StreamingGP):
-    """A model whose posterior is that of a method of kbo, and whose ``belief`` has the confidence with it."""
+    """A model with the posterior of a method of kbo; its ``belief`` has the confidence too."""
 
     _belief: Any = None
 
@@ -41,14 +47,20 @@ class MethodGP(StreamingGP):
         _ = self.state  # which makes it
         return self._belief
 
+    def confidence(self) -> Confidence:
+        """The bound of the method after the training data."""
+        confidence = self.belief.confidence()
+        assert confidence is not None  # the strategy refuses methods without a bound
+        return confidence
+
 
 class CertifiedGP(MethodGP):
-    """The posterior of a method in the certified setting: raw targets, everything given, nothing fitted.
+    """The posterior of a method in the certified setting: raw targets, nothing fitted.
 
     Args:
         train_X: Points [n d].
         train_Y: Targets [n 1], in their own units.
-        sem: The largest standard error that came with the targets, if any did.
+        sem: The largest standard error of the targets, None if no target has one.
         method: A name of ``kbo.recipes.names()``.
         setting: The assumptions.
         space: The search space.
@@ -86,14 +98,14 @@ class CertifiedGP(MethodGP):
 class PracticalGP(MethodGP):
     """The posterior of a method in the practical setting: kernel, noise level and constant are fitted.
 
-    A new model holds the means of the priors until ``estimate``, which is a function of the data alone. Targets are
+    A new model has the means of the priors until ``estimate``, which depends on the data alone. Targets are
     standardised; the posterior is in raw units.
 
     Args:
         train_X: Points [n d].
         train_Y: Targets [n 1], in their own units.
-        sem: The largest standard error, if all targets came with one: it is then the noise level (but not below a
-            hundredth of their standard deviation). None if it is to be fitted.
+        sem: The largest standard error, if all targets have one: it is then the noise level (but not below a
+            hundredth of their standard deviation). None if the noise level is to be fitted.
         method: A name of ``kbo.recipes.names()``.
         setting: The numbers of the practical setting.
         n_trials: The planned number of trials, for methods that need it.
@@ -134,11 +146,10 @@ class PracticalGP(MethodGP):
 
 
 class FittedBelief(PracticalBelief):
-    """What the practical setting believes with the kernel and the noise level of a model.
+    """The belief of the practical setting with the kernel and the noise level of a model.
 
     Attributes:
-        sem: The largest standard error that came with the targets, if they all came with one: the noise level was not
-            fitted then.
+        sem: The largest standard error, if all targets have one: the noise level was not fitted then.
     """
 
     def __init__(self, model: PracticalGP, setting: Practical, method: str, n_trials: int | None) -> None:
@@ -150,8 +161,45 @@ class FittedBelief(PracticalBelief):
         self._state = self._posterior(len(model.train_targets))
 
     def estimates(self) -> str:
-        """What was estimated from the data, in words."""
+        """The estimates from the data, in words."""
         if self.sem is None:
             return super().estimates()
         given = f"is the largest standard error given, {self.sem:.3g}, but at least a hundredth of the spread of values"
         return f"{self._level} {given}, the kernel was fitted and {self._guess}"
+
+
+@fit_botorch_model.register(StreamingGP)
+def _fit_nothing(model: StreamingGP, *args: Any, **kwargs: Any) -> None:
+    """Leave the given kernel and ridge as they are."""
+
+
+@fit_botorch_model.register(PracticalGP)
+def _fit_practical(model: PracticalGP, *args: Any, **kwargs: Any) -> None:
+    model.estimate()
+
+
+@submodel_input_constructor.register(MethodGP)
+def _method_inputs(
+    botorch_model_class: type[MethodGP],
+    model_config: ModelConfig,
+    dataset: SupervisedDataset,
+    search_space_digest: SearchSpaceDigest,
+    surrogate: Any,
+) -> dict[str, Any]:
+    inputs = {
+        "train_X": dataset.X,
+        "train_Y": dataset.Y,
+        "input_transform": features_of(search_space_digest),
+        **model_config.model_options,
+    }
+    if issubclass(botorch_model_class, CertifiedGP):
+        return {**inputs, "sem": _largest(dataset.Yvar), "space": space_of(search_space_digest)}
+    known = dataset.Yvar is not None and not bool(dataset.Yvar.isnan().any())
+    return {**inputs, "sem": _largest(dataset.Yvar) if known else None}
+
+
+def _largest(variances: Tensor | None) -> float | None:
+    """The largest standard error; None if there are none."""
+    if variances is None or bool(variances.isnan().all()):
+        return None
+    return float(torch.nan_to_num(variances, nan=0.0).max().sqrt())

@@ -1,4 +1,4 @@
-"""What is known about the objective of an Ax experiment, in its own units, and what stands behind it."""
+"""Bounds of the objective of an Ax experiment, in its own units, and their guarantee."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbo.optimize import guarantee as in_words
 
 
 def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Lower bound, mean and upper bound of the objective, without noise, in its own units.
+    """Return lower bound, mean and upper bound of the objective, without noise, in its own units.
 
     Args:
         client: With a strategy of ``generation_strategy``.
@@ -38,7 +38,7 @@ def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, floa
 
 
 def guarantee(client: Client) -> str:
-    """In words, what is proved about ``interval`` and what was estimated.
+    """Return in words the guarantee of ``interval`` and the estimated numbers.
 
     Raises:
         InvalidInput: The client has another strategy.

@@ -1,4 +1,4 @@
-"""The rule of a method as a BoTorch acquisition function, and its search in Ax, which a seed makes repeatable."""
+"""The rule of a method as a BoTorch acquisition function, and its search in Ax, repeatable by a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MethodUCB(KernelUCB):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        super().__init__(model, _confidence(model), posterior_transform, X_pending)
+        super().__init__(model, model.confidence(), posterior_transform, X_pending)
 
 
 class MethodSampling(InflatedThompsonSampling):
@@ -39,11 +39,7 @@ class MethodSampling(InflatedThompsonSampling):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        super().__init__(model, _confidence(model), seed, posterior_transform, X_pending)
-
-
-def _confidence(model: MethodGP) -> Any:
-    return model.belief.confidence()
+        super().__init__(model, model.confidence(), seed, posterior_transform, X_pending)
 
 
 @acqf_input_constructor(MethodUCB)
@@ -73,8 +69,8 @@ def _sampling_inputs(
 class SeededAcquisition(Acquisition):
     """Ax's search for the largest value, with randomness that follows from a seed and the data.
 
-    The option "seed" is that of the strategy. In spaces that are all discrete, points that were observed may be
-    proposed again: where observations are noisy, that is how one learns more about them.
+    The option "seed" is that of the strategy. In spaces that are all discrete, observed points may be proposed again:
+    with noise, another observation there has a value.
     """
 
     def optimize(self, n: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -87,7 +83,7 @@ class SeededAcquisition(Acquisition):
                 seed = (1_000_003 * self.options.get("seed", 0) + 1009 * len(self.surrogate.Xs[0]) + pending) % 2**63
                 torch.manual_seed(seed)
                 random.seed(seed)
-                self.X_observed = self.X_pending = None  # which Ax would exclude
+                self.X_observed = self.X_pending = None  # Ax would exclude these points
                 return super().optimize(n, *args, **kwargs)
         finally:
             self.X_observed, self.X_pending = observed

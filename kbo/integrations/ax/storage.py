@@ -1,13 +1,18 @@
-"""Ax's tables of what it can store, construct and fit."""
+"""Values that survive Ax's JSON and SQL storage: kernels, noise bounds, and outcomes to the digits that it keeps.
+
+Models, acquisition functions and transforms are stored by their names, the settings as the dataclasses that they are.
+"""
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import Any
 
+import numpy as np
 import torch
-from ax.core.search_space import SearchSpaceDigest
-from ax.generators.torch.botorch_modular.surrogate import submodel_input_constructor
-from ax.generators.torch.botorch_modular.utils import ModelConfig, fit_botorch_model
+from ax.adapter.data_utils import ExperimentData
+from ax.adapter.transforms.base import Transform
 from ax.storage.botorch_modular_registry import (
     register_acquisition,
     register_acquisition_function,
@@ -15,28 +20,37 @@ from ax.storage.botorch_modular_registry import (
 )
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 from ax.storage.transform_registry import register_transform
-from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import Kernel
+from gpytorch.constraints import Positive
+from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from kbo import checks
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, InflatedThompsonSampling, KernelUCB
 from kbo.confidence import NoiseBounds
-from kbo.integrations.ax.digits import StoredDigits
-from kbo.integrations.ax.features import features_of, space_of
-from kbo.integrations.ax.kernels import STORABLE, build, describe
-from kbo.integrations.ax.models import CertifiedGP, MethodGP, PracticalGP
+from kbo.errors import InvalidInput
+from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
-from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize import Certified, Practical
+
+STORABLE: dict[str, Any] = {
+    kind.__name__: kind for kind in (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
+}
+"""Kernels that can be stored, by name. A subclass may compute something else, so only these classes themselves."""
 
 _MODELS = (KernelRidgeGP, NystromGP, AdaptiveRidgeGP, CertifiedGP, PracticalGP)
 _ACQUISITIONS = (KernelUCB, AMMUCB, DMMUCB, CMMUCB, ChainingUCB, InflatedThompsonSampling, MethodUCB, MethodSampling)
 
+_DECIMALS, _DIGITS = 10, 12
+"""Ax stores ten decimals, and reading them back may change the last bit of a number."""
+
+_SMALL = 1e-3
+"""Outcomes that are all smaller than this are not rounded: storage keeps too few of their digits."""
+
 
 def register() -> None:
-    """Tell Ax how to store what kbo puts into a generation strategy; importing ``kbo.integrations.ax`` does it.
+    """Register with Ax's storage what a generation strategy of kbo contains; the import of the package does it.
 
-    Models, acquisition functions, settings, noise bounds, and kernels made of RBF, Matern, Scale, sums and products.
     Calling it again changes nothing.
     """
     for model in _MODELS:
@@ -45,64 +59,101 @@ def register() -> None:
         register_acquisition_function(acquisition)
     register_acquisition(SeededAcquisition)
     register_transform(StoredDigits)
-    for kernel in STORABLE:
+    for kernel in STORABLE.values():
         CORE_ENCODER_REGISTRY.setdefault(kernel, _kernel_to_dict)
     CORE_ENCODER_REGISTRY[NoiseBounds] = _noise_bounds_to_dict
-    CORE_DECODER_REGISTRY.update(
-        {
-            "KboKernel": build_kernel,  # pyright: ignore[reportArgumentType]
-            "NoiseBounds": NoiseBounds,
-            "Certified": Certified,  # dataclasses, which Ax encodes by itself
-            "Practical": Practical,
-        }
-    )
+    decoders: dict[str, Any] = {
+        "KboKernel": build_kernel,
+        "NoiseBounds": NoiseBounds,
+        "Certified": Certified,
+        "Practical": Practical,
+    }
+    CORE_DECODER_REGISTRY.update(decoders)
 
 
 def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
-    return {"__type": "KboKernel", "description": describe(kernel)}
-
-
-def build_kernel(description: dict[str, Any]) -> Kernel:
-    """The kernel that was stored."""
-    return build(description)
+    return {"__type": "KboKernel", "description": describe_kernel(kernel)}
 
 
 def _noise_bounds_to_dict(bounds: NoiseBounds) -> dict[str, Any]:
     return {"__type": "NoiseBounds", **bounds._described()}
 
 
-@fit_botorch_model.register(StreamingGP)
-def _fit_nothing(model: StreamingGP, *args: Any, **kwargs: Any) -> None:
-    """What kbo's models know is given."""
+def describe_kernel(kernel: Kernel) -> dict[str, Any]:
+    """Plain values from which ``build_kernel`` makes the same function, to the last digit.
+
+    Raises:
+        InvalidInput: A kernel, or a part of one, of a class that is not in ``STORABLE``, or a batch of kernels.
+    """
+    return _described(copy.deepcopy(checks.kernel(kernel)).double())
 
 
-@fit_botorch_model.register(PracticalGP)
-def _fit_practical(model: PracticalGP, *args: Any, **kwargs: Any) -> None:
-    model.estimate()
+def _described(kernel: Kernel) -> dict[str, Any]:
+    kind = type(kernel)
+    if kind not in STORABLE.values():
+        raise InvalidInput(
+            f"Ax cannot store a kernel of class {kind.__name__}: pass one made of {', '.join(STORABLE)}, or use "
+            "kbo.minimize or kbo.Optimizer."
+        )
+    entry: dict[str, Any] = {"kind": kind.__name__}
+    if isinstance(columns := kernel.active_dims, Tensor):
+        entry["columns"] = columns.tolist()
+    if isinstance(kernel, ScaleKernel):
+        return entry | {"scale": float(kernel.outputscale.detach()), "base": _described(kernel.base_kernel)}
+    if isinstance(kernel, (AdditiveKernel, ProductKernel)):
+        return entry | {"parts": [_described(part) for part in kernel.kernels]}  # pyright: ignore[reportArgumentType]
+    assert isinstance(kernel.lengthscale, Tensor)
+    options = {"nu": float(kernel.nu)} if isinstance(kernel, MaternKernel) else {}
+    return entry | {"lengthscales": kernel.lengthscale.flatten().tolist(), **options}
 
 
-@submodel_input_constructor.register(MethodGP)
-def _method_inputs(
-    botorch_model_class: type[MethodGP],
-    model_config: ModelConfig,
-    dataset: SupervisedDataset,
-    search_space_digest: SearchSpaceDigest,
-    surrogate: Any,
-) -> dict[str, Any]:
-    inputs = {
-        "train_X": dataset.X,
-        "train_Y": dataset.Y,
-        "input_transform": features_of(search_space_digest),
-        **model_config.model_options,
-    }
-    if issubclass(botorch_model_class, CertifiedGP):
-        return {**inputs, "sem": _largest(dataset.Yvar), "space": space_of(search_space_digest)}
-    known = dataset.Yvar is not None and not bool(dataset.Yvar.isnan().any())
-    return {**inputs, "sem": _largest(dataset.Yvar) if known else None}
+def build_kernel(description: dict[str, Any]) -> Kernel:
+    """The kernel of a description, in double precision and with constant parameters.
+
+    Raises:
+        InvalidInput: Not a description.
+    """
+    if description.get("kind") not in STORABLE:
+        kinds = ", ".join(STORABLE)
+        raise InvalidInput(f"{description!r} does not describe a kernel: its kind must be one of {kinds}.")
+    kind, columns = STORABLE[description["kind"]], description.get("columns")
+    if "parts" in description:
+        return kind(*(build_kernel(part) for part in description["parts"]))
+    plain: Any = Positive(transform=None)  # pyright: ignore[reportArgumentType]  # other transforms round
+    if kind is ScaleKernel:
+        base = build_kernel(description["base"])
+        kernel = ScaleKernel(base, active_dims=columns, outputscale_constraint=plain).double()
+        kernel.outputscale = torch.tensor(description["scale"], dtype=torch.float64)
+    else:
+        scales = torch.tensor(description["lengthscales"], dtype=torch.float64)
+        options = {"nu": description["nu"]} if kind is MaternKernel else {}
+        ard = len(scales) if len(scales) > 1 else None
+        kernel = kind(ard_num_dims=ard, active_dims=columns, lengthscale_constraint=plain, **options).double()
+        kernel.lengthscale = scales
+    return kernel.requires_grad_(False)
 
 
-def _largest(variances: Tensor | None) -> float | None:
-    """The largest standard error; None if there are none."""
-    if variances is None or bool(variances.isnan().all()):
-        return None
-    return float(torch.nan_to_num(variances, nan=0.0).max().sqrt())
+class StoredDigits(Transform):
+    """Rounds each outcome and standard error to ten decimals and twelve digits: a resumed run has the same data."""
+
+    def transform_experiment_data(self, experiment_data: ExperimentData) -> ExperimentData:
+        """The data to these digits."""
+        data = experiment_data.observation_data
+        for column in data.columns:
+            if column[0] in ("mean", "sem"):
+                data[column] = rounded(data[column].to_numpy(dtype=float))
+        return ExperimentData(arm_data=experiment_data.arm_data, observation_data=data)
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """Numbers [n] to the digits that Ax stores."""
+    finite = np.abs(values[np.isfinite(values)])
+    if not len(finite) or finite.max() < _SMALL:
+        return values
+    return np.array([_round(value) for value in values.tolist()])
+
+
+def _round(value: float) -> float:
+    if value == 0 or not math.isfinite(value):
+        return value
+    return round(value, min(_DECIMALS, _DIGITS - 1 - math.floor(math.log10(abs(value)))))

@@ -22,10 +22,9 @@ from gpytorch.kernels import RBFKernel
 
 from kbo import recipes
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.digits import StoredDigits
-from kbo.integrations.ax.kernels import build, describe
 from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
+from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.settings import resolve
 from kbo.space import Int
@@ -34,10 +33,10 @@ _TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
 """One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete."""
 
 _SEARCH = {"num_restarts": 8, "raw_samples": 256}
-"""Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is dear to ask."""
+"""Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is expensive."""
 
 _N_INITIAL = 6
-"""Observations before the first fit, as ``kbo.minimize`` takes for two parameters."""
+"""Observations before the first fit, as in ``kbo.minimize`` for two parameters."""
 
 
 def generation_strategy(
@@ -50,15 +49,15 @@ def generation_strategy(
 ) -> GenerationStrategy:
     """Points that fill the space until there are ``n_initial`` observations, then a method of kbo.
 
-    For one objective, minimised or maximised, in any search space of ranges and choices. All of it survives Ax's JSON
-    and SQL storage, and what is proposed next is a function of seed and data, so a run that is resumed goes on as if it
-    had never stopped. Trials that run or were abandoned are not proposed again, except in spaces that are all discrete;
-    failed ones may be, which is what these words mean in Ax.
+    For one objective, minimised or maximised, in any search space of ranges and choices. The strategy survives Ax's
+    JSON and SQL storage, and the next point is a function of seed and data, so a resumed run continues as if it had
+    never stopped. Running and abandoned trials are not proposed again, except in spaces that are all discrete; failed
+    ones may be, as is Ax's convention.
 
     * ``Practical()``: kernel, noise level and norm bound are estimated from all data whenever there are new ones.
       Values far on the bad side are cut first, by Ax's ``Winsorize``. Where all values come with a standard error, the
       largest one is the noise level.
-    * ``Certified(...)``: raw outcomes and a fixed kernel; nothing rescales anything. The kernel sees numbers scaled to
+    * ``Certified(...)``: raw outcomes and a fixed kernel; outcomes are not rescaled. The kernel sees numbers scaled to
       [0, 1] (logarithmic parameters in their logarithm) and choices without an order as one-hot columns of length
       1/sqrt(2), in the order of the parameters. Choices with an order count as numbers, or by their ranks; Ax takes
       two options to have one.
@@ -83,7 +82,7 @@ def generation_strategy(
     """
     setting, method = resolve(setting, method, n_trials)
     if isinstance(setting, Certified):
-        setting = replace(setting, kernel=build(describe(setting.kernel)))
+        setting = replace(setting, kernel=build_kernel(describe_kernel(setting.kernel)))
     draws = _check(method, setting, n_trials)
     if not isinstance(seed, int):
         raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
