@@ -144,7 +144,8 @@ def test_help_shows_the_usage(tmp_path, command):
 )
 def test_help_lists_the_names_of_methods_and_problems(tmp_path, command, listed):
     shown = kbo(command, "--help", cwd=tmp_path, COLUMNS="4000").stdout
-    assert "{" not in shown
+    assert "methods}" not in shown
+    assert "problems}" not in shown
     assert all(name in shown for name in listed)
 
 

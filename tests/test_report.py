@@ -1,4 +1,4 @@
-"""Pages of runs: their numbers are the optimiser's, nothing is claimed that is not so, nothing is fetched."""
+"""Pages of runs: numbers equal the optimiser's, guarantees are stated as they are, nothing is fetched."""
 
 import json
 import math
@@ -28,7 +28,7 @@ EVIL = '<script>alert("x")</script> & <img src="http://evil.example/x.png">'
 
 
 class Page(HTMLParser):
-    """What a browser would see of a page."""
+    """Elements, attributes and text of a page."""
 
     def __init__(self, path) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 
 def checked(path) -> Page:
-    """The page, which must be whole and need nothing else."""
+    """Return the page after checks that it is valid and needs no other file."""
     page = Page(path)
     assert page.source.startswith('<!DOCTYPE html>\n<html lang="en">')
     assert page.open == []
@@ -86,8 +86,8 @@ def certified(**changes) -> kbo.Certified:
 
 
 def wave(seed: int = 0):
-    chance = random.Random(seed)
-    return lambda x: math.sin(3 * (x["x"] if isinstance(x, dict) else x[0])) + chance.gauss(0, 0.1)
+    generator = random.Random(seed)
+    return lambda x: math.sin(3 * (x["x"] if isinstance(x, dict) else x[0])) + generator.gauss(0, 0.1)
 
 
 MIXED = {"x": (0.0, 2.0), "n": kbo.Int(1, 4), "lr": kbo.Float(1e-4, 1.0, log=True), "act": ["relu", "tanh"]}
@@ -129,15 +129,15 @@ def test_the_numbers_of_a_practical_page_are_the_optimisers_and_none_is_called_g
     assert result.guarantee[1:] in page.text
     assert "not guaranteed" in page.text
     assert "(guaranteed" not in page.text
-    assert 'class="held"' not in page.source
-    assert "flatters itself" in page.text
+    assert 'class="guaranteed"' not in page.source
+    assert "optimistically biased" in page.text
     assert f"{len(optimizer.failed())} failed" in page.text
     assert optimizer.failed()
     assert "ValueError: diverged" in page.text
     assert sum(image["alt"].startswith("Posterior mean and interval") for image in page.images) == len(MIXED)
 
 
-def test_a_certified_page_has_bounds_if_it_gets_the_kernel_and_says_so_if_not(proved, folder):
+def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_missing_without(proved, folder):
     page = checked(report.write(proved, folder / "with.html", kernel=matern()))
     best = (optimizer := Record.of(proved, matern()).optimizer).recommended()
     lower, mean, upper = optimizer.interval(best.params)
@@ -156,13 +156,13 @@ def test_a_certified_page_has_bounds_if_it_gets_the_kernel_and_says_so_if_not(pr
         report.write(proved, folder / "no.html", kernel=other)
 
 
-def test_what_is_replayed_is_what_was_known(proved):
+def test_the_replay_has_the_bounds_of_every_moment(proved):
     moments = report.history(proved, matern(), most_gaps=2)
     header, events = journal.read(proved)
-    told = [event for event in events if event["event"] == "tell"]
+    observed = [event for event in events if event["event"] == "tell"]
     again = optimizer_of(header, matern())
-    assert len(moments) == len(told) == 12
-    for k, (moment, event) in enumerate(zip(moments, told, strict=True), 1):
+    assert len(moments) == len(observed) == 12
+    for k, (moment, event) in enumerate(zip(moments, observed, strict=True), 1):
         params = events[2 * k - 2]["params"]
         before = again.interval(params)
         assert moment.expected == (before and (before[0] - 0.2, before[2] + 0.2))
@@ -172,12 +172,12 @@ def test_what_is_replayed_is_what_was_known(proved):
         assert (moment.lower, moment.mean, moment.upper) == again.interval(best.params)
         assert (moment.noise_std, moment.norm_bound, moment.ridge) == (0.1, 3.0, again.belief.state.ridge)
         assert moment.finished == k
-        assert moment.best == max(e["value"] for e in told[:k])
+        assert moment.best == max(e["value"] for e in observed[:k])
     assert [m.gap is not None for m in moments].count(True) == 2
     assert moments[-1].gap == Record.of(proved, matern()).optimizer.gap().value
 
 
-def test_values_told_out_of_order_belong_to_their_trials():
+def test_values_in_another_order_belong_to_their_trials():
     optimizer = kbo.Optimizer({"n": kbo.Int(1, 2)}, setting=certified(), method="amm-ucb", maximize=True)
     for n in (1, 1, 2):
         optimizer.expect({"n": n})
@@ -212,10 +212,10 @@ def test_slices_are_intervals_of_the_optimiser(maximize):
     kernel = RBFKernel().double()
     setting = kbo.Certified(kernel, 0.1, 3.0)
     optimizer = kbo.Optimizer(MIXED, setting=setting, method="amm-ucb", maximize=maximize)
-    chance = random.Random(0)
+    generator = random.Random(0)
     for _ in range(6):
-        x, act = 2 * chance.random(), chance.choice(["relu", "tanh"])
-        optimizer.tell({"x": x, "n": chance.randint(1, 4), "lr": 10 ** chance.uniform(-4, 0), "act": act}, x)
+        x, act = 2 * generator.random(), generator.choice(["relu", "tanh"])
+        optimizer.tell({"x": x, "n": generator.randint(1, 4), "lr": 10 ** generator.uniform(-4, 0), "act": act}, x)
     best = optimizer.recommended().params
     for name in MIXED:
         found = report.slice_of(optimizer, name)
@@ -233,25 +233,27 @@ def test_pictures_name_their_axes_and_refuse_where_there_is_nothing(proved):
     moments = report.history(record, most_gaps=2)
     draws = {
         report.draw_values: (record.trials,),
-        **dict.fromkeys((report.draw_recommended, report.draw_width, report.draw_surprises), (moments,)),
-        **dict.fromkeys((report.draw_noise, report.draw_norm, report.draw_ridge, report.draw_dictionary), (moments,)),
+        **dict.fromkeys((report.draw_recommended, report.draw_width, report.draw_miscoverage), (moments,)),
         report.draw_band: (record.optimizer, "x0"),
     }
-    for draw, arguments in draws.items():
+    quantities = ("noise_std", "noise_bounds", "norm_bound", "ridge", "anchors")
+    for draw, arguments in [*draws.items(), *((report.draw_quantity, (moments, name)) for name in quantities)]:
         figure, axes = report.picture()
         draw(axes, *arguments)
         assert axes.get_xlabel(), draw
         assert axes.get_ylabel(), draw
         report.finish(figure)
     _, axes = report.picture()
-    for draw in (report.draw_recommended, report.draw_width, report.draw_surprises):
+    for draw in (report.draw_recommended, report.draw_width, report.draw_miscoverage):
         with pytest.raises(InvalidInput):
             draw(axes, [])
+    with pytest.raises(InvalidInput, match="unknown quantity 'noise'; use one of noise_std"):
+        report.draw_quantity(axes, moments, "noise")
     with pytest.raises(InvalidInput, match="no bound"):
         report.draw_band(axes, kbo.Optimizer({"x": (0.0, 1.0)}), "x")
 
 
-def test_whatever_a_run_holds_is_shown_as_text(folder):
+def test_markup_in_a_run_is_shown_as_text(folder):
     bounds = {EVIL: (0.0, 1.0), "$\\frac": [EVIL, "$x", "plain"]}
     optimizer = kbo.Optimizer(bounds, setting=kbo.Certified(RBFKernel().double(), 0.1, 2.0), method="amm-ucb")
     optimizer.tell({EVIL: 0.5, "$\\frac": EVIL}, 1.0)
@@ -269,7 +271,7 @@ def begin(path, **changes):
 
 def test_runs_with_little_in_them_have_sensible_pages(folder):
     begin(folder / "empty.jsonl").close()
-    assert "Nothing has been tried yet." in checked(report.write(folder / "empty.jsonl")).text
+    assert "There are no trials yet." in checked(report.write(folder / "empty.jsonl")).text
     pending = begin(folder / "pending.jsonl")
     pending.ask()
     pending.close()
@@ -293,12 +295,12 @@ def test_runs_with_little_in_them_have_sensible_pages(folder):
 
 
 def test_a_long_run_has_a_small_page_that_says_what_it_leaves_out(folder):
-    path, chance = folder / "long.jsonl", random.Random(0)
+    path, generator = folder / "long.jsonl", random.Random(0)
     space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
     optimizer = kbo.Optimizer(space, method="random")
     for i in range(2000):
-        params = {"x": chance.random(), "y": chance.random()}
-        optimizer.fail(params, f"reason {i}") if i % 50 == 7 else optimizer.tell(params, chance.gauss(0, 1))
+        params = {"x": generator.random(), "y": generator.random()}
+        optimizer.fail(params, f"reason {i}") if i % 50 == 7 else optimizer.tell(params, generator.gauss(0, 1))
     optimizer.save(path)
     page = checked(report.write(path))
     assert "2000 trials: 1960 complete, 40 failed." in page.text
@@ -320,7 +322,7 @@ def test_a_long_practical_run_is_replayed_in_part_and_ends_with_what_is_known(pr
     assert (moments[-1].lower, moments[-1].mean, moments[-1].upper) == record.optimizer.interval(best.params)
 
 
-def test_contradicted_assumptions_are_news_on_the_page(folder):
+def test_contradicted_assumptions_are_reported(folder):
     kernel = MaternKernel(nu=2.5).double()
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Certified(kernel, 0.1, 0.5), method="amm-ucb")
     for i in range(8):
@@ -333,23 +335,23 @@ def test_contradicted_assumptions_are_news_on_the_page(folder):
     assert any(m.trouble for m in report.history(optimizer))
 
 
-def test_surprises_are_counted():
+def test_values_outside_their_range_are_counted():
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=certified(norm_bound=30.0), method="amm-ucb", maximize=True)
     for _ in range(30):
         optimizer.tell([0.5], 1.0)
-    assert report.surprises(report.history(optimizer)) == (0, 29)
+    assert report.miscoverage(report.history(optimizer)) == (0, 29)
     optimizer.tell([0.5], -1.0)
-    assert report.surprises(report.history(optimizer)) == (1, 30)
+    assert report.miscoverage(report.history(optimizer)) == (1, 30)
 
 
-def test_the_page_says_how_to_go_on(practical, proved, folder):
+def test_the_page_has_the_code_that_resumes_the_run(practical, proved, folder):
     page = checked(report.write(practical, folder / "p.html"))
     assert f"kbo tune branin --trials 36 --method amm-ucb --seed 0 --journal {practical}" in page.text
     code = Page(report.write(proved, folder / "q.html")).source
     (call,) = re.findall(r"<code>(import kbo\n\nbounds.*?)</code>", code, re.DOTALL)
-    said = {"kernel": matern(), "objective": wave(2)}
-    exec(__import__("html").unescape(call).replace("n_trials=32", "n_trials=13"), said)
-    assert len(said["result"].trials) == 13
+    names = {"kernel": matern(), "objective": wave(2)}
+    exec(__import__("html").unescape(call).replace("n_trials=32", "n_trials=13"), names)
+    assert len(names["result"].trials) == 13
 
 
 @pytest.fixture(scope="module")
@@ -357,9 +359,15 @@ def rows(folder):
     from kbo.experiments.bandits import BanditMethod, BanditProblem
     from kbo.experiments.compare import compare
 
+<<<<<<< HEAD
     game = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
     players = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
     text = compare(game, players, 2, folder, workers=1, progress=False)
+=======
+    problem = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
+    methods = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
+    text = compare(problem, methods, 2, folder, workers=1, progress=False)
+>>>>>>> 46f6e2c (Reports are Jinja2 templates with autoescaping; one function draws each number of the bounds over time)
     (path,) = folder.glob("run-*.parquet")
     return path, text
 
@@ -409,7 +417,7 @@ def test_what_cannot_be_reported_is_an_error_in_words(rows, proved, practical, f
         report.write(proved, proved)
     with pytest.raises(InvalidInput, match="do not pass kernel"):
         report.write(practical, kernel=matern())
-    with pytest.raises(InvalidInput, match="say where"):
+    with pytest.raises(InvalidInput, match="pass its path"):
         report.write(kbo.Optimizer({"x": (0.0, 1.0)}))
 
 

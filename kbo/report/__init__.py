@@ -1,28 +1,25 @@
-"""What a run did and what it rests on, as one page that needs nothing else.
+"""Reports: a run as one HTML page, and its parts.
 
-``write`` makes the page. Its parts are of use by themselves: ``history`` replays a run, and the functions named
-``draw_...`` draw on axes that they are given, for example in a notebook::
+``write`` makes the page. ``history`` replays a run, and the functions named ``draw_...`` draw on given axes, for
+example in a notebook::
 
     figure, axes = kbo.report.picture()
     kbo.report.draw_band(axes, optimizer, "learning_rate")
     kbo.report.finish(figure).savefig("band.png")
 """
 
-from kbo.report.pictures import (
+from kbo.report.figures import (
     draw_band,
-    draw_dictionary,
-    draw_noise,
-    draw_norm,
+    draw_miscoverage,
+    draw_quantity,
     draw_recommended,
-    draw_ridge,
-    draw_surprises,
     draw_values,
     draw_width,
     finish,
     picture,
 )
 from kbo.report.record import Record
-from kbo.report.replay import Moment, history, surprises
+from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.slices import Slice, slice_of
 from kbo.report.writing import write
 
@@ -31,18 +28,15 @@ __all__ = [
     "Record",
     "Slice",
     "draw_band",
-    "draw_dictionary",
-    "draw_noise",
-    "draw_norm",
+    "draw_miscoverage",
+    "draw_quantity",
     "draw_recommended",
-    "draw_ridge",
-    "draw_surprises",
     "draw_values",
     "draw_width",
     "finish",
     "history",
+    "miscoverage",
     "picture",
     "slice_of",
-    "surprises",
     "write",
 ]

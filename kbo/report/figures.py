@@ -1,166 +1,263 @@
-"""The pictures of a tuning run with what to read in them."""
+"""Pictures of a tuning run, each drawn on given axes; ``picture`` makes a figure with axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kbo.optimize import Optimizer
-from kbo.report import markup, pictures
-from kbo.report.record import Record
-from kbo.report.replay import NOISE_MARGIN, Moment, surprises
+from kbo.errors import InvalidInput
+from kbo.experiments.draw.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    blank,
+    dot_size,
+    dress,
+    legend_below,
+    logarithmic,
+    plain_numbers,
+)
+from kbo.experiments.draw.lines import draw_trace
+from kbo.optimize import Optimizer, Trial
+from kbo.report.replay import Moment
+from kbo.report.slices import Slice, slice_of
+from kbo.space import Params
 
-_MOST_PARAMETERS = 12
-"""Parameters along which the bounds are drawn."""
+VALUE = "value of the objective"
+FINISHED = "trials finished"
+_FAR = 10
+"""Interquartile ranges from the quartiles beyond which values are left outside of a picture."""
+
+_WIDE = 20
+"""Largest over smallest value from which a logarithmic scale shows more."""
 
 
-def of_values(record: Record, recommended: int | None) -> str:
-    """The values of all trials; empty if there are none."""
-    complete, failed = record.with_status("complete"), len(record.with_status("failed"))
-    if not complete:
-        return ""
-    figure, axes = pictures.picture()
-    pictures.draw_values(axes, record.trials, maximize=record.maximize, recommended=recommended)
-    which = "largest" if record.maximize else "smallest"
-    caption = (
-        f"Every dot is one evaluation; the line is the {which} value so far, which luck makes look better than it is. "
-        + ("The ring is the recommended trial. " if recommended is not None else "")
-        + ("Crosses at the top are trials that failed." if failed else "")
-    )
-    alt = f"Values of {len(complete)} trials in the order of asking, with the best so far; {failed} trials failed."
-    return _shown(figure, "Values", caption, alt)
+def picture(xlabel: str = "", ylabel: str = "") -> tuple[Any, Any]:
+    """Return a small figure, readable on a telephone, and its axes."""
+    figure = blank(4.4, 3.2)
+    axes = figure.add_subplot()
+    dress(axes, "", xlabel, ylabel)
+    return figure, axes
 
 
-def over_time(moments: Sequence[Moment], certified: bool) -> list[str]:
-    """What was known after each trial, as far as there were bounds."""
-    bounded = [m for m in moments if m.width is not None]
-    if len(bounded) < 2:
-        return []
-    last = bounded[-1]
-    found = [
-        _drawn(
-            lambda axes: pictures.draw_recommended(axes, moments),
-            "What was known of the recommended setting",
-            "After each trial: the interval of the objective, without noise, at the setting recommended then. "
-            + _promise(certified)
-            + " The first intervals may be too wide for the frame. The dashed line is the best observed value.",
-            f"The interval at the recommended setting over time; at the end from {last.lower:.4g} to {last.upper:.4g}.",
-        ),
-        _drawn(
-            lambda axes: pictures.draw_width(axes, moments),
-            "How much is still open",
-            "The width of that interval, and how much better than the recommended setting the optimum could still be. "
-            + ("" if certified else "Without a guarantee both are rules of thumb. ")
-            + "When they stop falling, more trials of this kind teach little.",
-            f"The width of the interval over time; at the end {last.width or 0:.4g}.",
-        ),
-        _numbers(bounded),
-    ]
+def finish(figure: Any) -> Any:
+    """Return the figure with a legend below, if anything in it has a label."""
+    if any(axes.get_legend_handles_labels()[0] for axes in figure.axes):
+        legend_below(figure, columns=2)
+    return figure
+
+
+def draw_values(axes: Any, trials: Sequence[Trial], *, maximize: bool = False, recommended: int | None = None) -> None:
+    """Draw observed values against trials, the best so far, failures, and the recommended trial.
+
+    Values far from all others are left outside the frame, as far as the best and the recommended one allow.
+
+    Args:
+        axes: Where to draw.
+        trials: The trials of a run.
+        maximize: Whether larger is better.
+        recommended: Number of the recommended trial.
+    """
+    draw_trace(axes, trials, maximize=maximize, recommended=recommended)
+    values = [trial.value for trial in trials if trial.value is not None]
+    if axes.get_yscale() == "log":
+        plain_numbers(axes.yaxis)
+    elif values:
+        chosen = [trial.value for trial in trials if trial.number == recommended and trial.value is not None]
+        _frame(axes, values, [*chosen, max(values) if maximize else min(values)])
+    _whole_numbers(axes)
+    axes.set(xlabel="trial", ylabel=VALUE)
+
+
+def draw_recommended(axes: Any, moments: Sequence[Moment]) -> None:
+    """Draw the interval of the setting that was recommended after each trial, and the best observed value.
+
+    Args:
+        axes: Where to draw.
+        moments: From ``history``.
+    """
+    bounded = _bounded(moments)
+    x = [m.finished for m in bounded]
+    lower, mean, upper = ([float(getattr(m, name)) for m in bounded] for name in ("lower", "mean", "upper"))
+    axes.fill_between(x, lower, upper, color=BLUE, alpha=0.2, lw=0, step="post", label="interval")
+    axes.step(x, mean, where="post", color=BLUE, lw=1.6, label="posterior mean")
+    best = [(m.finished, m.best) for m in moments]
+    axes.step(*zip(*best, strict=True), where="post", color=GREY, lw=1.4, ls="--", label="best observed")
+    late = len(bounded) // 4
+    _frame(axes, [], [m.best for m in moments[len(moments) // 4 :]] + lower[late:] + upper[late:])
+    _whole_numbers(axes)
+    axes.set(xlabel=FINISHED, ylabel=VALUE)
+
+
+def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
+    """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed."""
+    widths = [(m.finished, m.width or 0.0) for m in _bounded(moments)]
+    gaps = [(m.finished, m.gap) for m in moments if m.gap is not None]
+    axes.plot(*zip(*widths, strict=True), color=BLUE, lw=1.6, label="width of the interval")
+    if gaps:
+        axes.plot(*zip(*gaps, strict=True), color=RED, lw=1.2, marker="o", ms=3.5, label="optimality gap")
+    _scale(axes, [y for _, y in (*widths, *gaps)])
+    axes.set(xlabel=FINISHED, ylabel="in units of the objective")
+
+
+def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
+    """Draw a number in the bounds against the trials finished.
+
+    Args:
+        axes: Where to draw.
+        moments: From ``history``.
+        quantity: "noise_std", the noise level; "noise_bounds", its bounds where a method bounds it online;
+            "norm_bound"; "ridge"; "anchors", the number of points of a dictionary.
+
+    Raises:
+        InvalidInput: There is no such quantity.
+    """
+    if quantity not in _QUANTITIES:
+        raise InvalidInput(f"unknown quantity {quantity!r}; use one of {', '.join(_QUANTITIES)}.")
+    label, lines = _QUANTITIES[quantity]
+    values = []
+    for name, style in lines.items():
+        points = [
+            (m.finished, y) for m in moments if (y := getattr(m, name)) is not None and math.isfinite(y) and y > 0
+        ]
+        if points:
+            axes.step(*zip(*points, strict=True), where="post", lw=1.6, **style)
+        values += [y for _, y in points]
+    _scale(axes, [0.0, *values] if quantity == "anchors" else values)  # the scale of a count starts at zero
+    axes.set(xlabel=FINISHED, ylabel=label)
+
+
+_NOISE = "noise level, units of the objective"
+_QUANTITIES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "noise_std": (_NOISE, {"noise_std": {"color": BLUE}}),
+    "noise_bounds": (
+        _NOISE,
+        {
+            "noise_upper": {"color": RED, "label": "upper bound (used)"},
+            "noise_lower": {"color": GREEN, "ls": "--", "label": "lower bound"},
+        },
+    ),
+    "norm_bound": ("norm bound, units of the objective", {"norm_bound": {"color": BLUE}}),
+    "ridge": ("ridge, units of the kernel", {"ridge": {"color": BLUE}}),
+    "anchors": ("points of the dictionary", {"anchors": {"color": BLUE}}),
+}
+"""Quantity -> label of the axis, and the style of the line of each attribute of ``Moment``."""
+
+
+def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
+    """Draw the range expected of every value before it was observed, and the value.
+
+    Raises:
+        InvalidInput: There was no bound before any value.
+    """
+    awaited = [m for m in moments if m.expected is not None]
+    if not awaited:
+        raise InvalidInput("there is no range to draw: no value had a bound before it was observed.")
+    lower, upper = zip(*(m.expected for m in awaited if m.expected), strict=True)
+    x = [m.finished for m in awaited]
+    width = max(0.6, min(4.0, 160 / len(x)))
+    axes.vlines(x, lower, upper, color=BLUE, alpha=0.35, lw=width, label="expected before")
+    inside, outside = ([(m.finished, m.value) for m in awaited if m.missed is missed] for missed in (False, True))
+    if inside:
+        axes.scatter(*zip(*inside, strict=True), color="black", s=9, label="observed", zorder=3)
+    if outside:
+        axes.scatter(*zip(*outside, strict=True), color=RED, marker="x", s=36, label="observed, outside", zorder=3)
+    late = len(awaited) // 4
+    _frame(axes, [], [*(m.value for m in awaited[late:]), *lower[late:], *upper[late:]])
+    _whole_numbers(axes)
+    axes.set(xlabel=FINISHED, ylabel=VALUE)
+
+
+def draw_band(axes: Any, optimizer: Optimizer, parameter: str, at: Params | None = None) -> None:
+    """Draw the bounds along one parameter, the others at the recommended setting, and the trials.
+
+    Args:
+        axes: Where to draw.
+        optimizer: The optimiser after the run.
+        parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
+        at: Other values of the other parameters.
+
+    Raises:
+        InvalidInput: There is no such parameter, or no bound yet.
+    """
+    found = slice_of(optimizer, parameter, at)
+    place = list(range(len(found.values))) if found.options else found.values
+    if found.options or len(place) < 12:
+        below = [m - low for m, low in zip(found.mean, found.lower, strict=True)]
+        above = [high - m for m, high in zip(found.mean, found.upper, strict=True)]
+        style = {"fmt": "s", "ms": 5, "color": BLUE, "capsize": 5, "lw": 1.6}
+        axes.errorbar(place, found.mean, [below, above], label="mean, interval", **style)
+    else:
+        axes.fill_between(place, found.lower, found.upper, color=BLUE, alpha=0.2, lw=0, label="interval")
+        axes.plot(place, found.mean, color=BLUE, lw=1.6, label="posterior mean")
+    key = parameter if optimizer.space.named else list(optimizer.space.parameters).index(parameter)
+    settings = [trial.params[key] for trial in optimizer.completed()]  # pyright: ignore[reportArgumentType]
+    x = [found.values.index(value) if found.options else value for value in settings]
+    y = [trial.value or 0.0 for trial in optimizer.completed()]
+    label = "trials (noisy)" if found.whole else "trials, others differ"
+    axes.scatter(x, y, s=dot_size(len(x)), color=GREY, alpha=0.8, lw=0, label=label, zorder=1.5)
+    ring = optimizer.completed().index(optimizer.recommended())  # pyright: ignore[reportArgumentType]
+    style = {"s": 80, "facecolors": "none", "edgecolors": RED, "lw": 1.6, "zorder": 4}
+    axes.scatter(x[ring], y[ring], label="recommended", **style)
+    _frame(axes, y, [*found.lower, *found.upper, y[ring]])
+    _parameter_axis(axes, parameter, found)
+
+
+def _parameter_axis(axes: Any, parameter: str, found: Slice) -> None:
+    if found.options:
+        names = [option if len(option := str(value)) <= 14 else f"{option[:13]}…" for value in found.values]
+        axes.set_xticks(range(len(names)), names, rotation=0 if sum(map(len, names)) < 30 else 30)
+        axes.set_xlim(-0.6, len(names) - 0.4)
+    elif found.log:
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+    name = parameter if len(parameter) <= 40 else f"{parameter[:39]}…"
+    axes.set(xlabel=f"{name} (logarithmic)" if found.log else name, ylabel=VALUE)
+    axes.xaxis.label.set_parse_math(False)
+    for tick in axes.get_xticklabels() if found.options else ():
+        tick.set_parse_math(False)
+
+
+def _bounded(moments: Sequence[Moment]) -> list[Moment]:
+    """Return the moments with bounds, at least one."""
+    found = [m for m in moments if m.width is not None]
+    if not found:
+        raise InvalidInput("there is no bound to draw: too few evaluations, or a method without one.")
     return found
 
 
-def _numbers(bounded: Sequence[Moment]) -> str:
-    """What the bounds rest on, as far as it changed."""
-    return "".join(_drawn(lambda axes, draw=draw: draw(axes, bounded), *words) for draw, *words in _changed(bounded))
+def _scale(axes: Any, values: Sequence[float]) -> None:
+    """Set a logarithmic scale where values are positive and far apart, else a scale from zero."""
+    if values and min(values) > 0 and max(values) > _WIDE * min(values):
+        logarithmic(axes)
+        plain_numbers(axes.yaxis)
+    elif values and min(values) >= 0:
+        axes.set_ylim(bottom=0)
+    _whole_numbers(axes)
 
 
-def _changed(bounded: Sequence[Moment]) -> Iterator[tuple[Callable[..., None], str, str, str]]:
-    """What to draw, its heading, caption and alternative."""
-    last = bounded[-1]
-    if last.noise_upper is not None:
-        yield (
-            pictures.draw_noise,
-            "The noise level, bounded online",
-            "It lies between the lines if the method's assumptions hold, with the probability of the guarantee. The "
-            "upper bound is the level that the intervals are computed with; it can only fall.",
-            f"Bounds of the noise level over time; at the end {last.noise_lower:.4g} to {last.noise_upper:.4g}.",
-        )
-    elif _moves(bounded, "noise_std"):
-        yield (
-            pictures.draw_noise,
-            "The noise level",
-            "Fitted to the data, again whenever they have grown by a third or so. Large jumps late in a run "
-            "say that the fit is not settled.",
-            f"The fitted noise level over time; at the end {last.noise_std:.4g}.",
-        )
-    if _moves(bounded, "norm_bound"):
-        yield (
-            pictures.draw_norm,
-            "The norm bound",
-            "Not given but taken from the data: a multiple of the least norm that they allow. If it keeps growing, the "
-            "earlier intervals were too narrow.",
-            f"The norm bound over time; at the end {last.norm_bound:.4g}.",
-        )
-    if _moves(bounded, "ridge"):
-        yield (
-            pictures.draw_ridge,
-            "The ridge",
-            "The regulariser of the fit: the smaller, the closer it follows the data. It moves with the noise level.",
-            f"The ridge over time; at the end {last.ridge:.4g}.",
-        )
-    if last.anchors is not None:
-        yield (
-            pictures.draw_dictionary,
-            "The dictionary",
-            "The posterior is a sketch: it sees all data through this many points, which also sets what a trial costs.",
-            f"The size of the dictionary over time; at the end {last.anchors}.",
-        )
+def _whole_numbers(axes: Any) -> None:
+    """Set ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
 
 
-def of_surprises(moments: Sequence[Moment]) -> str:
-    """What was expected of every value; empty if nothing was."""
-    outside, expected = surprises(moments)
-    if not expected:
-        return ""
-    return _drawn(
-        lambda axes: pictures.draw_surprises(axes, moments),
-        "Expected and observed",
-        f"Bars: where each value was expected before it was told, its interval widened by {NOISE_MARGIN:g} noise "
-        "levels. Dots: the value. Crosses: values outside their bar.",
-        f"Expected ranges and observed values of {expected} trials; {outside} lie outside.",
-    )
-
-
-def along_parameters(optimizer: Optimizer, certified: bool) -> list[str]:
-    """The bounds along each of the first parameters, the others at the recommended setting."""
-    names = list(optimizer.space.parameters)[:_MOST_PARAMETERS]
-    alone = len(optimizer.space.parameters) == 1
-    where = "" if alone else "All other parameters are as recommended. "
-    dots = "Dots are the trials. " if alone else "Dots are the trials, which have other values of them. "
-    found = []
-    for name in names:
-        caption = f"The objective along {name}: its posterior mean and interval. {where}{dots}{_promise(certified)}"
-        alt = f"Posterior mean and interval of the objective along the parameter {name}, with the trials."
-
-        def draw(axes: Any, name: str = name) -> None:
-            pictures.draw_band(axes, optimizer, name)
-
-        found.append(_drawn(draw, f"Along {name}", caption, alt))
-    return found
-
-
-def left_out(optimizer: Optimizer) -> int:
-    """How many parameters ``along_parameters`` does not draw."""
-    return max(0, len(optimizer.space.parameters) - _MOST_PARAMETERS)
-
-
-def _promise(certified: bool) -> str:
-    if certified:
-        return "The intervals hold as the guarantee says."
-    return "Nothing guarantees the intervals; they may be too narrow."
-
-
-def _moves(moments: Sequence[Moment], what: str) -> bool:
-    values = {getattr(m, what) for m in moments}
-    return len({v for v in values if v is not None and math.isfinite(v)}) > 1
-
-
-def _drawn(draw: Callable[[Any], None], heading: str, caption: str, alt: str) -> str:
-    figure, axes = pictures.picture()
-    draw(axes)
-    return _shown(figure, heading, caption, alt)
-
-
-def _shown(figure: Any, heading: str, caption: str, alt: str) -> str:
-    return markup.picture(pictures.finish(figure), heading, caption.strip(), alt)
+def _frame(axes: Any, values: Sequence[float], needed: Sequence[float]) -> None:
+    """Set limits that include what is needed and all values but those far from most, whose number is written."""
+    ordered = sorted(values)
+    low, high = (ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]) if ordered else (0.0, 0.0)
+    reach = _FAR * (high - low)
+    near = [v for v in ordered if low - reach <= v <= high + reach]
+    shown = [v for v in (*near, *needed) if math.isfinite(v)]
+    if not shown or max(shown) == min(shown):
+        return
+    margin = 0.06 * (max(shown) - min(shown))
+    bottom, top = min(shown) - margin, max(shown) + margin
+    axes.set_ylim(bottom, top)
+    outside = sum(not bottom <= v <= top for v in ordered)
+    if outside:
+        words = f"{outside} trial{'s' * (outside > 1)} outside the frame"
+        axes.text(0.99, 0.98, words, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=GREY)

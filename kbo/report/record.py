@@ -1,4 +1,4 @@
-"""What a tuning run left behind: its journal and, where everything it rests on is known, its optimiser."""
+"""Record of a tuning run: its journal and, where its kernel is known, its optimiser."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpytorch.kernels import Kernel
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Optimizer, Practical, Trial, journal
 from kbo.optimize.trials import trials_of
-from kbo.space import Choice, Float, Int, Space
+from kbo.space import Choice, Float, Int, Parameter, Space
 
-_KINDS = {"Float": Float, "Int": Int}
+_KINDS = {"Float": Float, "Int": Int, "Choice": Choice}
 
 _NOT_A_RUN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a header or an event raises that was not written by kbo."""
+"""Errors of reading a header or an event that was not written by kbo."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Record:
     """A tuning run.
 
     Attributes:
-        header: What identifies the problem, as in the first line of a journal.
-        events: What happened, oldest first.
-        trials: What was tried and what came of it.
-        optimizer: What is known after the last event; None if it cannot be rebuilt from the journal.
+        header: The description of the problem, as in the first line of a journal.
+        events: The events, oldest first.
+        trials: The trials with their values or failures.
+        optimizer: The optimiser after the last event; None if it cannot be rebuilt from the journal.
         obstacle: Why it cannot, in words; empty if it can.
         path: The journal, if there is one.
     """
@@ -44,11 +44,11 @@ class Record:
 
     @classmethod
     def of(cls, run: Record | Optimizer | str | os.PathLike, kernel: Kernel | None = None) -> Record:
-        """The record of a journal, or of an optimiser.
+        """Return the record of a journal or of an optimiser.
 
         Args:
             run: A journal, an optimiser, or a record, which is returned as it is.
-            kernel: The kernel of a journal in the certified setting, which the journal knows only by a fingerprint.
+            kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only.
 
         Raises:
             JournalError: The journal cannot be read, is damaged, or was made with another kernel.
@@ -73,7 +73,7 @@ class Record:
         except KboError as error:
             if kernel is not None:
                 raise
-            why = f"This version of kbo cannot take the run up again: {error}"
+            why = f"This version of kbo cannot resume the run: {error}"
             return cls(header, events, trials, obstacle=why, path=path)
         return cls(header, events, trials, optimizer, path=path)
 
@@ -84,20 +84,23 @@ class Record:
 
     @property
     def space(self) -> Space:
-        """The space that was searched."""
+        """The search space."""
         return self.optimizer.space if self.optimizer is not None else space_of(self.header)
 
     def with_status(self, status: str) -> list[Trial]:
-        """The trials that are "pending", "complete" or "failed"."""
+        """Return the trials that are "pending", "complete" or "failed"."""
         return [trial for trial in self.trials if trial.status == status]
 
+    def rank(self, trial: Trial) -> float:
+        """Return a number that is least for the best value."""
+        return (-1 if self.maximize else 1) * (trial.value or 0.0)
+
     def best(self) -> Trial | None:
-        """The trial with the best value; it flatters itself if the objective is noisy."""
-        sign = 1 if self.maximize else -1
-        return max(self.with_status("complete"), key=lambda trial: sign * (trial.value or 0.0), default=None)
+        """Return the trial with the best observed value, which is optimistically biased if the objective is noisy."""
+        return min(self.with_status("complete"), key=self.rank, default=None)
 
     def blank(self) -> Optimizer:
-        """The optimiser as it was before the first event.
+        """Return the optimiser as it was before the first event.
 
         Raises:
             InvalidInput: It cannot be rebuilt.
@@ -114,15 +117,15 @@ _NEEDS_KERNEL = (
 
 
 def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:
-    """An optimiser without trials for the problem that the header of a journal describes.
+    """Return an optimiser without trials for the problem that the header of a journal describes.
 
     Args:
         header: The first line of a journal.
         kernel: The kernel; needed in the certified setting.
 
     Raises:
-        JournalError: The header lacks something.
-        InvalidInput: The header describes what kbo cannot do, or there is no kernel.
+        JournalError: The header is incomplete.
+        InvalidInput: The setting or the method cannot be used, or there is no kernel.
     """
     given = {name: value for name, value in header.items() if value is not None}
     if header.get("setting") == "certified":
@@ -141,28 +144,29 @@ def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Opt
 
 
 def space_of(header: Mapping[str, Any]) -> Space:
-    """The space that the header of a journal describes.
+    """Return the space that the header of a journal describes.
 
     Raises:
         JournalError: It describes none.
     """
     try:
         parameters = {entry["name"]: _parameter(entry) for entry in header["space"]}
-        return Space(parameters if header["named"] else [(p.low, p.high) for p in parameters.values()])
+        space = Space(parameters)
+        return space if header["named"] else Space(space.pairs())
     except _NOT_A_RUN as error:
         raise JournalError(
             f"the header of the journal describes no space ({type(error).__name__}: {error})."
         ) from error
 
 
-def _parameter(described: Mapping[str, Any]) -> Any:
-    fields_of = {name: value for name, value in described.items() if name not in ("name", "kind")}
-    return Choice(**fields_of) if described["kind"] == "Choice" else _KINDS[described["kind"]](**fields_of)
+def _parameter(described: Mapping[str, Any]) -> Parameter:
+    arguments = {name: value for name, value in described.items() if name not in ("name", "kind")}
+    return _KINDS[described["kind"]](**arguments)
 
 
 def _begin(header: Mapping[str, Any], space: Space, setting: Certified | Practical) -> Optimizer:
-    told = {name: header[name] for name in ("method", "maximize", "seed")}
-    return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), **told)
+    given = {name: header[name] for name in ("method", "maximize", "seed")}
+    return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), **given)
 
 
 def _of_optimizer(optimizer: Optimizer) -> Record:
@@ -174,7 +178,7 @@ def _of_optimizer(optimizer: Optimizer) -> Record:
 
 
 def _trials(events: list[dict[str, Any]], path: Path) -> list[Trial]:
-    """The trials with how long they took."""
+    """Return the trials with their seconds."""
     try:
         trials = trials_of(events)
         for event in events:

@@ -1,4 +1,4 @@
-"""A run replayed: what was known after every trial, and what was expected of it before."""
+"""Replay of a run: the bounds after every trial, and the range expected of each value before it was observed."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from kbo.report.record import Record
 from kbo.space import Params
 
 MOST_MOMENTS, MOST_GAPS = 120, 16
-"""A longer run is looked at that often; the optimality gap, which takes a search over the space, more rarely."""
+"""Moments of a longer run, and those with the optimality gap, which takes a search over the space."""
 
 _SHORT, _LEAST_MOMENTS = 600, 20
-"""A run of more values is looked at more rarely still, since a look is cubic in their number, but that often."""
+"""Values from which a run has fewer moments, since one costs the cube of their number, and the least number then."""
 
 MOST_FITTED = 500
-"""Values up to which a run of the practical setting is replayed: each of its fits is cubic in their number."""
+"""Values up to which a run of the practical setting is replayed: each of its fits costs the cube of their number."""
 
 NOISE_MARGIN = 2.0
-"""Noise levels by which a value may miss the interval of the function before it surprises."""
+"""Noise levels by which a value may miss the interval of the function and still be in its expected range."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What was known after a trial; values are in units of the objective.
+    """State of a run after a trial; values are in units of the objective.
 
     Attributes:
         finished: Trials finished by then, failed ones included.
-        trial: Number of the trial that was told last.
-        value: What it returned.
-        expected: The interval of the function there before it was told, widened by ``NOISE_MARGIN`` noise levels; None
-            while there was no bound.
+        trial: Number of the trial whose value was observed last.
+        value: Its value.
+        expected: The interval of the function there before the value was observed, widened by ``NOISE_MARGIN`` noise
+            levels; None while there was no bound.
         best: The best value observed.
         recommended: Number of the trial that was recommended.
         lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
         gap: The optimality gap where it was computed; see ``Optimizer.gap``.
-        noise_std, norm_bound: The noise level and the norm bound that the interval rests on.
+        noise_std, norm_bound: The noise level and the norm bound of the interval.
         ridge: The regulariser of the posterior, in units of the kernel.
         anchors: Size of the dictionary of a sketched posterior.
-        noise_lower, noise_upper: What was known of the noise level, for methods that bound it online.
+        noise_lower, noise_upper: Bounds of the noise level, for methods that bound it online.
         trouble: Why there are no bounds although there were data enough, in words; for example a contradiction.
     """
 
@@ -75,8 +75,8 @@ class Moment:
         return None if self.lower is None or self.upper is None else self.upper - self.lower
 
     @property
-    def surprising(self) -> bool | None:
-        """Whether the value lay outside of what was expected; None if nothing was."""
+    def missed(self) -> bool | None:
+        """Whether the value was outside its expected range; None if there was none."""
         return None if self.expected is None else not self.expected[0] <= self.value <= self.expected[1]
 
 
@@ -87,17 +87,17 @@ def history(
     most: int | None = None,
     most_gaps: int | None = None,
 ) -> list[Moment]:
-    """Replay a run and say what was known after its trials, in the order in which they were told.
+    """Replay a run and return its state after its trials, in the order in which their values were observed.
 
     Args:
         run: A journal or an optimiser.
         kernel: The kernel of a journal in the certified setting.
-        most: Of more completed trials, so many are looked at, evenly spaced, the last among them; by default
+        most: Of more completed trials, so many have a moment, evenly spaced, the last among them; by default
             ``MOST_MOMENTS``, and fewer of very long runs.
-        most_gaps: At how many of them the optimality gap is computed; by default at most ``MOST_GAPS``.
+        most_gaps: Moments for which the optimality gap is computed; by default at most ``MOST_GAPS``.
 
     Returns:
-        The moments. In the practical setting those after more than ``MOST_FITTED`` values are left out, but for the
+        The moments. In the practical setting those after more than ``MOST_FITTED`` values are left out, except the
         last.
 
     Raises:
@@ -106,8 +106,8 @@ def history(
     """
     record = Record.of(run, kernel)
     replay = _Replay(record.blank(), record.maximize)
-    told = [event["number"] for event in record.events if event["event"] == "tell"]
-    replayed = told if replay.optimizer.belief.certified else told[:MOST_FITTED]
+    observed = [event["number"] for event in record.events if event["event"] == "tell"]
+    replayed = observed if replay.optimizer.belief.certified else observed[:MOST_FITTED]
     if most is None:
         most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
     watched = _spaced(replayed, most)
@@ -120,17 +120,17 @@ def history(
         if moment is not None:
             left.remove(moment.trial)
             moments.append(moment)
-    return moments if len(replayed) == len(told) else [*moments, _last(record, told[-1])]
+    return moments if len(replayed) == len(observed) else [*moments, _last(record, observed[-1])]
 
 
-def surprises(moments: Sequence[Moment]) -> tuple[int, int]:
-    """How many values lay outside of what was expected of them, and of how many something was."""
-    found = [moment.surprising for moment in moments if moment.surprising is not None]
+def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
+    """Return how many values were outside their expected range, and how many had one."""
+    found = [moment.missed for moment in moments if moment.missed is not None]
     return sum(found), len(found)
 
 
 class _Replay:
-    """An optimiser that is told again what a run was told.
+    """Optimiser that receives the events of a run again.
 
     Args:
         optimizer: As it was before the first event.
@@ -145,7 +145,7 @@ class _Replay:
         self._trouble = ""
 
     def follow(self, event: Mapping[str, Any], watched: bool, with_gap: bool) -> Moment | None:
-        """Take in an event; what is known after it, if it told a value and is watched."""
+        """Apply an event; return the moment after it, if it has a value and is watched."""
         number = event["number"]
         if event["event"] == "ask":
             self._params[number] = event["params"]
@@ -157,16 +157,16 @@ class _Replay:
             return None
         value = float(event["value"])
         expected = self._expected(params) if watched else None
-        # Of two pending trials with the same parameters the first is told, whichever of them this was.
+        # Of two pending trials with the same parameters the first gets the value, whichever of them this was.
         self._numbers[self.optimizer.tell(params, value).number] = number
         self._best = value if math.isnan(self._best) else self._pick(self._best, value)
         if not watched:
             return None
-        known = self._known(with_gap)
-        return Moment(self._finished, number, value, expected, self._best, **known, trouble=self._trouble)
+        bounds = self._bounds(with_gap)
+        return Moment(self._finished, number, value, expected, self._best, **bounds, trouble=self._trouble)
 
     def _expected(self, params: Params) -> tuple[float, float] | None:
-        """Where the next value should lie."""
+        """Return the range of the next value."""
         if self._trouble:
             return None
         try:
@@ -179,62 +179,57 @@ class _Replay:
         margin = NOISE_MARGIN * self.optimizer.belief.assumptions()["noise_std"]
         return interval[0] - margin, interval[2] + margin
 
-    def _known(self, with_gap: bool) -> dict[str, Any]:
-        """The fields of a moment that need bounds."""
+    def _bounds(self, with_gap: bool) -> dict[str, Any]:
+        """Return the fields of a moment that need bounds."""
         if self._trouble:
             return {}
-        try:
-            known = _known(self.optimizer, with_gap)
-        except KboError as error:
-            self._trouble = str(error)
-            return {}
-        if known:
-            known["recommended"] = self._numbers[known["recommended"]]
-        return known
+        bounds, self._trouble = _bounds(self.optimizer, with_gap)
+        if bounds:
+            bounds["recommended"] = self._numbers[bounds["recommended"]]
+        return bounds
 
 
 def _last(record: Record, number: int) -> Moment:
-    """What is known after the last value, from the optimiser of the run itself."""
+    """Return the moment after the last value, from the optimiser of the run itself."""
     best, trial = record.best(), record.trials[number]
     assert record.optimizer is not None
     assert best is not None
-    known, trouble = {}, ""
-    try:
-        known = _known(record.optimizer, with_gap=True)
-    except KboError as error:
-        trouble = str(error)
+    bounds, trouble = _bounds(record.optimizer, with_gap=True)
     finished = sum(trial.status != "pending" for trial in record.trials)
-    return Moment(finished, number, trial.value or 0.0, None, best.value or 0.0, **known, trouble=trouble)
+    return Moment(finished, number, trial.value or 0.0, None, best.value or 0.0, **bounds, trouble=trouble)
 
 
-def _known(optimizer: Optimizer, with_gap: bool) -> dict[str, Any]:
-    """The recommended trial and its bounds; empty without a trial."""
-    best = optimizer.recommended()
-    if best is None:
-        return {}
-    interval = optimizer.interval(best.params)
-    known: dict[str, Any] = {"recommended": best.number}
-    if interval is not None:
-        known |= dict(zip(("lower", "mean", "upper"), interval, strict=True))
+def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
+    """Return the recommended trial, its bounds and the numbers in them, and why there are none, in words."""
+    try:
+        best = optimizer.recommended()
+        if best is None:
+            return {}, ""
+        found: dict[str, Any] = {"recommended": best.number}
+        interval = optimizer.interval(best.params)
+        if interval is None:
+            return found, ""
+        found |= zip(("lower", "mean", "upper"), interval, strict=True)
         gap = optimizer.gap() if with_gap else None
-        known |= {"gap": None if gap is None else gap.value, **_numbers_behind(optimizer)}
-    return known
+        return found | {"gap": None if gap is None else gap.value} | _numbers(optimizer), ""
+    except KboError as error:
+        return {}, str(error)
 
 
-def _numbers_behind(optimizer: Optimizer) -> dict[str, Any]:
-    """What the bounds rest on."""
+def _numbers(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the numbers in the bounds."""
     numbers, state = optimizer.belief.assumptions(), optimizer.belief.state
-    known = {name: numbers[name] for name in ("noise_std", "norm_bound")}
+    found = {name: numbers[name] for name in ("noise_std", "norm_bound")}
     if state is None:
-        return known
-    known |= {"ridge": state.ridge, "anchors": anchors_of(state)}
+        return found
+    found |= {"ridge": state.ridge, "anchors": anchors_of(state)}
     if isinstance(state.schedule, NoiseBounds):
-        known |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
-    return known
+        found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
+    return found
 
 
 def _spaced(items: list[int], most: int) -> list[int]:
-    """At most so many of the items, evenly spaced, the last among them."""
+    """Return at most so many of the items, evenly spaced, the last among them."""
     if len(items) <= most:
         return items
     return [items[round((i + 1) * len(items) / most) - 1] for i in range(most)]

@@ -1,4 +1,4 @@
-"""The bounds along one parameter, the others at a given setting."""
+"""Bounds along one parameter, the others fixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbo.optimize import Optimizer
 from kbo.space import Choice, Float, Params
 
 _POINTS = 161
-"""Points at which a slice along a number is computed; whole numbers have no more than there are."""
+"""Points of a slice along a number; fewer where there are fewer whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Slice:
 
 
 def slice_of(optimizer: Optimizer, parameter: str, at: Params | None = None) -> Slice:
-    """The bounds along a parameter.
+    """Return the bounds along a parameter.
 
     Args:
-        optimizer: What is known.
+        optimizer: The optimiser after the run.
         parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
-        at: Where the other parameters are; by default at the recommended setting.
+        at: Values of the other parameters; by default those of the recommended setting.
 
     Raises:
         InvalidInput: There is no such parameter, or no bound yet.
@@ -66,7 +66,7 @@ def slice_of(optimizer: Optimizer, parameter: str, at: Params | None = None) -> 
     points = centre.repeat(len(units), 1)
     points[:, position] = units
     bounds = optimizer.belief.interval(space.features(points))
-    if not optimizer.maximize:  # the belief is one of the objective times -1
+    if not optimizer.maximize:  # the belief is about the objective times -1
         bounds = tuple(-bound for bound in reversed(bounds))
     lower, mean, upper = (bound.tolist() for bound in bounds)
     return Slice(

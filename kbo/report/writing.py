@@ -1,4 +1,4 @@
-"""From a run to its page."""
+"""``write``: the page of a run as a file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def write(
     kernel: Kernel | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write what a run did and what it rests on as one HTML page that needs nothing else.
+    """Write the results of a run and the assumptions of its bounds as one HTML page that needs no other file.
 
     Args:
         run: A journal (.jsonl), an optimiser, or rows of ``kbo run`` (.parquet, or the folder of finished runs).
-        page: Where the page goes, a .html file; by default beside the run.
+        page: Path of the page, a .html file; by default beside the run.
         kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only. Without
             it the page shows what the journal holds and says that bounds are missing.
         title: Title of the page; by default from the name of the file.
 
     Returns:
-        Where the page is.
+        Path of the page.
 
     Raises:
         InvalidInput: There is no such run, or the page cannot be written.
@@ -44,7 +44,7 @@ def write(
     target = _target(path if path is not None or isinstance(run, Optimizer) else run.path, page)  # pyright: ignore[reportAttributeAccessIssue]
     if path is not None and (path.suffix == ".parquet" or path.is_dir()):
         if kernel is not None:
-            raise InvalidInput(f"{path} holds rows of `kbo run`, which say what was played: do not pass kernel.")
+            raise InvalidInput(f"{path} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
         text = regret.page(regret.read(path), title or path.stem if path.is_file() else title or path.name)
     else:
         record = Record.of(run, kernel)
@@ -60,7 +60,9 @@ def write(
 def _target(path: Path | None, page: str | os.PathLike | None) -> Path:
     if page is None:
         if path is None:
-            raise InvalidInput("say where the page goes: write(optimizer, 'run.html').")
+            raise InvalidInput(
+                "an optimiser has no file beside which the page could go: pass its path, write(optimizer, 'run.html')."
+            )
         return path.with_name(f"{path.name if path.is_dir() else path.stem}.html")
     if Path(page).suffix not in (".html", ".htm"):
         raise InvalidInput(f"the page must be a .html file, got {page}.")
