@@ -359,15 +359,9 @@ def rows(folder):
     from kbo.experiments.bandits import BanditMethod, BanditProblem
     from kbo.experiments.compare import compare
 
-<<<<<<< HEAD
-    game = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
-    players = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
-    text = compare(game, players, 2, folder, workers=1, progress=False)
-=======
     problem = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
     methods = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
     text = compare(problem, methods, 2, folder, workers=1, progress=False)
->>>>>>> 46f6e2c (Reports are Jinja2 templates with autoescaping; one function draws each number of the bounds over time)
     (path,) = folder.glob("run-*.parquet")
     return path, text
 

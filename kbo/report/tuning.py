@@ -157,11 +157,11 @@ def _pictures(record: Record, moments: Sequence[Moment], recommended: int | None
     bounded = [m for m in moments if m.width is not None]
     bounded = bounded if len(bounded) > 1 else []
     found: dict[str, Picture | None] = dict.fromkeys(
-        ("values", "recommended", "width", "noise_bounds", "noise_std", "norm_bound", "ridge", "anchors")
+        ("trace", "recommended", "width", "noise_bounds", "noise_std", "norm_bound", "ridge", "anchors")
     )
     if not record.with_status("complete"):
         return {}
-    found["values"] = _drawn(figures.draw_values, record.trials, maximize=record.maximize, recommended=recommended)
+    found["trace"] = _drawn(figures.draw_values, record.trials, maximize=record.maximize, recommended=recommended)
     if bounded:
         found["recommended"] = _drawn(figures.draw_recommended, moments)
         found["width"] = _drawn(figures.draw_width, moments)
