@@ -62,10 +62,9 @@ def _names() -> dict[str, str]:
     from kbo import recipes
     from kbo.problems import BANDITS, TUNING
 
-    of_finite_sets = ("gp-ucb", "supk-ucb")
     found = {
         "methods": recipes.names(),
-        "box_methods": [name for name in recipes.names() if name not in of_finite_sets],
+        "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
         "tuning_problems": TUNING,
         "bandit_problems": [name for name in BANDITS if name != "streaming"],
     }
