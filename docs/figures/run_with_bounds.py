@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.experiments.draw.canvas import blank, dress, legend_below
-from kbo.report.pictures import draw_band
+from kbo.report import draw_band
 
 kernel = MaternKernel(nu=2.5).double().requires_grad_(False)
 kernel.lengthscale = 0.2
