@@ -5,14 +5,15 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint docs bench clean help
+.PHONY: demo test test-slow lint docs bench clean help
 
 help:
-	@echo "make demo   tune a neural network on the digits data with kbo (half a minute after installation)"
-	@echo "make test   run the tests"
-	@echo "make lint   formatting, style, types and the import contract"
-	@echo "make docs   run the tutorials and build the documentation into docs/_build/html"
-	@echo "make bench  speed, as ratios against BoTorch in one process"
+	@echo "make demo       tune a neural network on the digits data with kbo (half a minute after installation)"
+	@echo "make test       run the tests"
+	@echo "make test-slow  run the long acceptance tests, which make test leaves out"
+	@echo "make lint       formatting, style, types and the import contract"
+	@echo "make docs       run the tutorials and build the documentation into docs/_build/html"
+	@echo "make bench      speed, as ratios against BoTorch in one process"
 
 # torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.
 $(VENV)/torch:
@@ -37,6 +38,9 @@ demo: $(VENV)/cli
 
 test: $(VENV)/test
 	$(BIN)/pytest -n 2
+
+test-slow: $(VENV)/test
+	$(BIN)/pytest -n 2 -m slow
 
 lint: $(VENV)/test
 	$(BIN)/ruff format --check .

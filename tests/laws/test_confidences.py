@@ -49,7 +49,16 @@ SETTING = Setting()
 
 
 @pytest.fixture(scope="session", params=BOUNDS, ids=lambda bound: bound.name)
+def printed(request) -> Bound:
+    """Every formula, also those that differ from another one in numbers only."""
+    return request.param
+
+
+@pytest.fixture(
+    scope="session", params=[bound for bound in BOUNDS if not bound.other_numbers], ids=lambda bound: bound.name
+)
 def bound(request) -> Bound:
+    """One for each way to compute a bound."""
     return request.param
 
 
@@ -83,30 +92,29 @@ def fed(X: Tensor, y: Tensor, ridge: float = SETTING.ridge, k: Kernel | None = N
 
 
 @pytest.mark.parametrize("n", [0, 1, 40])
-def test_equals_the_dense_formula(bound, device, n):
+def test_equals_the_dense_formula(printed, device, n):
     X, y = noisy_data(n, device)
     Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
-    expected = bound.formula(Dense(kernel(), X, y), Z, SETTING)
-    confidence, state = bound.make(SETTING), fed(X, y)
+    expected = printed.formula(Dense(kernel(), X, y), Z, SETTING)
+    confidence, state = printed.make(SETTING), fed(X, y)
     for one, other in zip(confidence.interval(state, Z), expected, strict=True):
-        close(one, other, max(bound.tol, 1e-8))
-    close(confidence.lower(state, Z), expected[0], max(bound.tol, 1e-8))
-    close(confidence.upper(state, Z), expected[1], max(bound.tol, 1e-8))
+        close(one, other, max(printed.tol, 1e-8))
+    close(confidence.lower(state, Z), expected[0], max(printed.tol, 1e-8))
+    close(confidence.upper(state, Z), expected[1], max(printed.tol, 1e-8))
 
 
-@pytest.mark.parametrize("n", [1, 40])
-def test_equals_the_dense_formula_on_a_sketch(bound, device, n):
-    (X, y), points = noisy_data(n, device), unit_square(8, 4).to(device)
+def test_equals_the_dense_formula_on_a_sketch(printed, device):
+    (X, y), points = noisy_data(40, device), unit_square(8, 4).to(device)
     Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
     state = NystromRidge(kernel(), SETTING.ridge, FixedDictionary(points))
     state.update(X, y)
     reference = Sketched(kernel(), X, y, points)
     reference.error = float(state.residual_norm())
     assert float(torch.linalg.matrix_norm(reference.residual, 2)) <= (1 + 1e-12) * reference.error
-    expected = bound.formula(reference, Z, replace(SETTING, norm_bound=30.0))
-    found = bound.make(replace(SETTING, norm_bound=30.0)).interval(state, Z)
+    expected = printed.formula(reference, Z, replace(SETTING, norm_bound=30.0))
+    found = printed.make(replace(SETTING, norm_bound=30.0)).interval(state, Z)
     for one, other in zip(found, expected, strict=True):
-        close(one, other, max(bound.tol, 1e-8))
+        close(one, other, max(printed.tol, 1e-8))
 
 
 @pytest.mark.parametrize("n", [0, 40])
@@ -122,14 +130,14 @@ def test_the_lower_bound_mirrors_the_upper_bound(bound, device):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("s", [1e-3, 0.5, 40.0])
-def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(bound, device, law, s):
+@pytest.mark.parametrize("s", [1e-3, 40.0])
+def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(printed, device, law, s):
     X, y = noisy_data(40, device)
     Z, other = unit_square(20, 1).to(device), LAWS[law](SETTING, s)
-    plain = torch.stack(bound.make(SETTING).interval(fed(X, y), Z))
-    changed = bound.make(other).interval(fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z)
+    plain = torch.stack(printed.make(SETTING).interval(fed(X, y), Z))
+    changed = printed.make(other).interval(fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z)
     follows = torch.allclose(torch.stack(changed) / other.factor, plain, rtol=1e-7, atol=1e-7)
-    assert follows == (law in bound.units)
+    assert follows == (law in printed.units)
 
 
 def test_a_bound_does_not_depend_on_the_other_rows(bound, device):
@@ -325,7 +333,7 @@ def test_cmm_is_inside_dmm_inside_amm_and_inside_every_ridge(device, seed, n, si
         assert (sign * cmm <= sign * other + rounding).all()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(0, 25, 3))
 def test_the_leader_of_the_exact_mixture_is_found_among_many_arms(device, seed):
     generator = seeded(seed)
     sigma, log_B = 10 ** float(-1.5 * torch.rand(1, generator=generator)), float(2 * torch.rand(1, generator=generator))
@@ -394,7 +402,7 @@ def test_norm_lower_bound_equals_the_dense_formula(device):
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 3, 7])
 def test_the_exact_mixture_is_refuted_exactly_below_the_norm_lower_bound(device, seed):
     X, y = noisy_data(10 + 9 * seed, device, seed, norm=10.0, noise_std=0.1)
     Z = unit_square(20, seed).to(device)
@@ -431,7 +439,7 @@ def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, ridg
 
 @pytest.mark.parametrize("name", ["self-normalised", "amm", "dmm", "cmm"])
 def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, name):
-    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 30, 0
+    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 20, 0
     Z = unit_square(40, 1).to(device)
     for seed in range(runs):
         truth, setting = function(4.0, seed)(Z), Setting(norm_bound=4.0)
@@ -469,7 +477,7 @@ def sketched_data(seed: int, noise_std: float, n: int = 60) -> tuple[NystromRidg
     return state, X, y, Z
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", [0, 9, 18, 27, 4, 13, 22, 31])  # each dictionary once, each ridge twice
 def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
     state, X, y, _ = sketched_data(seed, 0.3)
     exact, sketch = Dense(kernel(), X, y), Sketched(kernel(), X, y, state.anchors)
@@ -487,24 +495,25 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize("noise_std", [1e-9, 0.3])
-def test_widened_bounds_contain_the_function_whatever_the_dictionary(name, noise_std):
+def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
     """Without noise always, for then only what the sketch misses is to be paid; with noise as often as promised."""
-    broken = narrow = 0
+    broken, narrow = dict.fromkeys(WIDE, 0), dict.fromkeys(WIDE, 0)
     for seed in range(64):
         state, _, _, Z = sketched_data(seed, noise_std)
-        bound, truth = WIDE[name](state, noise_std, 0.1), function(4.0, seed)(Z)
-        lower, upper = bound.interval(state, Z)
-        broken += not bool(((lower - 1e-7 <= truth) & (truth <= upper + 1e-7)).all())
-        mean, variance = state.predict(Z, bound.ridge(state))
-        narrow += not bool(((truth - mean).abs() <= 4.0 * variance.sqrt() + 1e-7).all())
-        assert bound.guarantee_on(state) is not None
+        truth = function(4.0, seed)(Z)
+        for name, make in WIDE.items():
+            bound = make(state, noise_std, 0.1)
+            lower, upper = bound.interval(state, Z)
+            broken[name] += not bool(((lower - 1e-7 <= truth) & (truth <= upper + 1e-7)).all())
+            mean, variance = state.predict(Z, bound.ridge(state))
+            narrow[name] += not bool(((truth - mean).abs() <= 4.0 * variance.sqrt() + 1e-7).all())
+            assert bound.guarantee_on(state) is not None
     if noise_std > 0.1:
-        assert broken <= 6
+        assert max(broken.values()) <= 6
     else:
-        assert broken == 0
-        assert narrow > 0  # sometimes the norm bound alone would be too narrow
+        assert max(broken.values()) == 0
+        assert min(narrow.values()) > 0  # sometimes the norm bound alone would be too narrow
 
 
 def sketch_of(dictionary, n: int = 30) -> NystromRidge:
