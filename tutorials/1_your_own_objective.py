@@ -2,8 +2,8 @@
 # # Your own objective with guarantees
 #
 # You have something to tune. Every evaluation takes long, and its result is noisy. This
-# tutorial finds a good setting, says how good it is, and says what that statement rests
-# on.
+# tutorial finds a good setting, states how good it is, and explains what this statement
+# assumes.
 #
 # The example: a machine needs energy for every part that it makes, and how much depends
 # on its speed. A test run at one speed takes an hour. It gives the energy in kJ per
@@ -33,9 +33,9 @@ plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#7f7f7f"  # safe for the colour-blind
 
 # %% [markdown]
-# We need a machine to play with. In your work this part is the real thing: a training
-# script, an instrument, a simulator. Here it is a function that we know, so that we can
-# check afterwards whether what kbo said was true.
+# We need a machine for the example. In your work this part is a training script, an
+# instrument or a simulator. Here it is a function that we know, so that we can check
+# afterwards whether the statements of kbo were true.
 
 # %%
 kernel = MaternKernel(nu=2.5).double().requires_grad_(False)
@@ -50,7 +50,7 @@ def unit(speed):
 
 
 def truth(speed):
-    """What nobody knows in practice: the energy without noise."""
+    """Energy without noise, which is unknown in practice."""
     return kernel(unit(speed), centres).to_dense() @ weights
 
 
@@ -72,19 +72,19 @@ print(result)
 # %% [markdown]
 # How to read this:
 #
-# * **recommended** is the trial with the best *pessimistic* bound. It is not the trial
-#   with the luckiest value.
+# * **recommended** is the trial with the best *pessimistic* bound. This is not always
+#   the trial with the best observed value.
 # * **value there** is the estimate of the objective without noise, with an interval
 #   around it.
-# * **best observed** is the smallest number that came back. It flatters itself: it is
-#   small partly by luck.
+# * **best observed** is the smallest observed value. It is optimistically biased: the
+#   noise of the smallest of many values is usually negative.
 # * **optimality gap** says how much better than the recommended speed any speed can be,
 #   if the intervals hold.
-# * **guarantee** says what stands behind the interval and the gap. Here: nothing
-#   proved. Kernel, noise and norm were estimated from the same 20 values.
+# * **guarantee** says what is proved about the interval and the gap. Here this is
+#   nothing. Kernel, noise and norm were estimated from the same 20 values.
 #
-# Everything is also there as attributes. Since we know the machine, we can look at what
-# is true.
+# All of this is also available as attributes. Since we know the function, we can
+# compare.
 
 # %%
 speeds = torch.linspace(20, 120, 401, dtype=torch.double)
@@ -97,58 +97,59 @@ def check(result):
     inside = "inside" if result.lower <= there <= result.upper else "OUTSIDE"
     interval = f"[{result.lower:.3f}, {result.upper:.3f}]"
     print(f"truth at the recommended speed {there:.3f}, {inside} {interval}")
-    print(f"{there - best:.3f} was left; the gap said at most {result.gap:.3f}")
+    print(f"true regret {there - best:.3f}; the gap is {result.gap:.3f}")
 
 
 check(result)
 
 # %% [markdown]
-# The practical setting is good for finding optima. Its interval may be right or wrong,
-# and nobody promises which.
+# The practical setting is good for finding optima. Its interval may be right or wrong;
+# there is no guarantee.
 #
 # ## The certified setting
 #
-# A bound for points that were never measured has to assume something about the
-# function. In the certified setting you give the assumptions, and then the bounds are
-# theorems. They need four things.
+# A bound at points that were never measured must assume something about the function.
+# In the certified setting you give the assumptions, and the bounds are theorems under
+# them. Four things are needed.
 #
 # **`kernel`** says how smooth the function is, and on what length it changes. It acts
 # on the *unit cube*: kbo scales every number to $[0, 1]$ first (after its logarithm if
-# it is on a log scale). Our lengthscale 0.2 means 20 m/min. If you are unsure, be
-# careful in the safe direction: rougher (a smaller `nu`), or a shorter lengthscale. For
-# the usual kernels in $d$ dimensions, a lengthscale $s$ times shorter is right too if
-# the norm bound is $s^{d/2}$ times as large.
+# it is on a log scale). Our lengthscale 0.2 means 20 m/min. If you are unsure, choose
+# the safe direction: rougher (a smaller `nu`), or a shorter lengthscale. For the usual
+# kernels in $d$ dimensions, a lengthscale $s$ times shorter is also correct if the norm
+# bound is $s^{d/2}$ times as large.
 #
 # **`noise_std`** is the scatter of one evaluation, in units of the objective: here 0.2
-# kJ. It must be enough for every setting. To know it, repeat one setting twenty times
-# *before* the run. The standard deviation of twenty values can easily be a quarter too
-# small, so add a third. The noise need not be Gaussian, but its tails must be no
-# heavier (*sub-Gaussian*). Noise with mean zero that stays within $\pm s$ counts as
-# $s$.
+# kJ. It must be large enough for every setting. To know it, repeat one setting twenty
+# times *before* the run. The standard deviation of twenty values can easily be a
+# quarter too small, so add a third. The noise need not be Gaussian, but its tails must
+# be no heavier (*sub-Gaussian*). Noise with mean zero that stays within $\pm s$ counts
+# as $s$.
 #
 # **`norm_bound`** bounds the size of the function in the kernel's own norm, in units of
 # the objective. If the kernel has $k(x, x) = 1$, then $|f(x)| \le \|f\|$ everywhere, so
-# the norm is at least the largest value; wiggles add to it. How one comes to know it:
+# the norm is at least the largest value, and it is larger for functions that vary
+# quickly. There are three ways to obtain it:
 #
-# * from a model of the thing. If $f = \sum_i w_i k(\cdot, z_i)$, the norm is
+# * from a model of the objective. If $f = \sum_i w_i k(\cdot, z_i)$, the norm is
 #   $\sqrt{w^\top K w}$ with $K_{ij} = k(z_i, z_j)$;
 # * from similar objectives that you measured well before;
-# * from data of an earlier run, with `norm_lower_bound`, which is below. It is a lower
-#   bound, so take a multiple.
+# * from data of an earlier run, with `norm_lower_bound` (see below). It is a lower
+#   bound, so take a multiple of it.
 #
-# The prior mean is zero and nothing is rescaled behind your back. If the objective
-# lives around 50, subtract 50 (fixed in advance, not computed from the data). This is
-# why our machine reports a difference from the data sheet.
+# The prior mean is zero, and kbo does not rescale values in this setting. If the values
+# of the objective are around 50, subtract 50 (fixed in advance, not computed from the
+# data). This is why our machine reports a difference from the data sheet.
 #
-# **`delta`** is the probability with which all of this may fail.
+# **`delta`** is the probability that the bounds fail although the assumptions are true.
 #
-# Too large a `noise_std` or `norm_bound` is safe: bounds become wider and stay true.
-# Too small is not.
+# Too large a `noise_std` or `norm_bound` is safe: the bounds become wider and stay
+# valid. A value that is too small is not safe.
 
 # %%
 gram = kernel(centres, centres).to_dense()
 norm = float((weights @ gram @ weights).sqrt())
-print(f"the true norm is {norm:.2f}; we say 4")
+print(f"the true norm is {norm:.2f}; the norm bound is 4")
 
 setting = kbo.Certified(kernel, noise_std=0.2, norm_bound=4.0, delta=0.05)
 result = kbo.minimize(measure, bounds, n_trials=20, setting=setting)
@@ -156,17 +157,17 @@ print(result)
 check(result)
 
 # %% [markdown]
-# The interval is wider now. This is the price of a statement that holds for every
-# function with that norm, for all speeds and at all moments of the run at once, with
-# probability 95%. Looking at it often does not weaken it.
+# The interval is wider now, because the statement is stronger: it holds for every
+# function with that norm, for all speeds and after all trials at once, with probability
+# 95%. You may look at it as often as you like.
 #
 # If an assumption is wrong, nothing is certified. kbo cannot check the assumptions for
 # you, but sometimes the data contradict them; see below.
 #
 # ## Looking at the bounds
 #
-# `kbo.Optimizer` is the same loop, taken apart: `ask` for a setting, `tell` its value,
-# look at anything in between.
+# `kbo.Optimizer` has the steps of this loop: `ask` returns a setting, `tell` records
+# its value, and in between you can look at everything.
 
 # %%
 optimizer = kbo.Optimizer(bounds, setting=setting, seed=1)
@@ -199,17 +200,16 @@ figure.legend(*panels[0].get_legend_handles_labels(), ncols=5, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# With few measurements the band is wide where nothing was measured: it is what a norm
-# of 4 allows. Later the band is narrow near the optimum and stays wide elsewhere.
-# Nobody needs to know the energy of a bad speed exactly.
+# With few measurements the band is wide where nothing was measured: there it shows only
+# what a norm of 4 allows. Later the band is narrow near the optimum and stays wide
+# elsewhere, because a bad speed need not be known precisely.
 #
 # ## Stop when it is good enough
 #
 # The optimality gap is the difference between the pessimistic bound of the recommended
-# speed and the most optimistic bound of any speed. Because the bounds hold at all
-# moments, you may look at the gap after every trial and stop when it is small. No
-# correction for looking often is needed. `n_trials` is then only the most that you
-# would pay for.
+# speed and the most optimistic bound of any speed. Because the bounds hold after all
+# trials at once, you may check the gap after every trial and stop when it is small,
+# without a correction. `n_trials` is then only an upper limit.
 
 # %%
 gaps, left = [], []
@@ -233,30 +233,30 @@ figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
 numbers = range(1, len(gaps) + 1)
 curves = {
     "optimality gap (known during the run)": (gaps, BLUE),
-    "truly left (unknown in practice)": (left, ORANGE),
+    "true regret (unknown in practice)": (left, ORANGE),
 }
 for name, (values, colour) in curves.items():
     axes.step(numbers, values, where="mid", color=colour, lw=1.6, label=name)
 axes.axhline(target, color=GREY, ls=":", lw=1.2, label=f"stop_at_gap = {target:g}")
 axes.set(xlabel="trial", ylabel="kJ per part", ylim=(0, None))
-axes.set_title("certified gap and what was truly left, after every trial", loc="left")
+axes.set_title("certified gap and true regret after every trial", loc="left")
 axes.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# The true loss is smaller than the gap, as it must be. The gap is cautious: it covers
-# the worst function with that norm.
+# The true loss is smaller than the gap, as it must be. The gap is conservative: it
+# covers the worst function with that norm.
 #
 # One thing is not a theorem. On a continuous range the most optimistic bound is
 # *searched* for, from many starts. Over whole numbers and choices (up to 10 000
-# settings) it is exact, and the result says which of the two it was.
+# settings) it is exact, and the result states which of the two it is.
 #
 # ## When an assumption is wrong
 #
 # The bounds come from the set of all functions that the assumptions allow and that fit
 # the data. If this set is empty, at least one assumption is wrong (or something of
 # probability at most `delta` has happened). kbo then stops with `RefutedAssumptions`
-# instead of showing an interval. Let us claim too small a norm.
+# instead of showing an interval. The next example gives a norm bound that is too small.
 
 # %%
 wrong = kbo.Certified(kernel, noise_std=0.2, norm_bound=2.0, delta=0.05)
@@ -265,7 +265,7 @@ try:
 except kbo.RefutedAssumptions as error:
     print(error)
     print(error.figures)
-    print(f"{len(error.trials)} trials were made and are not lost")
+    print(f"{len(error.trials)} trials were made and are kept")
 
 # %% [markdown]
 # The figures say what was assumed and after how many observations it was refuted.
@@ -273,9 +273,9 @@ except kbo.RefutedAssumptions as error:
 # right. It is *not* an estimate of the norm. Often it is only a little above the bound
 # that was refuted, because the run stops at the first contradiction.
 #
-# Other wrong assumptions look the same from inside: a function cannot follow the data,
-# so it would need a larger norm. Whether norm, noise or kernel is to blame, the data
-# cannot say.
+# Other wrong assumptions have the same effect: no allowed function fits the data, so a
+# larger norm would be needed. The data cannot show whether norm, noise or kernel is
+# wrong.
 
 # %%
 too_smooth = MaternKernel(nu=2.5).double().requires_grad_(False)
@@ -296,13 +296,13 @@ for claim, (its_kernel, noise_std, norm_bound) in claims.items():
         print(f"{claim:30s} refuted after {error.figures['n']} trials")
 
 # %% [markdown]
-# The last line matters. An assumption that is only a little wrong is not noticed, and
-# then the guarantee is void although nothing complains. So no complaint is no
-# confirmation: data can refute a norm bound but never prove one.
+# The last line is important. An assumption that is only slightly wrong is not noticed,
+# and then the guarantee does not hold although there is no error. So the absence of an
+# error is no confirmation: data can refute a norm bound but never prove one.
 #
-# What data can do is bound the norm from below. `norm_lower_bound` is below the true
-# norm with probability $1 - \delta$, at all moments at once. `UnknownNorm` uses it: it
-# starts with a small norm bound and doubles whenever the data refute it.
+# Data can, however, bound the norm from below. `norm_lower_bound` is below the true
+# norm with probability $1 - \delta$, after all trials at once. `UnknownNorm` uses it:
+# it starts with a small norm bound and doubles whenever the data refute it.
 
 # %%
 trials = result.trials  # of the run above
@@ -318,24 +318,24 @@ for n, trial in enumerate(trials, start=1):
 
 # %% [markdown]
 # The lower bound stays below the true norm of 3.1, and far below it when there are few
-# data. The doubled guess happens to lie above the true norm here. It need not: a
-# function can hide a bump where nobody has measured. So intervals from `UnknownNorm`
-# carry no guarantee by themselves; they hold at all times at which the norm in force is
-# large enough. Use it to find a norm bound for the next run, or to optimise without a
-# promise. The practical setting does something similar.
+# data. In this run the doubled guess is above the true norm. This is not certain: a
+# function can have a peak where nothing was measured. So intervals of `UnknownNorm`
+# have no guarantee of their own; they hold as long as the current guess is large
+# enough. Use it to find a norm bound for the next run, or to optimise without a
+# guarantee. The practical setting does something similar.
 #
 # ## A journal
 #
-# Test runs are expensive, so nothing should be lost. With `journal=...` every trial is
-# on disk before the next begins. Let us pull the plug after six trials, as Ctrl-C
-# would, and make the same call again.
+# Test runs are expensive, so no result should be lost. With `journal=...` every trial
+# is on disk before the next one begins. The next cell interrupts a run after six
+# trials, as Ctrl-C would, and makes the same call again.
 
 # %%
 calls = 0
 
 
 def interrupted(params):
-    """The machine; somebody presses Ctrl-C during the seventh run."""
+    """The machine, with Ctrl-C during the seventh run."""
     global calls
     calls += 1
     if calls == 7:
@@ -357,14 +357,14 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"another problem is refused: ...{str(error).split(journal.name)[-1]}")
 
 # %% [markdown]
-# Only the trial that was running is repeated. A run that is killed with `kill -9` goes
-# on in the same way.
+# Only the trial that was running is repeated. A run that is killed with `kill -9`
+# continues in the same way.
 #
 # ## In a BoTorch loop
 #
-# If you have a BoTorch loop already, keep it. `KernelRidgeGP` is a BoTorch model with a
-# fixed kernel, and `CMMUCB` is an acquisition function: the upper end of the tightest
-# of the certified bounds. BoTorch maximises. The problem has two parameters now, and a
+# You can keep an existing BoTorch loop. `KernelRidgeGP` is a BoTorch model with a fixed
+# kernel, and `CMMUCB` is an acquisition function: the upper end of the exact
+# martingale-mixture bound. BoTorch maximises. The problem has two parameters now, and a
 # norm that we know.
 
 # %%
@@ -387,8 +387,8 @@ for step in range(6 if QUICK else 26):
 
 # %% [markdown]
 # `condition_on_observations` does not rebuild anything; a new row costs $O(n^2)$.
-# `optimality_gap` is exact over the rows that it gets, here a grid. Bounds live on
-# `model.regression`, in the units of the model.
+# `optimality_gap` is exact over the points that it gets, here a grid. Bounds are
+# computed from `model.regression`, in the units of the model.
 
 # %%
 lower, upper = acquisition.confidence.interval(model.regression, grid)
@@ -411,18 +411,17 @@ plt.show()
 # %%
 field = problem.mean(grid)
 inside = float(((lower <= field) & (field <= upper)).double().mean())
-print(f"the truth lies inside the band at {100 * inside:.0f}% of the grid")
+print(f"the true function is inside the band at {100 * inside:.0f}% of the grid")
 there, best = float(field[lower.argmax()]), float(field.max())
 print(f"truth at the recommended point {there:.2f}, best on the grid {best:.2f}")
 
 # %% [markdown]
 # ## What to remember
 #
-# * Practical: no assumptions to give, good optima, no promise.
-# * Certified: kernel, noise and norm bound are yours to defend. If they are right,
-#   every interval that is ever shown holds, all of them at once, with probability $1 -
-#   \delta$.
-# * A refuted assumption is an error that you can catch. An assumption that is not
-#   refuted may still be wrong.
+# * Practical: you give no assumptions, optima are good, and there is no guarantee.
+# * Certified: you give kernel, noise and norm bound. If they are right, every interval
+#   that is ever shown holds, all of them at once, with probability $1 - \delta$.
+# * A refuted assumption raises an exception that you can catch. An assumption that is
+#   not refuted may still be wrong.
 #
 # The second tutorial builds a bound of your own.

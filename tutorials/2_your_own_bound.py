@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Your own bound
 #
-# In kbo a confidence bound is a class with one method. It gets what is known so far and
-# some points, and returns a lower and an upper bound of the function there. This
-# tutorial writes one from scratch, finds out whether it holds, and compares it with the
-# bounds that kbo has.
+# In kbo a confidence bound is a class with one method. It gets a posterior and some
+# points, and returns a lower and an upper bound of the function there. This tutorial
+# writes one from scratch, tests whether it holds, and compares it with the bounds of
+# kbo.
 
 # %%
 import math
@@ -37,12 +37,12 @@ BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # safe for the colour-bli
 PINK, GREY = "#cc79a7", "#7f7f7f"
 
 # %% [markdown]
-# ## What a bound sees
+# ## The input of a bound
 #
-# `interval(state, X)` is the whole contract: `state` is a posterior
+# `interval(state, X)` is the whole interface: `state` is a posterior
 # (`kbo.regression.Posterior`), `X` are points of shape `[... d]`, and the two results
-# have shape `[...]`. The state answers with a handful of numbers. With the ridge
-# $\alpha$, the kernel matrix $K$ and the targets $y$ of the $n$ observations:
+# have shape `[...]`. The state provides a few numbers. With the ridge $\alpha$, the
+# kernel matrix $K$ and the targets $y$ of the $n$ observations:
 #
 # | in code | what it is |
 # |---|---|
@@ -53,14 +53,14 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 # | `state.quad()` | $y^\top (I + K / \alpha)^{-1} y$, misfit of the data |
 # | `state.residual_norm()` | error of an approximate kernel matrix; 0 if exact |
 #
-# The simplest bound changes another one. Suppose that you know where the function lies:
-# a proportion is between 0 and 1. Then every bound may be cut there, and the cut one
-# holds whenever the first one does.
+# The simplest bound changes another one. Suppose that you know the range of the
+# function: a proportion is between 0 and 1. Then every bound may be clamped to this
+# range, and the clamped bound holds whenever the first one does.
 
 
 # %%
 class KnownRange(Confidence):
-    """Another bound, cut where the function is known to lie."""
+    """A given bound, clamped to the known range of the function."""
 
     def __init__(self, bound, least, most):
         self.bound, self.least, self.most = bound, least, most
@@ -74,8 +74,8 @@ class KnownRange(Confidence):
 
 
 # %% [markdown]
-# `guarantee` is a sentence that says what holds. It is `None` if nothing is proved, and
-# then every report of kbo says so.
+# `guarantee` is a sentence that states what is proved. It is `None` if nothing is
+# proved, and then every report of kbo says so.
 #
 # ## A bound from scratch
 #
@@ -92,9 +92,9 @@ class KnownRange(Confidence):
 #   \ln(2/\delta)}$ with probability $1 - \delta$.
 #
 # Together: width $= B + \sigma \sqrt{2 \ln(2/\delta) / \alpha}$. (Vakili et al. 2021
-# have this bound.) It speaks of one point at one moment. For $m$ points and all moments
-# at once, share $\delta$ among them: the point and moment $n$ get $6 \delta / (\pi^2
-# n^2 m)$.
+# have this bound.) It holds at one point in one round. For $m$ points and all rounds at
+# once, divide $\delta$ among them: each point after $n$ observations gets $6 \delta /
+# (\pi^2 n^2 m)$.
 
 
 # %%
@@ -112,17 +112,17 @@ class Planned(WidthConfidence):
         )
 
     def share(self, state):
-        """The part of delta for one point at this moment."""
+        """Share of delta for one point after the observations so far."""
         return 6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)
 
     def width(self, state):
-        """The multiplier of the standard deviation."""
+        """Multiplier of the standard deviation."""
         noise = self.noise_std * math.sqrt(2 * math.log(2 / self.share(state)))
         return self.norm_bound + noise / math.sqrt(state.ridge)
 
 
 # %% [markdown]
-# Try it. The problems of kbo come with a known norm: here exactly 5, in one dimension.
+# The problems of kbo have a known norm: here it is exactly 5, in one dimension.
 
 # %%
 NOISE, NORM, DELTA = 0.2, 5.0, 0.1
@@ -160,10 +160,10 @@ for bound in (planned, KnownRange(planned, -NORM, NORM)):
 # %% [markdown]
 # ## Does it hold?
 #
-# A proof can be wrong, and so can code. So test it: many random functions, points and
-# noises. A run *fails* if the function leaves the band anywhere on the grid at any of
-# several moments. That is what "for all points and moments at once" means; counting
-# single points would look far too good.
+# A proof can be wrong, and so can code. So test the bound with many random functions,
+# points and noises. A run *fails* if the function is outside the band anywhere on the
+# grid at any of several moments. This is the meaning of "for all points and moments at
+# once". Counting single points would give a much smaller rate.
 #
 # The count is itself uncertain, so we print an exact 95% interval for the failure
 # probability.
@@ -178,7 +178,7 @@ def exact(problem, X):
 
 
 def fails(bound, seed, posterior):
-    """Whether the function leaves the band of a random run, ever and anywhere."""
+    """Whether the function is outside the band of a random run at any moment."""
     problem = random_problem(seed)
     generator = torch.Generator().manual_seed(seed)
     points = torch.rand(MOMENTS[-1], 1, generator=generator, dtype=torch.double)
@@ -208,30 +208,29 @@ count("mean +- 3 standard deviations", FixedWidth(3.0))
 count("norm bound 2 instead of 5", Planned(NOISE, 2.0, DELTA, len(grid)))
 
 # %% [markdown]
-# Our bound does not fail once: it is made for the worst function, and random ones are
-# kinder. Two standard deviations, which are often drawn, fail in nearly every run, and
-# three in most. They answer another question: what holds at *one* point and *one*
-# moment, for a function *drawn from the Gaussian-process prior*. Such a draw seldom has
+# Our bound does not fail once: it covers the worst function, and random ones are
+# easier. Two standard deviations, which are often drawn in figures, fail in nearly
+# every run, and three in most. They are valid for something else: *one* point at *one*
+# moment, for a function *drawn from the Gaussian-process prior*. Such a draw rarely has
 # values beyond 3. A function of norm 5 may reach 5.
 #
-# The last line is instructive. Its norm bound is much too small, so nothing is proved,
-# and yet the test finds nothing. The rest of the width is so generous that it covers
-# the mistake on these functions. A test like this can show that a bound is wrong. It
-# cannot show that it is right for the functions that were not drawn. For this there is
-# the proof.
+# In the last line the norm bound is much too small, so nothing is proved, and yet the
+# test finds no failure. The other term of the width is so large that it hides the
+# mistake on these functions. A test like this can show that a bound is wrong. It cannot
+# show that it is right for functions that were not drawn. This needs a proof.
 #
 # ## The same bound on a sketch
 #
-# A sketched posterior sees all data through the features of a few points, its
-# *dictionary*. A step then costs the same however many data there are. The class
-# `NystromRidge` answers the same questions, so every bound runs on it. That does not
-# make every bound *valid* on it.
+# A sketched posterior represents all data by the features of a few points, its
+# *dictionary*. The cost of a step then does not grow with the data. The class
+# `NystromRidge` has the same interface, so every bound runs on it. That does not make
+# every bound *valid* on it.
 
 # %%
 
 
 def sketched(m):
-    """Makes empty posteriors with a dictionary of m of the planned points."""
+    """A function that makes empty posteriors, with m of the points as dictionary."""
 
     def posterior(problem, X):
         dictionary = FixedDictionary.pivoted(problem.kernel, X, m)
@@ -245,14 +244,14 @@ for m in (2, 4, 8, 16):
     count(f"planned, dictionary of {m}", planned, sketched(m), RUNS)
 
 # %% [markdown]
-# On small dictionaries it fails far too often: our sentence in `guarantee` forgot to
-# say that the state must be exact. The derivation used that the variance measures all
-# of the error. On a sketch it does not. The sketch replaces every observed $k_{x_i}$ by
+# On small dictionaries it fails far too often: our sentence in `guarantee` does not say
+# that the state must be exact. The derivation used that the variance measures all of
+# the error. On a sketch it does not. The sketch replaces every observed $k_{x_i}$ by
 # its image in the sketch, and what that leaves out of the kernel matrix, $E = K -
 # \tilde K$, is missing from the variance. The parts left out contribute at most $B
-# \sqrt{\|E\|} \, |w| \le B \sqrt{\|E\| \, v / \alpha}$ to the error of the mean. So
-# this is what to add. The state knows a bound of $\|E\|$: `residual_norm()`. It is zero
-# on exact states, so one class serves both.
+# \sqrt{\|E\|} \, |w| \le B \sqrt{\|E\| \, v / \alpha}$ to the error of the mean. So we
+# add this term. The state provides a bound of $\|E\|$: `residual_norm()`. It is zero on
+# exact states, so one class serves both.
 
 
 # %%
@@ -260,7 +259,7 @@ class PlannedAnywhere(Planned):
     """``Planned`` with the error of the sketch: valid on every state."""
 
     def width(self, state):
-        """The multiplier of the standard deviation."""
+        """Multiplier of the standard deviation."""
         error = float(state.residual_norm())
         return super().width(state) + self.norm_bound * math.sqrt(error / state.ridge)
 
@@ -270,8 +269,8 @@ for m in (2, 4, 8, 16):
     count(f"with the error, dictionary of {m}", anywhere, sketched(m), RUNS)
 
 # %% [markdown]
-# Now no run fails, whatever the dictionary, as the proof says. The price is width. It
-# falls quickly with the size of the dictionary.
+# Now no run fails with any dictionary, as the proof says. The bound is wider, and its
+# width decreases quickly with the size of the dictionary.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(9, 3.4), sharey=True, layout="constrained")
@@ -324,9 +323,9 @@ for name, model in models.items():
 # %% [markdown]
 # It works, but read the guarantee again: *if observations are planned without looking
 # at values*. An optimiser does look. Its points depend on the noise, so the weights $w$
-# do as well, and the second step of our proof is gone. The bound is now a rule that
-# seems to do well, nothing more. The bounds below are made for points that depend on
-# everything seen so far.
+# do as well, and the second step of our proof fails. The bound is then only a
+# heuristic. The bounds below are valid for points that depend on all earlier
+# observations.
 #
 # ## Against the bounds of kbo
 #
@@ -391,16 +390,16 @@ figure.legend(ncols=4, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# Each function stays inside the band, touches it at its circle and spends all that it
-# is allowed: the whole norm and the whole misfit. No bound that rests on this set can
-# be tighter at these points. You need not trust the search that found the bound: the
-# function proves it from one side, and its dual solution `proof.ridge` from the other.
+# Each function stays inside the band, touches it at its circle and uses all that is
+# allowed: the whole norm and the whole misfit. No bound that is derived from this set
+# can be tighter at these points. You need not rely on the search that found the bound:
+# the function proves it from one side, and its dual solution `proof.ridge` from the
+# other.
 #
 # ## A sketch can only widen CMM
 #
 # On a sketch, CMM adds the error $E$ by itself, as we did above. So the sketched band
-# contains the exact one, whatever the dictionary, and holds whenever the exact one
-# does.
+# contains the exact one for any dictionary, and holds whenever the exact one does.
 
 # %%
 figure, axes = plt.subplots(figsize=(8, 4.4), layout="constrained")
@@ -424,14 +423,14 @@ figure.legend(ncols=6, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# With 4 dictionary points the band says little more than $|f| \le 5$, which follows
+# With 4 dictionary points the band is hardly narrower than $|f| \le 5$, which follows
 # from the norm bound alone. Take as many points as the time for a step allows.
 #
 # ## What to remember
 #
 # * A bound is `interval(state, X)`, or only `width(state)`. It then runs on every
 #   posterior and in every optimiser.
-# * Say in `guarantee` what is proved, including how points may be chosen and on which
+# * State in `guarantee` what is proved, including how points may be chosen and on which
 #   states it holds.
 # * Count failures of whole runs, not of points. A test finds bounds that are too
-#   narrow; only a proof says that one is wide enough.
+#   narrow; only a proof shows that a bound is wide enough.

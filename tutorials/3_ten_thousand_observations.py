@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Ten thousand noisy observations
 #
-# A Gaussian process with $n$ observations keeps $n^2$ numbers, and needs $n^3$ steps to
-# begin. It is fine with a thousand and hopeless with ten thousand. This tutorial puts
-# ten thousand into kbo, one after the other, and shows what that costs in accuracy and
-# what it does to the guarantees.
+# A Gaussian process with $n$ observations stores $n^2$ numbers, and its first
+# factorisation takes of the order of $n^3$ operations. This is fast for a thousand
+# observations and too slow for ten thousand. This tutorial adds ten thousand
+# observations to a posterior of kbo, one after the other, and shows the effect on
+# accuracy and on the guarantees.
 #
 # The example: a boat maps the bed of a lake. Once a second its echo sounder gives the
 # depth, with a scatter of half a metre. In three hours that makes ten thousand
-# soundings. What does the lake look like, and where is it deepest?
+# soundings. We want a map of the depth and the deepest place.
 
 # %%
 import math
@@ -51,8 +52,8 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 LEGEND = {"loc": "outside lower center", "frameon": False}
 
 # %% [markdown]
-# The lake is a square of one kilometre. We make one whose bed we know, so that every
-# answer can be checked. Its values are metres deeper than 12 m: the prior mean of kbo
+# The lake is a square of one kilometre. We simulate one with a known bed, so that every
+# result can be checked. Its values are metres deeper than 12 m: the prior mean of kbo
 # is zero, so a constant near the middle is subtracted in advance. As in the first
 # tutorial the function is a sum of kernels, because then its norm is known.
 
@@ -62,9 +63,9 @@ kernel.lengthscale = 0.4  # km
 centres = torch.rand(30, 2, dtype=torch.double)
 weights = 2 * torch.randn(30, dtype=torch.double)
 norm = float((weights @ kernel(centres, centres).to_dense() @ weights).sqrt())
-SCATTER, NORM, DELTA = 0.5, 12.0, 0.05  # what we tell kbo
+SCATTER, NORM, DELTA = 0.5, 12.0, 0.05  # given to kbo
 RIDGE = SCATTER**2
-print(f"the true norm is {norm:.2f}; we say {NORM:g}")
+print(f"the true norm is {norm:.2f}; the norm bound is {NORM:g}")
 
 
 def truth(X):
@@ -73,7 +74,7 @@ def truth(X):
 
 
 def sound(X):
-    """What the echo sounder says there."""
+    """Noisy soundings at these positions."""
     return truth(X) + SCATTER * torch.randn(len(X), dtype=torch.double)
 
 
@@ -91,18 +92,19 @@ bed = truth(grid)
 # %% [markdown]
 # ## A posterior that stays small
 #
-# A sketch sees every observation through a few chosen places, its *dictionary*. With
-# $m$ places in it, a new observation costs $O(m^2)$, however many there were before.
-# `NystromRidge` takes a kernel, a ridge and a rule that chooses the dictionary.
+# A sketch represents every observation by a few chosen places, its *dictionary*. With
+# $m$ places, a new observation costs $O(m^2)$, which does not grow with the number of
+# observations. `NystromRidge` takes a kernel, a ridge and a rule that chooses the
+# dictionary.
 #
-# The simplest living rule is `GreedyDictionary`: an observation whose place is not yet
-# explained well by the dictionary becomes a part of it. "Not well" means that more than
-# the threshold of its prior variance (which is 1 here) is left over. The boat visits
-# new parts of the lake all the time, so a dictionary chosen at the beginning would not
-# do.
+# The simplest rule is `GreedyDictionary`: the place of an observation is added to the
+# dictionary if the dictionary does not explain it well, that is, if the unexplained
+# part of its prior variance (which is 1 here) is above a threshold. The boat visits new
+# parts of the lake all the time, so a dictionary chosen at the beginning would not be
+# enough.
 #
-# We hand over the soundings one by one, as they would come. After each we ask for the
-# depth in the middle of the lake, and look at the clock.
+# We add the soundings one by one. After each we compute the depth in the middle of the
+# lake and measure the time.
 
 
 # %%
@@ -148,8 +150,8 @@ plt.show()
 
 # %% [markdown]
 # The dictionary grows in proportion to the part of the lake that was seen, not to the
-# number of soundings. A second round over the same lake adds next to nothing. A step of
-# the exact posterior costs $O(n^2)$, so we stopped it early.
+# number of soundings. A second round over the same lake adds almost no places. A step
+# of the exact posterior costs $O(n^2)$, so we stopped it early.
 
 # %%
 before = sketch.m
@@ -187,13 +189,14 @@ for name, guess in ((f"{exact.n} soundings", mean), (f"all {N}, sketched", all_m
 # %% [markdown]
 # ## What the sketch leaves out
 #
-# How do you know that without an exact posterior to compare with? The state itself says
-# what its dictionary does not see. Let $K$ be the kernel matrix of the observations and
-# $\tilde K$ the one that the sketch works with. $E = K - \tilde K$ is never negative,
-# and two numbers describe it:
+# You can know this without an exact posterior: the state itself computes what its
+# dictionary leaves out. Let $K$ be the kernel matrix of the observations and $\tilde K$
+# the one that the sketch works with. $E = K - \tilde K$ is never negative, and two
+# numbers describe it:
 #
-# * `residual_trace` is its trace: the variance left over, summed over all observations.
-#   Divided by $n$ it says what share of the prior variance is missed on average.
+# * `residual_trace` is its trace: the unexplained variance, summed over all
+#   observations. Divided by $n$ it is the average share of the prior variance that is
+#   missed.
 # * `residual_norm()` is a bound of its largest eigenvalue. It enters the confidence
 #   bounds below.
 #
@@ -226,11 +229,11 @@ print(
 )
 
 # %% [markdown]
-# The map is good long before the certified width is. The mean needs the dictionary to
-# explain most of what the data say; a bound must cover the worst function that the
-# dictionary might miss. So choose the threshold for what you need. For a map about a
-# thousandth of the prior variance was small enough. For bounds
-# `recipes.make("sketched-cmm", ...)` uses $0.01\,\sigma^2 / B^2$, with the noise
+# A small dictionary is enough for a good map, but not for a narrow certified interval.
+# For the mean, the dictionary must explain most of the data; a bound must cover the
+# worst function that the dictionary might miss. So choose the threshold according to
+# the purpose. For a map, about a thousandth of the prior variance was small enough. For
+# bounds `recipes.make("sketched-cmm", ...)` uses $0.01\,\sigma^2 / B^2$, with the noise
 # $\sigma$ and the norm bound $B$; here:
 
 # %%
@@ -244,17 +247,18 @@ for dictionary in (method.dictionary, unlimited, GreedyDictionary(1e-3)):
     print(f"width of CMM {mean_width(tight):.2f} m")
 
 # %% [markdown]
-# Beware of the first line. The recipe takes at most 500 places, so that a step stays
-# cheap; here they were spent before the boat came to the east, and a full dictionary
-# takes no more. A coarse threshold that covers the whole lake is far better than a fine
-# one that covers a part. `dictionary.capped` tells. We go on with $10^{-3}$.
+# Note the first line. The recipe accepts at most 500 places, so that a step stays
+# cheap. Here they were used up before the boat reached the east, and a full dictionary
+# accepts no more. A coarse threshold that covers the whole lake is far better than a
+# fine one that covers a part. `dictionary.capped` is true in this case. We continue
+# with $10^{-3}$.
 #
-# ## A bad dictionary: wide but honest
+# ## A bad dictionary: wide but valid
 #
-# The martingale-mixture bounds (AMM, DMM, CMM) add `residual_norm` to what they allow.
-# So they are valid *whatever the dictionary*: a bad one makes them wide, not wrong. Let
-# us be mean, and choose a dictionary from the western 40% of the lake only. We look
-# along a line from west to east.
+# The martingale-mixture bounds (AMM, DMM, CMM) include `residual_norm`. So they are
+# valid *for any dictionary*: a bad one makes them wide, not wrong. As a test, we choose
+# a dictionary from the western 40% of the lake only. We look along a line from west to
+# east.
 
 # %%
 line = torch.stack([axis, torch.full_like(axis, 0.5)], -1)
@@ -290,13 +294,13 @@ figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# With the western dictionary the band says little more than $|f| \le 12$, which follows
-# from the norm bound alone, and it does so in the west as well: what is missed anywhere
-# disturbs the fit everywhere. The posterior itself does not notice. Its mean is off by
-# many of its own standard deviations.
+# With the western dictionary the band is hardly narrower than $|f| \le 12$, which
+# follows from the norm bound alone. This is so in the west as well, because an error of
+# the sketch anywhere affects the fit everywhere. The standard deviation does not show
+# this error: the mean is off by many of its own standard deviations.
 #
-# Which bound holds on which state? Ask it. `guarantee_on(state)` is a sentence that
-# says what is proved on this very posterior, or None.
+# Some bounds hold on a given state and others do not. `guarantee_on(state)` returns a
+# sentence that states what is proved on this posterior, or None.
 
 # %%
 bounds = {
@@ -317,19 +321,20 @@ for name, bound in bounds.items():
 print(cmm.guarantee_on(bad))
 
 # %% [markdown]
-# The first three account for the residual, and hold on every dictionary. The width of
-# EK-UCB is proved while the residual stays below a number that is fixed in advance
-# (here the ridge); the one of BKB if the dictionary promises accurate leverages, which
-# only `LeverageResampling.for_horizon` does. "Proved" always means: if the norm is at
-# most `NORM` and the noise at most `SCATTER`.
+# The first three include the residual and hold on every dictionary. The width of EK-UCB
+# is proved while the residual stays below a number that is fixed in advance (here the
+# ridge); that of BKB if the dictionary guarantees accurate leverages, which only
+# `LeverageResampling.for_horizon` does. "Proved" always means: if the norm is at most
+# `NORM` and the noise at most `SCATTER`.
 #
-# ## Sure of what it has never seen?
+# ## The variance far from the dictionary
 #
-# A sketch has a classic trap. If the features are taken for the whole truth (*subset of
-# regressors*, SoR), the variance far from the dictionary goes to zero: the model is
-# certain where it knows nothing, and an optimiser that follows it never explores. kbo
-# uses the *deterministic training conditional* (DTC), which adds back what the features
-# do not see at $x$. SoR takes three lines, so look at both.
+# Sketches have a well-known problem. If the features are used as the complete model
+# (*subset of regressors*, SoR), the variance far from the dictionary goes to zero: the
+# model is certain where there are no data, and an optimiser that uses it does not
+# explore. kbo uses the *deterministic training conditional* (DTC), which adds the
+# variance at $x$ that the features leave out. SoR takes three lines, so we compare
+# both.
 
 # %%
 rbf = RBFKernel().double().requires_grad_(False)
@@ -369,26 +374,27 @@ for name, (_, v, _) in cases.items():
     print(f"least ratio to the exact sd {float((v / v_exact).sqrt().min()):.4f}")
 
 # %% [markdown]
-# Where nothing was observed, DTC is as unsure as the exact posterior. But read the last
-# column again: in places its standard deviation is a little *smaller* than the exact
-# one. It is an approximation, not an upper bound. This is why a bound on a sketch has
-# to add the residual.
+# Where nothing was observed, the standard deviation of DTC is that of the exact
+# posterior. But note the last column: at some points its standard deviation is a little
+# *smaller* than the exact one. It is an approximation, not an upper bound. This is why
+# a bound on a sketch has to add the residual.
 #
 # ## Which dictionary?
 #
-# * `FixedDictionary.pivoted(kernel, X, m)`: you know beforehand where observations will
-#   be.
-# * `GreedyDictionary(threshold)`: where to begin if you do not. Nothing is random, and
-#   no observation leaves more than the threshold.
-# * `OnlineRowSampling(mu, gamma)`, the KORS of EK-UCB: a place enters by chance, the
-#   likelier the less is known there. `mu` is usually the ridge. A large `gamma` takes
-#   nearly everything.
-# * `LeverageResampling(q)`, of BKB: the dictionary is drawn anew after every
-#   observation, so old places may leave. For few observations, or few distinct ones.
-# * `BatchedResampling(q, growth)`, of BBKB: the same, but it is drawn anew only when
-#   much was learned since the last time.
+# * `FixedDictionary.pivoted(kernel, X, m)`: if you know beforehand where observations
+#   will be.
+# * `GreedyDictionary(threshold)`: a good first choice otherwise. Nothing is random, and
+#   the unexplained part of each observation is at most the threshold.
+# * `OnlineRowSampling(mu, gamma)`, the KORS of EK-UCB: a place is added at random, with
+#   a higher probability where the variance is larger. `mu` is usually the ridge. A
+#   large `gamma` adds nearly every place.
+# * `LeverageResampling(q)`, of BKB: the dictionary is sampled again after every
+#   observation, so old places may be removed. For few observations, or few distinct
+#   ones.
+# * `BatchedResampling(q, growth)`, of BBKB: the same, but it is sampled again only when
+#   the variances have changed enough.
 #
-# All on the same thousand soundings, evenly taken from the route.
+# The comparison uses a thousand soundings at equal distances on the route.
 
 # %%
 thin = slice(None, None, N // (400 if QUICK else 1000))
@@ -417,10 +423,9 @@ for name, dictionary in dictionaries.items():
 #
 # ## The same place again
 #
-# Ten thousand observations need not be ten thousand places. Suppose that there are
-# forty moored buoys, each sounding all the time. Observations at one place are kept as
-# a count and a mean, so then even the exact posterior is small, and no sketch is
-# needed.
+# Ten thousand observations can have few distinct places. Suppose that there are forty
+# moored buoys that measure all the time. Observations at one place are kept as a count
+# and a mean, so even the exact posterior is small then, and no sketch is needed.
 
 # %%
 buoys = torch.rand(40, 2, dtype=torch.double)
@@ -441,8 +446,8 @@ print(at_buoys, f"largest difference of means {float(same):.0e}")
 #
 # `NystromGP` is the same posterior as a BoTorch model. It takes 5000 soundings, and
 # then the boat sails to where the depth *could* be greatest: the place with the largest
-# upper bound. `condition_on_observations` goes on with the living dictionary. At each
-# place the boat stays for 25 soundings.
+# upper bound. `condition_on_observations` continues with the dictionary and extends it.
+# At each place the boat stays for 25 soundings.
 
 # %%
 half = slice(None, None, 2)
@@ -460,26 +465,26 @@ for step in range(3 if QUICK else 8):
     gap = optimality_gap(cmm, model.regression, grid)
     left = best - float(bed[gap.recommended])
     print(f"step {step}  at ({x[0, 0]:.2f}, {x[0, 1]:.2f})", end="  ")
-    print(f"gap {gap.value:.2f} m, truly left {left:.2f} m")
+    print(f"gap {gap.value:.2f} m, true regret {left:.2f} m")
 print(model.state, f"{time.process_time() - start:.1f} s")
 
 # %% [markdown]
-# The gap says how much deeper any place of the grid can be than the recommended one, if
-# the norm bound and the scatter are right. It comes down slowly, and not at every step:
-# a few soundings more do not change much after thousands. It is far larger than what is
-# truly left, because it covers the worst lake with that norm, and a part of it is the
-# price of the sketch (the table above says how much).
+# The gap is a bound of how much deeper any place of the grid can be than the
+# recommended one, if the norm bound and the scatter are right. It decreases slowly, and
+# not at every step, because a few more soundings change little after thousands. It is
+# far larger than the true regret, because it covers the worst lake with that norm; a
+# part of it is due to the sketch (see the table above).
 #
 # ## Forty places at once
 #
 # Sometimes a whole survey must be planned before the boat leaves. `choose_batch` picks
-# places from a list. After each it goes on as if that place had been sounded and the
-# result had been the expected one: the mean stays, the variance shrinks, so sooner or
-# later the next one goes elsewhere. (In a BoTorch loop, `q=40` or `X_pending` do this.)
+# places from a list. After each choice it adds a hypothetical observation with the
+# expected value: the mean stays, and the variance shrinks, so later choices are
+# elsewhere. (In a BoTorch loop, `q=40` or `X_pending` do this.)
 #
-# A `Method` is a posterior, a bound and a name. `recipes.make` knows many, and this is
-# how to make your own: AMM on a sketch. AMM is wider than CMM and quicker, because it
-# looks at one ridge only. We begin with a hundred soundings.
+# A `Method` is a posterior, a bound, a rule and a name. `recipes.make` makes the named
+# ones, and the next cell makes another: AMM on a sketch. AMM is wider than CMM and
+# faster, because it uses one ridge only. We start with a hundred soundings.
 
 # %%
 amm = MartingaleMixture(SCATTER, NORM, DELTA, kind="amm")
@@ -497,7 +502,7 @@ for _ in range(3):
     recommended = gap.recommended
     left = best - float(bed[recommended])
     print(f"{len(set(rows))} different places", end="; ")
-    print(f"gap {gap.value:.2f} m, truly left {left:.2f} m")
+    print(f"gap {gap.value:.2f} m, true regret {left:.2f} m")
 print(f"{time.process_time() - start:.1f} s")
 
 lower, upper = amm.interval(state, grid)
@@ -531,18 +536,18 @@ figure.legend(*panels[0].get_legend_handles_labels(), ncols=5, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# The bounds hold for places that were chosen in batches as for any others: they allow
-# every choice that rests on what was observed before. They promise that the deepest
-# place of the grid is at most the gap deeper than the recommended one. How many batches
-# it takes to close the gap is another question, and they do not answer it.
+# The bounds also hold for places that were chosen in batches: they allow every choice
+# that depends only on earlier observations. They guarantee that the deepest place of
+# the grid is deeper than the recommended one by at most the gap. They do not predict
+# how many batches are needed to make the gap small.
 #
 # ## What to remember
 #
 # * Many places: `NystromRidge` or `NystromGP` with `GreedyDictionary`. Many repeats of
 #   a few places: the exact posterior is small already.
-# * `residual_trace / n` says what share of the prior variance the dictionary misses.
+# * `residual_trace / n` is the share of the prior variance that the dictionary misses.
 # * Mixture and self-normalised bounds hold on every dictionary, and a bad one only
-#   makes them wide. For any other bound ask `guarantee_on(state)`.
-# * A good map needs a small dictionary, tight bounds a larger one.
+#   makes them wide. For any other bound use `guarantee_on(state)`.
+# * A small dictionary is enough for a good map; tight bounds need a larger one.
 #
-# The fourth tutorial is about contexts: conditions that you meet but do not choose.
+# The fourth tutorial is about contexts: conditions that you observe but do not choose.

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # A context every round
 #
-# Often the best choice depends on something that you meet but do not choose: the
+# Often the best choice depends on something that you observe but do not choose: the
 # weather, the customer, the patient, the load on a server. Each round shows such a
-# *context*, you choose an *action*, and you learn what it was worth, for this action
-# and this context only. That is a contextual bandit.
+# *context*, you choose an *action*, and you observe its reward, for this action and
+# this context only. That is a contextual bandit.
 #
-# In kbo nothing new is needed for it. The kernel compares pairs of context and action,
-# the posterior learns a function of both, and in each round only the pairs with the
-# present context are looked at. Contexts that are alike teach about each other, so a
-# round is not wasted although its context never comes back.
+# kbo needs no special classes for this. The kernel compares pairs of context and
+# action, the posterior learns a function of both, and in each round only the pairs with
+# the current context are compared. Observations in one context also inform about
+# similar contexts, so a round is useful even if its context never occurs again.
 
 # %%
 import math
@@ -41,13 +41,14 @@ LEGEND = {"loc": "outside lower center", "frameon": False}
 # %% [markdown]
 # ## The loop
 #
-# `Chessboard` is a small test problem. A context $x$ between 0 and 1 comes at random,
-# and there are ten actions $a$, also numbers. The reward is 1 on three fields of a 4 by
-# 4 board, 0.5 on three others, and 0 elsewhere, with noise 0.1. `arms()` begins a
-# round: it shows the ten pairs $(x, a)$.
+# `Chessboard` is a small test problem. A context $x$ between 0 and 1 is random, and
+# there are ten actions $a$, also numbers. The reward is 1 on three fields of a 4 by 4
+# board, 0.5 on three others, and 0 elsewhere, with noise 0.1. `arms()` begins a round:
+# it returns the ten pairs $(x, a)$.
 #
-# A method comes from `recipes.make`. EK-UCB has a sketched posterior, so a round does
-# not cost more as rounds go by (the third tutorial is about sketches). The whole loop:
+# A method comes from `recipes.make`. EK-UCB has a sketched posterior, so the cost of a
+# round does not grow with the number of rounds (the third tutorial is about sketches).
+# The whole loop:
 
 # %%
 problem = Chessboard(seed=0)
@@ -67,7 +68,7 @@ print(state)
 print(f"mean reward {total / rounds:.2f}")
 
 # %% [markdown]
-# What does it know now? The mean of the posterior over all pairs, next to the truth.
+# The figure shows the mean of the posterior over all pairs, next to the true rewards.
 
 # %%
 axis = torch.linspace(0, 0.999, 80, dtype=torch.double)
@@ -87,29 +88,29 @@ figure.colorbar(drawn, ax=panels, label="reward")
 plt.show()
 
 # %% [markdown]
-# It knows the good fields, and is vague about the others: bad actions are tried only
-# until they look bad.
+# The mean is accurate on the good fields and inaccurate on the others, because an
+# action is no longer chosen once its upper bound is low.
 #
-# ## Against others
+# ## Comparison with other methods
 #
 # `play` is the same loop, with a count of the *regret*: how much less than the best
-# action of each round was chosen, without noise. Two problems with the same seed show
-# the same contexts and noise, so the comparison is fair. K-UCB is the exact posterior.
+# action of each round was chosen, without noise. Two problems with the same seed have
+# the same contexts and noise. K-UCB has an exact posterior.
 
 # %%
 SEEDS = range(1 if QUICK else 3)
-players = {
+methods = {
     "random": (GREY, ":", 1.3, {}),
     "k-ucb": (ORANGE, "-", 3.5, {"ridge": 10, "multiplier": 0.1}),
     "ek-ucb": (BLUE, "-", 1.3, {"ridge": 10, "multiplier": 0.1}),
     "ek-ucb, its own width": (GREEN, "-.", 1.3, {"ridge": 10}),
 }
 figure, axes = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
-for name, (colour, dashes, thick, options) in players.items():
+for name, (colour, dashes, thick, options) in methods.items():
     curves, seconds = [], 0.0
     for seed in SEEDS:
-        player = recipes.make(name.split(",")[0], **numbers, **options)
-        rows = list(play(player, Chessboard(seed=seed), rounds, seed=seed))
+        chosen = recipes.make(name.split(",")[0], **numbers, **options)
+        rows = list(play(chosen, Chessboard(seed=seed), rounds, seed=seed))
         curves.append(torch.tensor([row["cumulative"] for row in rows]))
         seconds += rows[-1]["cpu_seconds"] / len(SEEDS)
     ends = ", ".join(f"{float(curve[-1]):.1f}" for curve in curves)
@@ -124,13 +125,12 @@ figure.legend(ncols=4, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# The sketch loses nothing against the exact posterior here and is quicker. The last
+# Here the sketch has the same regret as the exact posterior and is faster. The last
 # line is EK-UCB with the width of its theorem instead of `multiplier=0.1`. It explores
 # far more.
 #
-# What is guaranteed, on the posterior from above? `multiplier=0.1` means *mean + 0.1
-# √leverage*, with leverage = variance / ridge. That is a rule that works, and it says
-# so:
+# `multiplier=0.1` means *mean + 0.1 √leverage*, with leverage = variance / ridge. This
+# is a heuristic, and `guarantee_on` says so:
 
 # %%
 own = recipes.make("ek-ucb", **numbers, ridge=10)
@@ -140,10 +140,10 @@ print("its own width:", own.confidence.guarantee_on(state))
 # %% [markdown]
 # Read the condition in the second sentence. The rewards of a chessboard have edges, and
 # no function with edges has a finite norm for a Gaussian kernel. So the condition fails
-# whatever the norm bound is, and nothing is proved here by anybody. The problem tells
-# methods a `norm_bound` of 1 because they ask for one.
+# for every norm bound, and no method has a guarantee here. The problem has a nominal
+# `norm_bound` of 1 because methods need a value.
 #
-# ## A classifier that is only told right or wrong
+# ## A classifier with only right or wrong as feedback
 #
 # A context can have many numbers. `ClassificationBandit` shows a handwritten digit (ten
 # principal components of the picture); the actions are the ten classes; the reward is 1
@@ -164,7 +164,7 @@ anchors = torch.tensor([row["m"] for row in rows])
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 panels[0].plot(range(window, T + 1), share, color=BLUE, lw=1.5)
-panels[0].axhline(0.1, color=GREY, ls=":", label="by chance")
+panels[0].axhline(0.1, color=GREY, ls=":", label="random guess")
 panels[0].set(xlabel="round", ylabel=f"right among the last {window}", ylim=(0, 1))
 panels[0].legend(frameon=False)
 panels[1].plot(range(1, T + 1), anchors, color=BLUE, lw=1.5)
@@ -175,19 +175,19 @@ print(f"{rows[-1]['cpu_seconds']:.1f} s, m = {rows[-1]['m']}")
 
 # %% [markdown]
 # With so many numbers in a context the dictionary reaches its limit of 500. A limit
-# keeps rounds cheap. It may cost accuracy, and for bounds that account for the residual
-# it costs width.
+# keeps rounds cheap. It may reduce accuracy, and bounds that include the residual
+# become wider.
 #
 # ## Ask and tell, with a context
 #
-# In your own program the rounds come from outside. Take an ice-cream stand. Every
-# morning there is a weather forecast; then a price is chosen; in the evening there is a
-# profit. The stand is invented, so that we can check.
+# In your own program the contexts come from outside. The example is an ice-cream stand.
+# Every morning there is a weather forecast, then a price is chosen, and in the evening
+# the profit is known. The stand is simulated, so that we can check the results.
 
 
 # %%
 def expected(temperature, price):
-    """The profit of a day in euros, without luck."""
+    """Expected profit of a day in euros."""
     customers = 20 + 9 * max(temperature - 10, 0)
     willing = 1 / (1 + math.exp((price - 1.4 - 0.07 * temperature) / 0.35))
     return customers * willing * (price - 0.8)
@@ -205,8 +205,8 @@ def forecast():
 
 
 # %% [markdown]
-# The temperature is a parameter like any other: it has bounds, because kbo must know
-# its scale. The difference is only that `ask(context=...)` fixes it.
+# The temperature is a parameter like any other: it has bounds, which define its scale.
+# The only difference is that `ask(context=...)` fixes it.
 
 # %%
 bounds = {"temperature": (10.0, 35.0), "price": (1.0, 5.0)}
@@ -230,8 +230,8 @@ print(f"lost a day: {first:.2f} € in the first third, {last:.2f} € in the la
 
 # %% [markdown]
 # `best(context=...)` is the setting with the best pessimistic bound in a context, which
-# need not have come up before. (`recommended()` compares all trials with each other.
-# With a context that makes no sense: it would recommend hot weather.)
+# may be a new one. (`recommended()` compares all trials with each other. With contexts
+# this is not useful: it would recommend hot weather.)
 
 # %%
 temperatures = [12, 16, 20, 24, 28, 32]
@@ -268,14 +268,14 @@ figure.legend(ncols=3, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# This is the practical setting: kernel, noise and norm are estimated, and nothing is
-# promised about the intervals.
+# This is the practical setting: kernel, noise and norm are estimated, and the intervals
+# have no guarantee.
 #
 # ## Choices that change
 #
-# Sometimes not every action is there every day. `choices=` lists what there is this
-# time, without the parameters of the context; the one with the largest upper bound is
-# chosen. Say that there are only a few price tags, and some of them are lost.
+# Sometimes not every action is available. `choices=` lists the available ones, without
+# the parameters of the context; the one with the largest upper bound is chosen. Suppose
+# that there are only a few price tags each day.
 
 # %%
 for tags in ([1.5, 2.0, 2.5, 3.0], [2.0, 3.5], [1.5, 4.5]):
@@ -283,19 +283,22 @@ for tags in ([1.5, 2.0, 2.5, 3.0], [2.0, 3.5], [1.5, 4.5]):
     context = {"temperature": 26.0}
     params = stand.ask(context=context, choices=choices)
     stand.tell(params, expected(**params) + 8 * float(torch.randn(())))
-    surest = stand.best(context=context, choices=choices)
+    cautious = stand.best(context=context, choices=choices)
     ideal = max(tags, key=lambda tag: expected(26.0, tag))
-    print(f"tags {tags}: asked {params['price']}, surest {surest['price']}", end=", ")
+    print(
+        f"tags {tags}: tried {params['price']}, best {cautious['price']}",
+        end=", ",
+    )
     print(f"truly best {ideal}")
 
 # %% [markdown]
 # ## With a guarantee
 #
-# The certified setting works with contexts as without (see the first tutorial for what
-# it asks of you): the intervals hold for all days, contexts and prices at once. They do
-# not care where the context comes from, even from an adversary, as long as it is fixed
-# before the noise of that day. Here the true profit is a sum of kernels, so that its
-# norm is known; profit is in units of 100 € above an ordinary day.
+# The certified setting works the same with contexts (see the first tutorial for its
+# assumptions): the intervals hold for all days, contexts and prices at once. The
+# context may come from any source, even from an adversary, if it is fixed before the
+# noise of that day. Here the true profit is a sum of kernels, so that its norm is
+# known; profit is in units of 100 € above an ordinary day.
 
 # %%
 kernel = MaternKernel(nu=2.5).double().requires_grad_(False)
@@ -305,7 +308,7 @@ centres = torch.tensor(
 ).double()
 weights = torch.tensor([0.6, 0.8, 1.1, 1.4, -0.9, -1.2]).double()
 norm = float((weights @ kernel(centres, centres).to_dense() @ weights).sqrt())
-print(f"the true norm is {norm:.2f}; we say 3")
+print(f"the true norm is {norm:.2f}; the norm bound is 3")
 
 
 def profit(U):
@@ -334,9 +337,9 @@ for temperature in (0.2, 0.5, 0.9):
 # ## In a BoTorch loop
 #
 # If you have a BoTorch loop, the context is a column like any other, and
-# `optimize_acqf` holds it with `fixed_features`. Here every customer is a round. Two
-# thousand rounds are on record already, made with prices at random, so we take the
-# sketched model.
+# `fixed_features` of `optimize_acqf` fixes it. Here every customer is a round. Two
+# thousand earlier rounds with random prices are available, so we use the sketched
+# model.
 
 # %%
 record = torch.rand(2000, 2, dtype=torch.double)
@@ -348,7 +351,7 @@ fine = torch.linspace(0, 1, 201, dtype=torch.double)
 
 
 def loss(U):
-    """What the best price would have given more, at one (temperature, price)."""
+    """Regret of one (temperature, price) against the best price."""
     options = torch.stack([U[0, 0].expand(len(fine)), fine], -1)
     return float((profit(options).max() - profit(U)).clamp_min(0))
 
@@ -373,13 +376,13 @@ print(confidence.guarantee_on(model.state))
 
 # %% [markdown]
 # The guarantee holds on the sketch as on exact posteriors. `KernelRidgeGP` is the exact
-# model and goes into the same loop.
+# model; the loop is the same.
 #
 # ## What to remember
 #
-# * A context is a part of the point. The kernel says which contexts are alike.
+# * A context is a part of the point. The kernel defines which contexts are similar.
 # * Finite actions: `recipes.make(...)`, then `choose` among the pairs of the round and
 #   `update`. Your own program: `ask(context=...)`, `tell`, `best(context=...)`, and
 #   `choices=` when they change. BoTorch: `fixed_features`.
-# * A multiplier is a good rule without a promise. Martingale mixtures come with one, if
-#   the norm bound is true; for rewards with edges none is.
+# * A multiplier is a heuristic without a guarantee. Martingale mixtures have one, if
+#   the norm bound is true; for rewards with edges no norm bound is true.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # You do not know your noise
 #
-# The bounds of the earlier tutorials were told how noisy an observation is. Often
-# nobody knows. This tutorial shows what a wrong number does, how the residuals of the
-# fit bound the noise level while data come in, and how to optimise with that. It also
-# shows when it goes wrong.
+# The bounds of the earlier tutorials need the noise level of an observation. Often it
+# is unknown. This tutorial shows the effect of a wrong noise level, how the residuals
+# of the fit bound it while data arrive, and how to optimise with these bounds. It also
+# shows when they fail.
 
 # %%
 import os
@@ -47,9 +47,9 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 LEGEND = {"loc": "outside lower center", "frameon": False}
 
 # %% [markdown]
-# ## What every bound asked for
+# ## The noise level in a guarantee
 #
-# These are sentences that bounds of the earlier tutorials print about themselves.
+# These are the guarantees of bounds of the earlier tutorials.
 
 # %%
 NOISE, NORM, DELTA = 0.1, 5.0, 0.1  # the level of the noise is 0.1 throughout
@@ -63,12 +63,13 @@ for bound in (
     print(f"{type(bound).__name__}: {bound.guarantee}\n")
 
 # %% [markdown]
-# Each of them names the noise level, or promises nothing. What if the number is wrong?
-# The problem `StreamingBandit` has 100 arms on a line, a Gaussian kernel, a function of
-# norm 2.06 (we say 5) and noise 0.1. We say that the noise is 1, 0.1 or 0.01. A run
-# fails if the truth leaves the band at any arm after 10, 30, 100 or 300 observations at
-# random points. Regret is that of Kernel UCB, which maximises the self-normalised bound
-# with ridge $(\text{noise}/\text{norm bound})^2$.
+# Each of them contains the noise level, or there is no guarantee. The next cell gives a
+# wrong noise level. The problem `StreamingBandit` has 100 arms on a line, a Gaussian
+# kernel, a function of norm 2.06 (the norm bound is 5) and noise 0.1. We give noise
+# levels of 1, 0.1 and 0.01. A run fails if the function is outside the band at any arm
+# after 10, 30, 100 or 300 observations at random points. Regret is that of Kernel UCB,
+# which maximises the self-normalised bound with ridge $(\text{noise}/\text{norm
+# bound})^2$.
 
 # %%
 arms = StreamingBandit().fixed_arms
@@ -84,7 +85,7 @@ def stream(n, seed, noise="gaussian"):
 
 
 def follow(bound, state, seed):
-    """Does the truth ever leave the band, does the bound refuse, how wide is it?"""
+    """Whether the function leaves the band, whether the bound refuses, its width."""
     (X, y), n, failed = stream(300, seed), 0, False
     for moment in (10, 30, 100, 300):
         state.update(X[n:moment], y[n:moment])
@@ -97,65 +98,66 @@ def follow(bound, state, seed):
     return failed, False, float((upper - lower).mean())
 
 
-def kernel_ucb(told, seed):
+def kernel_ucb(given, seed):
     """A run with the self-normalised bound."""
-    state = KernelRidge(kernel, (told / NORM) ** 2)
-    return follow(SelfNormalized(told, NORM, DELTA), state, seed)
+    state = KernelRidge(kernel, (given / NORM) ** 2)
+    return follow(SelfNormalized(given, NORM, DELTA), state, seed)
 
 
-def dmm(told, seed):
+def dmm(given, seed):
     """A run with a martingale mixture."""
-    bound = MartingaleMixture(told, NORM, DELTA, kind="dmm")
+    bound = MartingaleMixture(given, NORM, DELTA, kind="dmm")
     return follow(bound, KernelRidge(kernel, bound.mixture_ridge), seed)
 
 
 RUNS, ROUNDS = (4, 150) if QUICK else (40, 1000)
 print(f"of {RUNS} runs    Kernel UCB                  DMM")
-print("told noise   fail  refuse  mean width    fail  refuse      regret")
-for told in (1.0, 0.1, 0.01):
-    runs = [kernel_ucb(told, seed) for seed in range(RUNS)]
+print("given noise  fail  refuse  mean width    fail  refuse      regret")
+for given in (1.0, 0.1, 0.01):
+    runs = [kernel_ucb(given, seed) for seed in range(RUNS)]
     failed, refused, width = (sum(column) for column in zip(*runs, strict=True))
-    print(f"{told:10g}   {failed:4d}  {refused:6d}  {width / RUNS:10.2f}", end="    ")
-    runs = [dmm(told, seed) for seed in range(RUNS)]
+    print(f"{given:10g}   {failed:4d}  {refused:6d}  {width / RUNS:10.2f}", end="    ")
+    runs = [dmm(given, seed) for seed in range(RUNS)]
     failed, refused, _ = (sum(column) for column in zip(*runs, strict=True))
-    method = recipes.make("kernel-ucb-oracle", kernel, told, NORM, DELTA)
+    method = recipes.make("kernel-ucb-oracle", kernel, given, NORM, DELTA)
     *_, last = play(method, StreamingBandit(seed=0), ROUNDS, seed=500)
     print(f"{failed:4d}  {refused:6d}  {last['cumulative']:10.1f}")
 
 # %% [markdown]
-# Ten times too large is safe and dear. Ten times too small is cheap here: the problem
-# is easy and a greedy rule finds the top. But the band of Kernel UCB fails in every run
-# and never says so. DMM fails in nearly every run. In a few it refuses at last, because
-# no function of norm 5 fits the data so well. If you act on the interval, too small is
-# the worse mistake.
+# A noise level ten times too large is safe, and the regret is large. One ten times too
+# small has little regret here, because the problem is easy and a greedy rule finds the
+# maximum. But the band of Kernel UCB fails in every run without a warning. DMM fails in
+# nearly every run. In a few it finally refuses, because no function of norm 5 fits the
+# data so well. If you use the interval, a noise level that is too small is the worse
+# error.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(9, 3.3), sharey=True, layout="constrained")
 X, y = stream(100, seed=1)
-for axes, told in zip(panels, (1.0, 0.1, 0.01), strict=True):
-    state = KernelRidge(kernel, (told / NORM) ** 2)
+for axes, given in zip(panels, (1.0, 0.1, 0.01), strict=True):
+    state = KernelRidge(kernel, (given / NORM) ** 2)
     state.update(X, y)
-    lower, upper = SelfNormalized(told, NORM, DELTA).interval(state, arms)
+    lower, upper = SelfNormalized(given, NORM, DELTA).interval(state, arms)
     out = (truth < lower) | (truth > upper)
     axes.scatter(X[:, 0], y, s=7, color=GREY, alpha=0.6, lw=0, label="observed")
     style = {"color": BLUE, "alpha": 0.35, "lw": 0, "label": "band"}
     axes.fill_between(arms[:, 0], lower, upper, **style)
     axes.plot(arms[:, 0], truth, color="black", lw=1.1, label="truth")
-    marks = {"s": 5, "color": ORANGE, "zorder": 3, "label": "truth, outside"}
+    marks = {"s": 5, "color": ORANGE, "zorder": 3, "label": "function, outside"}
     axes.scatter(arms[out, 0], truth[out], **marks)
-    axes.set_title(f"told {told:g}: outside at {int(out.sum())} of 100", loc="left")
+    axes.set_title(f"given {given:g}: outside at {int(out.sum())} of 100", loc="left")
     axes.set(xlabel="x", ylim=(-2.3, 2.3))
 panels[0].set_ylabel("f(x)")
 figure.legend(*panels[0].get_legend_handles_labels(), ncols=4, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# ## The residuals know
+# ## Bounds from the residuals
 #
-# The residuals of a fit are noise plus error of the fit. The norm bound limits the
-# error, so they bound the noise level from both sides. `NoiseBounds` keeps the bounds,
-# for all times at once. `AdaptiveRidge` is a posterior that updates them after every
-# observation and moves its ridge along.
+# The residuals of a fit are noise plus the error of the fit. The norm bound limits the
+# error, so the residuals bound the noise level from both sides. `NoiseBounds` computes
+# these bounds, for all rounds at once. `AdaptiveRidge` is a posterior that updates them
+# after every observation and adapts its ridge.
 
 # %%
 bounds = NoiseBounds(NORM, DELTA, upper=1.0, lower=0.01)
@@ -168,10 +170,10 @@ print(state.schedule)
 print(state.schedule.guarantee)
 
 # %% [markdown]
-# It was told that the noise lies between 0.01 and 1, which is not much. There are four
-# variants. "paper" is Durand, Maillard and Pineau (2018). "tight" is the same theorem
-# without slack. "tight+grid", the default, takes ridges from a grid, so it needs no
-# lower bound. "mixture" bounds the noise by a martingale mixture.
+# We gave only that the noise is between 0.01 and 1. There are four variants. "paper" is
+# Durand, Maillard and Pineau (2018). "tight" is the same theorem without slack.
+# "tight+grid", the default, uses ridges from a grid, so it needs no lower bound.
+# "mixture" bounds the noise by a martingale mixture.
 
 # %%
 variants = {
@@ -211,22 +213,24 @@ figure.legend(ncols=5, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# All bounds hold here. "tight" needs about half the data of "paper". The grid makes it
-# earlier still, and cheaper, because the ridge moves seldom. The mixture is by far the
-# first and the narrowest. It is not cheaper than "paper": it looks at twelve ridges
-# after every observation. Its ridge means something else, the member of its own grid
-# whose confidence set is smallest, so it need not come near the dotted line.
+# All bounds hold here. "tight" needs about half the data of "paper". With the grid the
+# upper bound improves still earlier, and it is cheaper, because the ridge rarely
+# changes. The mixture is by far the earliest and the narrowest. It is not cheaper than
+# "paper": it evaluates twelve ridges after every observation. Its ridge has another
+# meaning: it is the member of its own grid whose confidence set is smallest, so it need
+# not approach the dotted line.
 #
 # ## Kernel UCB with unknown noise
 #
-# `recipes.make` has the methods by name. "oracle" is told 0.1. "fixed" is told that the
-# noise is at most 1 and stays with that. "adaptive" begins there and learns. "dmm-ucb"
-# and "dmm-ucb-adaptive" are the same pair with martingale mixtures. (`noise_std` is an
-# argument of all recipes; the adaptive ones do not use it.)
+# `recipes.make` makes methods by name. "oracle" is given the noise level 0.1. "fixed"
+# is given that it is at most 1 and uses this value. "adaptive" starts with this value
+# and adapts. "dmm-ucb" and "dmm-ucb-adaptive" are the same pair with martingale
+# mixtures. (`noise_std` is an argument of all recipes; the adaptive ones do not use
+# it.)
 
 # %%
 numbers = {"noise_std": NOISE, "norm_bound": NORM, "delta": DELTA}
-players = {
+compared = {
     "kernel-ucb-oracle": (BLUE, ":"),
     "kernel-ucb-fixed": (GREY, "-"),
     "kernel-ucb-adaptive": (BLUE, "-"),
@@ -237,7 +241,7 @@ SEEDS = range(1 if QUICK else 2)
 quarter = ROUNDS // 4
 figure, axes = plt.subplots(figsize=(6.5, 3.9), layout="constrained")
 print(f"regret                first {quarter}   last {quarter}    all    CPU seconds")
-for name, (colour, dashes) in players.items():
+for name, (colour, dashes) in compared.items():
     curves, seconds = [], 0.0
     for seed in SEEDS:
         method = recipes.make(name, kernel, **numbers, noise_upper=1.0)
@@ -264,21 +268,21 @@ for name in ("kernel-ucb-adaptive", "dmm-ucb-adaptive"):
         print(f"{name:20s} noise at most {most}: {last['cumulative']:5.1f}")
 
 # %% [markdown]
-# The adaptive ones pay at the beginning. Until the upper bound moves, adaptive Kernel
-# UCB knows no more than "fixed" and does the same: their curves begin as one. After
-# that its regret a round is near that of the oracle. All in all it still lost several
-# times as much. If you have only a hundred evaluations, Kernel UCB learns nothing about
-# the noise in time, and only a better `noise_upper` helps. The mixture has a much
-# shorter burn-in, and still costs more than being told.
+# The adaptive methods have more regret at the beginning. Until its upper bound
+# improves, adaptive Kernel UCB has the same information as "fixed" and makes the same
+# choices: the curves coincide. After that its regret per round is near that of the
+# oracle. In total its regret is still several times as large. If you have only a
+# hundred evaluations, Kernel UCB learns too little about the noise in time, and only a
+# better `noise_upper` helps. The mixture has a much shorter burn-in, and still more
+# regret than with a given noise level.
 #
 # ## In a BoTorch loop
 #
 # `AdaptiveRidgeGP` is the model. It takes noise bounds instead of a ridge. The
-# confidence has no numbers of its own: it reads them from the model, so they cannot
-# disagree. `AdaptiveSelfNormalized` goes with the first three variants,
-# `AdaptiveMixture` (CMM, unless you say otherwise) with "mixture". Here in two
-# dimensions, after 300 observations at random points. The function has norm 3; we say
-# 4.
+# confidence has no numbers of its own: it reads them from the model, so they are always
+# consistent. `AdaptiveSelfNormalized` goes with the first three variants,
+# `AdaptiveMixture` (CMM by default) with "mixture". Here in two dimensions, after 300
+# observations at random points. The function has norm 3; the norm bound is 4.
 
 # %%
 plane = RKHSBandit("matern52", 0.3, dim=2, norm=3.0, noise_std=NOISE, seed=3)
@@ -311,16 +315,16 @@ print(confidence.guarantee_on(model.regression))
 
 # %% [markdown]
 # Both find a good point. But "tight+grid" learned nothing about the noise from 325
-# observations, so its lower bound there is of no use. In two dimensions there is more
-# to fit, and what a fit may explain cannot be counted as noise. The mixture has a bound
-# that one can use.
+# observations, so its lower bound there is useless. In two dimensions there is more to
+# fit, and whatever the function could explain cannot be counted as noise. The bound of
+# the mixture is useful.
 #
 # ## Thompson sampling
 #
-# Another rule: draw a function from the posterior and go where it is largest. The
-# theorem of Durand et al. needs *inflated* draws, which spread as far as a confidence
-# band. Plain draws spread as the posterior of a Gaussian process. Below are five of
-# each, from the same 60 observations.
+# Thompson sampling draws a function from the posterior and chooses its maximiser. The
+# theorem of Durand et al. needs *inflated* draws, whose spread is that of a confidence
+# band. Plain draws have the spread of the posterior of a Gaussian process. The figure
+# shows five of each, from the same 60 observations.
 
 # %%
 X, y = stream(60, seed=3)
@@ -350,31 +354,30 @@ panels[0].set_ylabel("f(x)")
 figure.legend([line, tops[0], true], ["draws", "chosen", "truth"], ncols=3, **LEGEND)
 plt.show()
 
-games = {
+sampling_methods = {
     name: recipes.make(name, kernel, **numbers, noise_upper=1.0)
     for name in ("kernel-ts", "kernel-ts-oracle", "kernel-ts-adaptive")
 }
 mixture = MartingaleMixture(NOISE, NORM, DELTA / 12, kind="dmm")
 by_dmm = Method("dmm", kernel, mixture.mixture_ridge, mixture, rule=ThompsonSampling())
-games["inflated by DMM"] = by_dmm
-for name, method in games.items():
+sampling_methods["inflated by DMM"] = by_dmm
+for name, method in sampling_methods.items():
     *_, last = play(method, StreamingBandit(seed=0), ROUNDS, seed=500)
     print(f"{name:18s} regret after {ROUNDS} rounds {last['cumulative']:6.1f}")
-plain = games["kernel-ts"]
+plain = sampling_methods["kernel-ts"]
 state = plain.state()
 print("plain draws are guaranteed:", plain.confidence.guarantee_on(state))
 
 # %% [markdown]
-# "kernel-ts" is plain Thompson sampling. All but "adaptive" are told the noise. The
-# inflation costs many times the regret of plain draws, more than that of Kernel UCB
-# above; a narrower band costs less. The plain rule is the best here and has no
-# guarantee. Choose between a good habit and a theorem.
+# "kernel-ts" is plain Thompson sampling. All but "adaptive" are given the noise level.
+# Inflated draws have many times the regret of plain draws, and more than Kernel UCB
+# above; a narrower band has less. The plain rule is the best here and has no guarantee.
 #
 # Draws are cheap on a sketched posterior. `InflatedPosteriorSampling` takes a finite
 # set, here $10^5$ candidates, and any kernel. `InflatedThompsonSampling` draws whole
 # functions, which `optimize_acqf` can climb in a box. Both give batches: each point has
-# a draw of its own, so no pending point needs to be imagined. Change the seed from one
-# round to the next.
+# a draw of its own, so pending points need no hypothetical values. Change the seed from
+# one round to the next.
 
 # %%
 n_record, n_candidates = (300, 2000) if QUICK else (3000, 100_000)
@@ -400,16 +403,16 @@ for name, spread in {"inflated": pairs["tight+grid"], "plain": FixedWidth(4.0)}.
     print(f"  {seconds:.2f} s for the set; guaranteed: {sampling.guarantee}")
 
 # %% [markdown]
-# The inflated batches are spread out. The plain ones sit near the top: after 3000
-# observations there is little left to explore, but nothing proved says so.
+# The inflated batches are spread out. The plain ones are near the maximum: after 3000
+# observations little exploration is needed, but this is not proved.
 #
-# ## When the noise is not what the theorems assume
+# ## Noise outside the assumptions
 #
 # Noise bounds assume more than sub-Gaussian noise: it must be *Gaussian to second
-# order* (`kbo/confidence/energy.py`). In particular its fourth moment must not exceed
-# that of a Gaussian of the same level, $E \xi^4 \le 3 \sigma^4$. Take noise of rare
-# spikes: 0 in 98% of the rounds, else $\pm 0.71$. Its standard deviation is again 0.1.
-# We know beforehand that the level is at most 0.2, and begin with that.
+# order* (`kbo/confidence/noise/energy.py`). In particular its fourth moment must not
+# exceed that of a Gaussian of the same level, $E \xi^4 \le 3 \sigma^4$. Take noise of
+# rare spikes: 0 in 98% of the rounds, else $\pm 0.71$. Its standard deviation is again
+# 0.1. We give that the level is at most 0.2.
 
 # %%
 N, RUNS = (60, 3) if QUICK else (250, 20)
@@ -438,11 +441,11 @@ for noise in ("gaussian", "spikes"):
 
 # %% [markdown]
 # At most one run of ten may fail, if the assumption holds. With Gaussian noise none
-# does. With spikes the mixture is wrong in most runs, on either side: as long as no
-# spike comes the noise looks tiny, and a spike makes it look large. "tight+grid" is
+# does. With spikes the mixture is wrong in most runs, on either side: before the first
+# spike the noise appears very small, and a spike makes it appear large. "tight+grid" is
 # wrong less often, as it is less tight. In a few runs the lower bound ends above the
-# upper one. Then an assumption is false (or the one run in ten has come), and every
-# confidence that uses these bounds refuses:
+# upper one. Then an assumption is false (or this is the one run in ten), and every
+# confidence that uses these bounds raises `RefutedAssumptions`:
 
 # %%
 if wrong is not None:
@@ -452,8 +455,8 @@ if wrong is not None:
         print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# But most wrong bounds are not found out in this way. So look yourself. The ratio of
-# the fourth moment of the residuals to their squared variance estimates $E \xi^4 /
+# But most wrong bounds are not detected in this way. So check the residuals. The ratio
+# of the fourth moment of the residuals to their squared variance estimates $E \xi^4 /
 # \sigma^4$. Clearly above 3, the assumption is in doubt.
 
 # %%
@@ -470,8 +473,8 @@ for noise in ("gaussian", "spikes"):
     print(f"above 4 in {int((ratios > 4).sum())} of {RUNS} runs")
 
 # %% [markdown]
-# What to do then? Noise of mean zero that stays within $\pm s$ is $s$-sub-Gaussian.
-# That is enough for the bounds that are told their noise. Tell them 0.71.
+# Noise of mean zero that stays within $\pm s$ is $s$-sub-Gaussian. This is enough for
+# the bounds with a given noise level, so we give them 0.71.
 
 # %%
 bound = SelfNormalized(0.71, NORM, DELTA)
@@ -482,16 +485,17 @@ for seed in range(RUNS):
     lower, upper = bound.interval(state, arms)
     failed += bool(((truth < lower) | (truth > upper)).any())
     width += float((upper - lower).mean()) / RUNS
-print(f"told 0.71: {failed} of {RUNS} bands fail, mean width {width:.2f}")
+print(f"given 0.71: {failed} of {RUNS} bands fail, mean width {width:.2f}")
 
 # %% [markdown]
-# That is wide, and it is a theorem.
+# This band is wide, and it is proved.
 #
 # ## No upper bound at all
 #
-# With `upper=None` nothing is known at first. The upper bound is infinite, and so are
+# With `upper=None` nothing is assumed at first. The upper bound is infinite, and so are
 # the confidence bounds. Then points are chosen by their standard deviation, which fills
-# the space, until there is a finite bound. "tight+grid" and "mixture" can begin so.
+# the space, until there is a finite bound. "tight+grid" and "mixture" can start in this
+# way.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, layout="constrained")
@@ -526,16 +530,16 @@ figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# A first finite bound may be far too large: the one of Kernel UCB is. It still takes a
-# while to become useful. So if you know any upper bound, say it.
+# The first finite bound may be far too large, as for Kernel UCB. It takes more
+# observations to become useful. So if you know any upper bound, give it.
 #
 # ## What to remember
 #
-# * A noise level that is told too large costs regret. One that is told too small makes
-#   a bound that lies, mostly without a word.
-# * `NoiseBounds` and `AdaptiveRidge`, or recipes "...-adaptive", find it out. They need
-#   a norm bound, a burn-in, and noise that is Gaussian to second order.
+# * A noise level that is too large increases the regret. One that is too small makes a
+#   bound invalid, usually without a warning.
+# * `NoiseBounds` and `AdaptiveRidge`, or recipes "...-adaptive", bound it online. They
+#   need a norm bound, a burn-in, and noise that is Gaussian to second order.
 # * "mixture" with `AdaptiveMixture` has the shortest burn-in; "tight+grid" is cheaper
 #   and depends a little less on the assumption.
-# * Look at the residuals. If tails are heavy, tell a bound the range of noise.
-# * Thompson sampling is easy to batch. Its guarantee costs inflation.
+# * Check the residuals. If the tails are heavy, give a bound the range of the noise.
+# * Thompson sampling is easy to batch. Its guarantee needs inflated draws.

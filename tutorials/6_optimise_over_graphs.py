@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Optimise over graphs
 #
-# Sometimes the things to choose from are no vectors: molecules, pipelines, networks.
-# There are a few thousand of them, and finding out how good one is takes long and gives
-# a noisy number. This tutorial finds a good graph in few evaluations. All it needs is a
-# *kernel*: a number for every pair that says how alike they are. On the way it shows
-# what a cover is, and what chaining makes of it.
+# Sometimes the objects to choose from are not vectors, but molecules, pipelines or
+# networks. There are a few thousand of them, and the evaluation of one takes long and
+# gives a noisy number. This tutorial finds a good graph in few evaluations. It needs
+# only a *kernel*: a number for every pair that measures their similarity. The tutorial
+# also explains covers, and how chaining uses them.
 
 # %%
 import os
@@ -40,7 +40,7 @@ LEGEND = {"loc": "outside lower center", "frameon": False}
 #
 # Think of designs for a network of 5 to 19 radio stations. An arrow means that one
 # station can send to another. `random_graphs` draws graphs of `networkx`; yours may
-# come from anywhere.
+# come from any source.
 
 # %%
 N = 500 if QUICK else 1500
@@ -73,19 +73,19 @@ plt.show()
 # stations that it reaches. Links cost money, so the score is the average share of 20
 # trials, minus 0.07 for every link per station. A day of trials is one evaluation.
 #
-# Here we know more than one would: 200 trials of every network. An evaluation draws 20
-# of those. The average of all is the truth, which no method gets to see.
+# For this example we simulate 200 trials of every network. An evaluation draws 20 of
+# these. The average of all is the true score, which no method uses.
 
 # %%
 TRIALS, PRICE = 20, 0.07
-chance = torch.Generator().manual_seed(0)
+generator = torch.Generator().manual_seed(0)
 
 
 def trials(graph, works, count=200, hops=3):
     """Shares of stations that a message reaches, averaged over where it starts."""
     sends = torch.tensor(nx.to_numpy_array(graph), dtype=torch.double)
     n = len(sends)
-    working = sends * (torch.rand(count, n, n, generator=chance) < works)
+    working = sends * (torch.rand(count, n, n, generator=generator) < works)
     step = working + torch.eye(n)  # a message also stays where it is
     reached = step
     for _ in range(hops - 1):
@@ -119,21 +119,22 @@ figure.colorbar(dots, label="stations")
 plt.show()
 
 # %% [markdown]
-# Few links reach nobody, many are dear. In between it depends on how they are laid.
+# With few links a message reaches few stations, and many links are expensive. In
+# between, the score depends on the structure.
 #
 # **Units.** The prior of the methods below has mean 0 and variance $k(g, g) = 1$, so
-# scores must be brought to that scale. With real data you would do what we do: evaluate
-# a dozen networks at random, subtract their mean and divide by their standard
-# deviation. Their trials also say how noisy an evaluation is. This is a *practical*
-# setting. The scale, the noise level and the kernel are estimates, so no theorem covers
-# what follows; we come back to this at the end.
+# scores must be scaled accordingly. As with real data, we evaluate a dozen networks at
+# random, subtract their mean and divide by their standard deviation. Their trials also
+# give the noise level of an evaluation. This is a *practical* setting. The scale, the
+# noise level and the kernel are estimates, so no theorem covers the following results;
+# the last section returns to this.
 
 
 # %%
 def standardise(score):
     """Bring a score to units of the prior by twelve evaluations; the noise level."""
-    pilots = torch.randperm(N, generator=chance)[:12]
-    values, errors = score.evaluate(pilots, chance)
+    pilots = torch.randperm(N, generator=generator)[:12]
+    values, errors = score.evaluate(pilots, generator)
     score.centre, score.scale = values.mean(), values.std()
     score.truth = (score.truth - score.centre) / score.scale
     values = (values - score.centre) / score.scale
@@ -153,9 +154,9 @@ assert float(truth.abs().max()) < 4  # the scale fits the prior
 # of its shortest paths have length 1, 2, 3, and so on. `shortest_path_features` gives
 # these counts as a vector of length 1, and the kernel is the inner product of two.
 #
-# In general there are no features, just a matrix $k(g_i, g_j)$. That is enough:
-# `PrecomputedKernel` takes it, and from then on a point is a *row number*, as a float.
-# Both ways give the same posterior.
+# In general there are no features, only a matrix $k(g_i, g_j)$. `PrecomputedKernel`
+# takes this matrix, and a point is then a *row number*, as a float. Both ways give the
+# same posterior.
 
 # %%
 features = torch.stack([shortest_path_features(graph) for graph in graphs])
@@ -175,11 +176,11 @@ for one, other in zip(
     assert torch.allclose(one, other, atol=1e-9)
 
 # %% [markdown]
-# The matrix route lets us build kernels as we like. Products of kernels are kernels,
-# and so is the exponential of one. The shortest-path kernel ignores how large a graph
-# is, as its vectors are scaled, and does not see how dense it is where nothing can be
-# reached. A factor for the stations and one for the links per station adds that. The
-# exponential makes it *nonlinear*: scores need not be a weighted sum of the counts.
+# With matrices we can combine kernels. Products of kernels are kernels, and so is the
+# exponential of one. The shortest-path kernel ignores the size of a graph, because its
+# vectors are scaled, and its density where nothing can be reached. A factor for the
+# stations and one for the links per station adds that. The exponential makes it
+# *nonlinear*: scores need not be a weighted sum of the counts.
 
 
 # %%
@@ -193,14 +194,14 @@ kernel = PrecomputedKernel(gram)
 assert bool((gram.diagonal() - 1).abs().max() < 1e-9)
 
 # %% [markdown]
-# Is it a good one? A kernel makes two promises. The mean predicts, and the standard
-# deviation says how wrong that may be. Errors divided by standard deviations should be
-# near 1. Here on graphs that were not observed, after 150 that were:
+# To test a kernel, compare predictions with values that were not used: the errors of
+# the mean, divided by the standard deviations, should be near 1. The next cell does
+# this with 150 observations, on all other graphs.
 
 # %%
 order = torch.randperm(N, generator=torch.Generator().manual_seed(5))
 seen, unseen = order[:150], order[150:]
-values = score.evaluate(seen, chance)[0]
+values = score.evaluate(seen, generator)[0]
 ratios = {}
 candidates = {"shortest paths alone": paths, "paths, size, density": gram}
 for name, matrix in candidates.items():
@@ -211,25 +212,26 @@ for name, matrix in candidates.items():
     ratios[name] = float((error.square() / variance).mean().sqrt())
     print(f"{name:20s} error {float(error.square().mean().sqrt()):.2f}", end=", ")
     print(f"{ratios[name]:.1f} standard deviations")
-assert ratios["shortest paths alone"] > 5  # far too sure of itself
+assert ratios["shortest paths alone"] > 5  # far too small
 assert 0.5 < ratios["paths, size, density"] < 2
 
 # %% [markdown]
-# The plain kernel is hopelessly sure of itself. It believes in 18 numbers, and 150
-# observations settle those. The product is nearly honest. **Do this check before you
-# trust a kernel of your own.** If you cannot afford 150, leave out one observation at a
-# time. (A kernel matrix must also be positive semi-definite, which not every measure of
-# likeness is: look at `torch.linalg.eigvalsh` of a part of it.)
+# The standard deviations of the plain kernel are far too small. It has 18 free numbers,
+# and 150 observations determine them. Those of the product are nearly right. **Do this
+# check before you use a kernel of your own.** If 150 observations are too expensive,
+# leave out one observation at a time. (A kernel matrix must also be positive
+# semi-definite, which not every measure of similarity is: compute
+# `torch.linalg.eigvalsh` of a part of it.)
 #
 # ## Covers
 #
-# Two graphs are near if the data leave little doubt about their *difference*:
+# Two graphs are near if the *difference* of their values is well known:
 #
 # $$d(g, h) = \text{standard deviation of } f(g) - f(h) \text{ under the posterior.}$$
 #
 # A *cover* of radius $\varepsilon$ is a set of graphs such that every graph is within
-# $\varepsilon$ of one of them. `greedy_cover` finds a small one. New data only bring
-# graphs nearer, so an old cover stays one, and a new one is smaller.
+# $\varepsilon$ of one of them. `greedy_cover` finds a small one. New data only reduce
+# distances, so an old cover remains a cover, and a new one is smaller.
 
 # %%
 RADII = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17)
@@ -246,7 +248,7 @@ for n in (0, 30, 120):
     print(f"after {n:3d}:", *(f"{size:5d}" for size in sizes[n]))
     for old, fresh, radius in zip(early, found, RADII, strict=True):
         assert covers(metric, fresh, radius)
-        assert covers(metric, old, radius)  # yesterday's cover is a cover today
+        assert covers(metric, old, radius)  # an old cover is still a cover
 assert all(a >= b >= c for a, b, c in zip(*sizes.values(), strict=True))
 
 figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
@@ -263,19 +265,19 @@ figure.legend(ncols=2, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# That is what chaining lives on. A union bound treats all graphs as strangers and pays
-# $\ln |X|$ for every one. A chain goes from coarse covers to fine ones, with radii 1,
-# 1/2, 1/4, ... At each level it pays the logarithm of the size of a cover, but only for
-# a difference of at most $\varepsilon$.
+# Chaining uses this. A union bound treats all graphs as unrelated, and its width
+# contains $\ln |X|$. A chain goes from coarse covers to fine ones, with radii 1, 1/2,
+# 1/4, ... Each level contributes the logarithm of the size of a cover, but only for a
+# difference of at most $\varepsilon$.
 #
-# ## The price of exploring
+# ## Exploration bonuses
 #
 # All methods here add a *bonus* to the mean and take the graph where the sum is
 # largest. For GP-UCB (Srinivas et al. 2010) it is a multiple of the standard deviation.
 # For Chaining-UCB (Contal, Malherbe and Vayatis 2015, Algorithm 1) it is a *step
-# function*: a graph pays for the levels whose radius is below its standard deviation.
-# There are two variants. `smooth=True` joins the corners of the steps by straight
-# lines. `rigorous=True` is a bound that is proved.
+# function*: the sum over the levels whose radius is below the standard deviation of the
+# graph. There are two variants. `smooth=True` joins the corners of the steps by
+# straight lines. `rigorous=True` is a bound that is proved.
 
 # %%
 DELTA = 0.05
@@ -305,23 +307,23 @@ print(f"rigorous / GP-UCB: from {float(ratio.min()):.4f} to {float(ratio.max()):
 assert jump > float(truth.quantile(0.75) - truth.quantile(0.25))
 assert bool((steps(std).diff() >= 0).all())
 assert bool((steps.majorant(std) >= steps(std)).all())
-assert float(steps(stds.min())) == 0  # nothing is added where least is unknown
+assert float(steps(stds.min())) == 0  # the bonus is zero at the smallest one
 assert float(ratio.min()) > 1
 assert float(ratio.max()) < 1.01
 
 # %% [markdown]
-# For Algorithm 1, all graphs on one step are equally unknown, and the mean decides
-# between them. Across a step the mean has little to say: the one at 0.5 is higher than
-# the middle half of the scores are apart. The rigorous bound is a multiple of the
+# Algorithm 1 gives all graphs on one step the same bonus, so the mean decides between
+# them. Between two steps the mean has little influence: the step at 0.5 is higher than
+# the interquartile range of the scores. The rigorous bound is a multiple of the
 # standard deviation here, and some tenths of a per cent above GP-UCB. With so few
-# graphs $\ln |X|$ is not much, and a chain would have to pay for its differences too.
+# graphs $\ln |X|$ is small, and a chain adds terms for its differences.
 #
-# ## Who finds the best?
+# ## Comparison
 #
-# A problem of your own is a class with five attributes and three methods. `play` lets
-# a method play it, here after five random graphs, the same for all. *Simple regret* is
-# how far the best graph tried so far is below the best there is. All but the smooth
-# variant are recipes; that one we build by hand. One score alone is a lottery, so there
+# A problem of your own is a class with five attributes and three methods. `play` runs a
+# method on it, here after five random graphs, the same for all. *Simple regret* is how
+# far the best graph tried so far is below the best there is. All but the smooth variant
+# are recipes; that one we build by hand. The result on one score is random, so there
 # are three: links that work with probability 0.6, 0.4 and 0.8.
 
 
@@ -350,7 +352,7 @@ class MessageBandit(Bandit):
 
 
 def method(name, noise_std):
-    """A fresh method; it remembers covers, so every run gets its own."""
+    """A new method; it keeps covers, so every run needs its own."""
     if name == "chaining-ucb, smooth":
         confidence = Chaining(DELTA, points=points, smooth=True)
         return Method(name, kernel, noise_std**2, confidence)
@@ -363,7 +365,7 @@ for works in (0.4, 0.8):
     other = Score(works)
     tasks[works] = other, standardise(other)[-1]
 ROUNDS, SEEDS = (20, 1) if QUICK else (50, 3)
-players = {
+compared = {
     "random": (GREY, "-"),
     "gp-ucb": (ORANGE, "-"),
     "chaining-ucb": (BLUE, "-"),
@@ -373,7 +375,7 @@ players = {
 half, runs, regret, found = ROUNDS // 2, len(tasks) * SEEDS, {}, {}
 figure, axes = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
 print(f"simple regret after {half:8d} {ROUNDS:8d}   optimum found   poor   CPU a run")
-for name, (colour, dashes) in players.items():
+for name, (colour, dashes) in compared.items():
     curves, seconds, poor = [], 0.0, 0
     for task, noise_std in tasks.values():
         for seed in range(SEEDS):
@@ -403,18 +405,18 @@ if not QUICK:
     assert abs(regret["gp-ucb"][-1] - regret["chaining-ucb-rigorous"][-1]) < 0.05
 
 # %% [markdown]
-# The kernel is what pays: every bonus beats random search by far. Among themselves,
-# GP-UCB and the rigorous bound are about equal, as their bonuses are. The smooth
-# variant is a little behind. Algorithm 1 comes last and hardly gets on in the second
-# half. The column "poor" says why: nearly all of its choices there are worse than the
-# average of the pilots. It visits graphs whose standard deviation is just above a step,
-# however small their mean, before it looks once more at good ones just below. How much
-# that costs depends on which step the best graph is on. In the quick setting of this
-# script, 500 networks and three runs of 20 rounds, Algorithm 1 came first. So do not
-# read a general law from nine runs.
+# The kernel matters most: with every bonus the regret is far below that of random
+# search. Among themselves, GP-UCB and the rigorous bound are about equal, as their
+# bonuses are. The smooth variant is a little behind. Algorithm 1 comes last and hardly
+# improves in the second half. The column "poor" shows the reason: nearly all of its
+# choices there are worse than the average of the pilots. It chooses graphs whose
+# standard deviation is just above a step, even if their mean is small, before good ones
+# just below. The effect depends on which step the best graph is on. In the quick
+# setting of this script, 500 networks and three runs of 20 rounds, Algorithm 1 came
+# first. So nine runs do not support a general conclusion.
 #
-# Chaining also takes several times the CPU time, for covers; next to an evaluation that
-# takes a day it is nothing.
+# Chaining also takes several times the CPU time, for covers; compared with an
+# evaluation that takes a day this is negligible.
 #
 # ## With BoTorch
 #
@@ -430,10 +432,10 @@ bonus = acquisition.confidence.bonus(model.regression)(variance.sqrt())
 assert int(x) == int((mean + bonus).argmax())
 
 # %% [markdown]
-# Covers take time. In a loop, make one `Chaining` and give it to `KernelUCB` with
-# every new model: it keeps its covers and renews them when the data have doubled.
-# Batches work, too. Of three graphs that are evaluated at once, the second is chosen as
-# if the first were known already.
+# Covers take time. In a loop, make one `Chaining` and give it to `KernelUCB` with every
+# new model: it keeps its covers and recomputes them when the data have doubled. Batches
+# are possible: of three graphs that are evaluated at once, the second is chosen as if
+# the first had been observed with its mean as value.
 
 # %%
 confidence = Chaining(DELTA, points=points)
@@ -442,7 +444,7 @@ for _ in range(3 if QUICK else 8):
     acquisition = KernelUCB(model, confidence)
     x, _ = optimize_acqf_discrete(acquisition, q=3, choices=points)
     numbers = x[:, 0].long()
-    y = score.evaluate(numbers, chance)[0]
+    y = score.evaluate(numbers, generator)[0]
     model = model.condition_on_observations(x, y.unsqueeze(-1))
     tried += numbers.tolist()
     assert len(set(numbers.tolist())) == 3
@@ -462,14 +464,14 @@ plt.show()
 # %% [markdown]
 # **In a box** there is no finite set. Give a design that fills the box as `points`: the
 # covers are taken there, and the bonus, which is a function of the standard deviation
-# alone, is used everywhere. `optimize_acqf` climbs gradients, and steps have none,
-# hence `smooth=True`, the default of `ChainingUCB`.
+# alone, is used everywhere. `optimize_acqf` uses gradients, and a step function has
+# none, hence `smooth=True`, the default of `ChainingUCB`.
 #
-# ## What is guaranteed?
+# ## Guarantees
 #
-# Ask the acquisition function. Algorithm 1 ranks graphs and promises nothing as a
-# bound; the rigorous variant says what it holds under. A sketched posterior leaves out
-# some of what the theorem needs, so there is no promise on one.
+# `guarantee` of the acquisition function states what is proved. Algorithm 1 ranks
+# graphs and has no guarantee; the rigorous variant states its assumptions. The theorem
+# does not cover sketched posteriors, so there is no guarantee on a sketch.
 
 # %%
 rigorous = ChainingUCB(model, points, DELTA, rigorous=True)
@@ -483,8 +485,8 @@ assert on_sketch is None
 assert "drawn from the Gaussian-process prior" in rigorous.guarantee
 
 # %% [markdown]
-# Does it hold, under its assumptions? Draw functions from the prior on some of the
-# graphs, add Gaussian noise, and count the runs in which the function leaves the band
+# To test it under its assumptions, draw functions from the prior on some of the graphs,
+# add Gaussian noise, and count the runs in which the function is outside the band
 # anywhere, at any of three moments.
 
 # %%
@@ -494,9 +496,9 @@ variants = {"Algorithm 1": False, "rigorous": True}
 failed = dict.fromkeys(variants, 0)
 RUNS = 8 if QUICK else 20
 for _ in range(RUNS):
-    f = root @ torch.randn(300, generator=chance, dtype=torch.double)
-    where = torch.randint(300, (64,), generator=chance)
-    noise = NOISE * torch.randn(64, generator=chance, dtype=torch.double)
+    f = root @ torch.randn(300, generator=generator, dtype=torch.double)
+    where = torch.randint(300, (64,), generator=generator)
+    noise = NOISE * torch.randn(64, generator=generator, dtype=torch.double)
     y = f[where] + noise
     for name, proof in variants.items():
         bound, out = Chaining(DELTA, rigorous=proof, points=few), False
@@ -512,21 +514,22 @@ assert failed["Algorithm 1"] == RUNS
 assert failed["rigorous"] <= 2
 
 # %% [markdown]
-# Algorithm 1 fails always. Nothing is added where the standard deviation is least, and
-# a band of width zero contains no function. That does no harm to a ranking: the levels
-# that are left out are the same for all graphs. But do not draw it as a band.
+# Algorithm 1 always fails. Its bonus is zero where the standard deviation is smallest,
+# and a band of width zero contains no function. This does not affect a ranking: the
+# levels that are left out are the same for all graphs. But do not use it as a band.
 #
-# For our networks neither sentence applies. The score was not drawn from this prior,
+# For our networks neither guarantee applies. The score was not drawn from this prior,
 # the noise is an average of 20 trials and larger at some networks than at others, and
-# we took the scale from data. The check of the kernel above is the best we have: it
-# says that the standard deviations are roughly right.
+# we took the scale from data. The check of the kernel above is the best evidence: the
+# standard deviations are roughly right.
 #
 # ## What to remember
 #
-# * Anything with a kernel can be optimised: `PrecomputedKernel`, and points that are
-#   row numbers.
-# * Check the kernel on data first. A kernel that is too simple is sure of itself.
-# * Covers show how many graphs still differ, and they shrink while you learn.
-# * GP-UCB is a good first choice on a few thousand graphs. Look at chaining where sets
-#   are much larger or much alike, and compare.
-# * `guarantee` says what is proved. For Algorithm 1 it is nothing.
+# * Any objects with a kernel can be optimised over: `PrecomputedKernel`, and points
+#   that are row numbers.
+# * Check the kernel on data first. The standard deviations of a kernel that is too
+#   simple are too small.
+# * Covers show how many graphs still differ, and they shrink with more data.
+# * GP-UCB is a good first choice on a few thousand graphs. Consider chaining where sets
+#   are much larger or their objects very similar, and compare.
+# * `guarantee` states what is proved. For Algorithm 1 it is None.
