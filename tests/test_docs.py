@@ -8,13 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from kbo.recipes import RECIPES
+
 ROOT = Path(__file__).parent.parent
 EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "guide", "howto", "integrations", "extending"))]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 
+@pytest.fixture
+def own_recipes():
+    """Removes the recipes that a page adds."""
+    before = dict(RECIPES)
+    yield
+    RECIPES.clear()
+    RECIPES.update(before)
+
+
 @pytest.mark.parametrize("page", EXECUTED)
-def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
+def test_python_blocks_run_in_order(page, tmp_path, monkeypatch, own_recipes):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
@@ -63,6 +74,13 @@ def resolved(name: str) -> bool:
             found = getattr(found, attribute, None)
         return found is not None
     return False
+
+
+def test_the_api_page_lists_names_that_exist():
+    page = (ROOT / "docs/api.md").read_text()
+    for module, members in re.findall(r"automodule:: ([\w.]+)\n +:members:(.*)", page):
+        assert all(resolved(f"{module}.{name.strip()}") for name in members.split(",") if name.strip()), members
+    assert all(resolved(name) for name in re.findall(r"autoclass:: (kbo[\w.]+)", page))
 
 
 def test_quoted_experiments_exist():
