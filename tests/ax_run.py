@@ -1,8 +1,7 @@
-"""Branin in Ax, run until it kills itself, or resumed from what it left: ``python -m tests.ax_run HOW FOLDER``."""
+"""Branin in Ax: a run that kills itself, ``python -m tests.ax_run FOLDER``, and its resumption from the files."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -15,7 +14,7 @@ from ax.storage.sqa_store.db import create_all_tables, get_engine, init_engine_a
 
 import kbo.integrations.ax as kbo_ax
 
-TRIALS, KILLED_AFTER, N_INITIAL = 15, 8, 5
+TRIALS, KILLED_AFTER, N_INITIAL = 14, 9, 5
 BOX = [
     RangeParameterConfig(name="a", parameter_type="float", bounds=(-5.0, 10.0)),
     RangeParameterConfig(name="b", parameter_type="float", bounds=(0.0, 15.0)),
@@ -29,7 +28,7 @@ def branin(a: float, b: float) -> float:
 
 
 def new_client(objective: str = "-loss", storage: StorageConfig | None = None, **options) -> Client:
-    """A client that is ready to ask."""
+    """A client with a strategy."""
     client = Client(storage_config=storage, random_seed=0)
     client.configure_experiment(parameters=BOX, name="branin")
     client.configure_optimization(objective=objective)
@@ -52,21 +51,25 @@ def database(folder: Path) -> StorageConfig:
     return StorageConfig(url=f"sqlite:///{folder / 'ax.db'}")
 
 
-def main(how: str, folder: Path) -> None:
-    """Run or resume."""
-    if how == "killed":
-        init_engine_and_session_factory(url=database(folder).url, force_init=True)
-        create_all_tables(get_engine())
-        client = new_client(storage=database(folder))
-        advance(client, KILLED_AFTER)
-        client.save_to_json_file(str(folder / "ax.json"))
-        os.kill(os.getpid(), signal.SIGKILL)
-    if how == "json":
-        client = Client.load_from_json_file(str(folder / "ax.json"))
-    else:
-        client = Client.load_from_database("branin", storage_config=database(folder))
-    print(json.dumps(advance(client, TRIALS - KILLED_AFTER if how == "json" else 3)))
+def from_json(folder: Path) -> Client:
+    """The killed run from its JSON file."""
+    return Client.load_from_json_file(str(folder / "ax.json"))
+
+
+def from_database(folder: Path) -> Client:
+    """The killed run from its database."""
+    return Client.load_from_database("branin", storage_config=database(folder))
+
+
+def main(folder: Path) -> None:
+    """Run and kill this process."""
+    init_engine_and_session_factory(url=database(folder).url, force_init=True)
+    create_all_tables(get_engine())
+    client = new_client(storage=database(folder))
+    advance(client, KILLED_AFTER)
+    client.save_to_json_file(str(folder / "ax.json"))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

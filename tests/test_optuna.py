@@ -1,6 +1,7 @@
 """KBOSampler in Optuna's studies: spaces, failures, several workers, kills, bounds; and BoTorchSampler."""
 
 import copy
+import importlib
 import itertools
 import math
 import pickle
@@ -30,6 +31,7 @@ import kbo  # noqa: E402
 from kbo.errors import InvalidInput  # noqa: E402
 from kbo.integrations.optuna import KBOSampler, kbo_candidates_func  # noqa: E402
 from kbo.integrations.optuna.space import SearchSpace, shared_distributions  # noqa: E402
+from tests.optuna_worker import main as work  # noqa: E402
 from tests.optuna_worker import objective as mixed  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -65,7 +67,7 @@ def certified(**numbers):
     return kbo.Certified(kernel, **{"noise_std": 0.1, "norm_bound": 4.0, **numbers})
 
 
-def told(x, value, state=TrialState.COMPLETE, **options):
+def finished(x, value, state=TrialState.COMPLETE, **options):
     return create_trial(state=state, value=value, params={"x": x}, distributions={"x": UNIT}, **options)
 
 
@@ -231,47 +233,54 @@ def worker(storage, trials, seed=0, seconds=0.0):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finish(*processes):
-    for process in processes:
-        output, _ = process.communicate(timeout=200)
-        assert process.returncode == 0, output
+def await_first_trial(process, study):
+    """Wait until a process evaluates a trial of the study."""
+    deadline = time.monotonic() + 120
+    while not any("process" in t.user_attrs for t in study.get_trials(deepcopy=False)):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
 
 
-def test_a_study_that_was_stopped_and_loaded_goes_on_as_if_it_had_not_been(tmp_path):
-    whole = params(run(mixed, 15, KBOSampler(seed=2, n_startup_trials=5)))
+@pytest.fixture(scope="module")
+def whole():
+    return params(run(mixed, 15, KBOSampler(seed=2, n_startup_trials=5)))
+
+
+def test_a_study_that_was_stopped_and_loaded_continues_as_if_it_had_not_been(tmp_path, whole):
     storage, study = new_study(tmp_path)
     study.sampler = KBOSampler(seed=2, n_startup_trials=5)
     study.optimize(mixed, n_trials=8)
-    finish(worker(storage, 7, seed=2))
-    assert params(study) == whole
     assert isinstance(optuna.load_study(study_name="shared", storage=storage).sampler, TPESampler)
+    sampler = KBOSampler(seed=2, n_startup_trials=5)
+    optuna.load_study(study_name="shared", storage=storage, sampler=sampler).optimize(mixed, n_trials=7)
+    assert params(study) == whole
 
 
-def test_a_killed_process_leaves_a_pending_trial_and_a_study_that_goes_on(tmp_path):
+def test_a_killed_process_leaves_a_pending_trial_and_a_study_that_continues(tmp_path, whole):
     storage, study = new_study(tmp_path)
     study.sampler = KBOSampler(seed=2, n_startup_trials=5)
     study.optimize(mixed, n_trials=8)
     victim = worker(storage, 7, seed=2, seconds=600)
     try:
-        deadline = time.monotonic() + 120
-        while not any("process" in t.user_attrs for t in study.get_trials(states=(TrialState.RUNNING,))):
-            assert time.monotonic() < deadline
-            assert victim.poll() is None, victim.communicate()
-            time.sleep(0.1)
+        await_first_trial(victim, study)
     finally:
         victim.send_signal(signal.SIGKILL)
         victim.communicate()
-    finish(worker(storage, 7, seed=2))
+    study.optimize(mixed, n_trials=4)
     states = [t.state for t in study.trials]
-    assert states == [TrialState.COMPLETE] * 8 + [TrialState.RUNNING] + [TrialState.COMPLETE] * 7
-    whole = params(run(mixed, 9, KBOSampler(seed=2, n_startup_trials=5)))
-    assert params(study)[:9] == whole  # the killed one too was what an uninterrupted study would have tried
+    assert states == [TrialState.COMPLETE] * 8 + [TrialState.RUNNING] + [TrialState.COMPLETE] * 4
+    assert params(study)[:9] == whole[:9]  # an uninterrupted study would have tried the point of the killed one too
     assert params(study)[8] not in params(study)[9:]
 
 
-def test_two_processes_share_a_study_and_keep_apart(tmp_path):
+def test_two_processes_share_a_study_and_stay_apart(tmp_path):
     storage, study = new_study(tmp_path)
-    finish(worker(storage, 8, seconds=0.3), worker(storage, 8, seconds=0.3))
+    other = worker(storage, 8, seconds=0.3)
+    await_first_trial(other, study)
+    work(storage, "shared", 8, 0, 0.3)
+    output, _ = other.communicate(timeout=200)
+    assert other.returncode == 0, output
     trials = study.trials
     assert [t.state for t in trials] == [TrialState.COMPLETE] * 16
     assert len({t.user_attrs["process"] for t in trials}) == 2
@@ -319,7 +328,7 @@ def test_a_trial_that_stops_running_is_no_longer_pending():
     assert study.ask().relative_params == fresh.ask().relative_params
 
 
-def test_samplers_without_a_common_lock_that_choose_at_the_same_time_keep_apart():
+def test_samplers_without_a_common_lock_that_choose_at_the_same_time_stay_apart():
     study = run(line, 3, KBOSampler(seed=0, setting=certified()))
     others = [copy.copy(study) for _ in range(2)]
     for round_ in range(3):
@@ -360,9 +369,9 @@ def test_failed_pruned_and_infinite_trials_are_failures_and_bounds_never_rest_on
     study = run(line, 6, KBOSampler(seed=0, setting=certified()))
     sampler, before = study.sampler, study.ask().relative_params
     interval = sampler.interval(study, {"x": 0.5})
-    study.add_trial(told(before["x"], None, TrialState.FAIL))
-    study.add_trial(told(0.5, None, TrialState.PRUNED, intermediate_values={3: -100.0}))
-    study.add_trial(told(0.4, math.inf))
+    study.add_trial(finished(before["x"], None, TrialState.FAIL))
+    study.add_trial(finished(0.5, None, TrialState.PRUNED, intermediate_values={3: -100.0}))
+    study.add_trial(finished(0.4, math.inf))
     assert sampler.interval(study, {"x": 0.5}) == interval
     assert "3 failed" in sampler.guarantee(study)
     for _ in range(3):  # there is no going back to where it failed
@@ -383,7 +392,7 @@ def test_a_study_goes_on_after_exceptions_and_nan():
     assert study.best_value < 0.01
 
 
-def test_enqueued_trials_are_tried_completed_and_learnt_from():
+def test_enqueued_trials_are_tried_completed_and_used():
     study = run(bowl, 5)
     study.enqueue_trial({"x": 0.31, "y": 0.79})
     study.enqueue_trial({"x": 0.5})
@@ -430,10 +439,12 @@ def sampler_of_new():
 
 
 @pytest.mark.parametrize(("direction", "lucky"), [("minimize", -0.4), ("maximize", 0.4)])
-def test_the_recommended_trial_is_not_the_luckiest(direction, lucky):
+def test_the_recommended_trial_is_not_the_best_value(direction, lucky):
     study = optuna.create_study(sampler=KBOSampler(seed=0, setting=certified(noise_std=0.5)), direction=direction)
     bad = -2.5 * lucky
-    study.add_trials([told(x, value) for x, value in ((0.1, 0.0), (0.5, bad)) for _ in range(20)] + [told(0.9, lucky)])
+    study.add_trials(
+        [finished(x, value) for x, value in ((0.1, 0.0), (0.5, bad)) for _ in range(20)] + [finished(0.9, lucky)]
+    )
     assert study.best_trial.params == {"x": 0.9}
     assert study.sampler.recommended(study).params == {"x": 0.1}
     none = optuna.create_study(sampler=study.sampler)
@@ -520,11 +531,13 @@ def test_methods_and_settings_of_every_kind_run():
         )
 
 
-def test_without_optuna_kbo_works_and_its_integration_says_what_to_install():
-    code = "import sys; sys.modules['optuna'] = None; import kbo\nimport kbo.integrations.optuna"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "ImportError: kbo.integrations.optuna needs Optuna: pip install 'kbo[optuna]'" in done.stderr
+def test_without_optuna_the_integration_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "optuna"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("kbo.integrations.optuna")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r"kbo.integrations.optuna needs Optuna: pip install 'kbo\[optuna\]'"):
+        importlib.import_module("kbo.integrations.optuna")
 
 
 # BoTorchSampler
@@ -547,7 +560,7 @@ def test_candidates_func_makes_botorch_sampler_find_the_minimum_of_a_mixed_space
 
 def test_candidates_func_considers_running_trials():
     found = {True: 0.0, False: 0.0}
-    for n in (8, 9, 10, 11):  # careful and curious turns
+    for n in (8, 9, 10, 11):  # steps of different widths
         trials = run(noisy, n, botorch()).trials
         first = {}
         for considered in found:
