@@ -38,7 +38,7 @@ def uniform(*shape, seed=0):
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_an_arm_has_one_mean_however_it_is_asked(kind):
+def test_an_arm_has_one_mean_in_every_batch(kind):
     problem = small(kind)
     arms, means = problem.arms(), problem.mean(problem.arms())
     assert arms is problem.fixed_arms
@@ -50,7 +50,7 @@ def test_an_arm_has_one_mean_however_it_is_asked(kind):
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_noise_is_gaussian_and_the_same_whatever_was_played_and_in_what_portions(kind):
+def test_noise_is_gaussian_and_the_same_for_all_choices_and_batches(kind):
     problem, twin, other = (small(kind, noise_std=0.3, seed=seed) for seed in (2, 2, 3))
     arms = problem.arms()
     X = arms[torch.arange(20_000) % 300]
@@ -190,7 +190,7 @@ def test_the_lengthscale_is_the_likeliest(seed, monkeypatch):
     assert float(problem.kernel.lengthscale) == pytest.approx(problem.lengthscale, rel=1e-6)
 
 
-def test_the_lengthscale_of_few_arms_and_of_a_draw_can_be_told():
+def test_the_lengthscale_of_few_arms_and_of_a_draw_is_found():
     assert 0.1 <= HimmelblauBandit(5).lengthscale <= 10
     draw = GaussianProcessBandit(150, 10.0, 0.8, 2, noise_std=0.1)
     found = likeliest_lengthscale(draw.arms(), draw.observe(draw.arms()), 0.1)

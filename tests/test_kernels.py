@@ -183,7 +183,7 @@ def test_a_subclass_keeps_its_own_formula(kernel, device):
     close(freeze(kernel, X)(X, X), gram(kernel, X, X), 1e-12)
 
 
-def test_what_is_no_single_kernel_is_refused():
+def test_anything_but_a_single_kernel_is_refused():
     X = points(3, 3)
     for wrong in (lambda x, z: x @ z.T, None, RBFKernel(batch_shape=torch.Size([2]))):
         with pytest.raises(InvalidInput):
@@ -214,17 +214,17 @@ def test_a_precomputed_kernel_looks_up_its_matrix(objects, device):
 @pytest.mark.parametrize("wrong", [[-1.0], [12.0], [0.5]])
 def test_a_precomputed_kernel_refuses_what_is_no_row_number(objects, device, wrong):
     k = freeze(PrecomputedKernel(objects), objects)
-    for question in (lambda X: k(X, X), lambda X: k(index([0], device), X), k.diagonal):
+    for evaluate in (lambda X: k(X, X), lambda X: k(index([0], device), X), k.diagonal):
         with pytest.raises(InvalidInput, match=r"row numbers 0 \.\. 11"):
-            question(index(wrong, device))
+            evaluate(index(wrong, device))
 
 
 def test_a_precomputed_kernel_takes_one_column(objects, device):
     k = freeze(PrecomputedKernel(objects), objects)
     columns = torch.zeros(3, 2, dtype=torch.float64, device=device)
-    for question in (lambda: k(columns, columns), lambda: k.diagonal(columns), lambda: k.diagonal(columns[:, :0])):
+    for evaluate in (lambda: k(columns, columns), lambda: k.diagonal(columns), lambda: k.diagonal(columns[:, :0])):
         with pytest.raises(InvalidInput, match="row numbers"):
-            question()
+            evaluate()
 
 
 NOT_GRAMS = {
@@ -244,7 +244,7 @@ def test_a_precomputed_kernel_refuses_what_is_no_gram_matrix(gram):
         PrecomputedKernel(gram)
 
 
-def test_indefinite_matrices_are_refused_as_far_as_is_looked(monkeypatch):
+def test_indefinite_matrices_are_refused_as_far_as_they_are_checked(monkeypatch):
     similar = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]).double()  # every pair is possible
     with pytest.raises(InvalidInput, match="positive semi-definite"):
         PrecomputedKernel(similar)
