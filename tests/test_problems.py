@@ -19,6 +19,7 @@ from kbo.problems import (
     TuningTable,
     stationary_kernel,
 )
+from kbo.recipes import UniformChoice, UpperBound
 
 CONTEXTUAL = [Bump, Chessboard, StepDiagonal]
 TINY = {"n_lengthscales": 3, "n_ridges": 4, "n_splits": 3}
@@ -167,14 +168,14 @@ class Fixed(WidthConfidence):
         return torch.tensor(1.0)
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("digits", 200), ("wine", 100), ("breast_cancer", 100)])
+@pytest.mark.parametrize(("name", "rounds"), [("digits", 300), ("wine", 100), ("breast_cancer", 100)])
 def test_kernel_ucb_with_the_default_kernel_beats_random_choice(name, rounds):
-    def regret(confidence):
+    def regret(confidence, rule):
         problem = ClassificationBandit(name)
-        method = recipes.Method("fixed", problem.kernel, 0.25, confidence)
+        method = recipes.Method("fixed", problem.kernel, 0.25, confidence, rule=rule)
         return list(bandit.play(method, problem, rounds))[-1]["cumulative"]
 
-    assert regret(Fixed()) < 0.65 * regret(None)
+    assert regret(Fixed(), UpperBound()) < 0.65 * regret(None, UniformChoice())
 
 
 def test_the_table_is_that_of_scikit_learn():
