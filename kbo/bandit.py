@@ -109,10 +109,10 @@ def anchors_of(state: Posterior) -> int | None:
 
 def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
     """Pull that arm, if any, and so many at random; the least regret of them, infinite if there were none."""
-    chance, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
+    rng, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
     for given in [first] * (first is not None) + [None] * initial:
         arms, values = _offered(problem)
-        index = int(torch.randint(len(arms), (), generator=chance)) if given is None else given
+        index = int(torch.randint(len(arms), (), generator=rng)) if given is None else given
         if not 0 <= index < len(arms):
             raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
         chosen = arms[index : index + 1]

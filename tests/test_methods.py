@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from kbo import bandit, recipes
-from kbo.confidence import BKB, EKUCB, FixedWidth, SelfNormalized, widths
+from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, SelfNormalized, widths
 from kbo.errors import InvalidInput
 from kbo.problems import BANDITS, RKHSBandit
 from kbo.recipes.elimination import StagedElimination, Stages
@@ -42,7 +43,7 @@ def method(name: str, **kwargs) -> Method:
 
 
 class Frozen(Sketched):
-    """A sketch whose variance knows of the points P as of real observations; mean and data do not."""
+    """A sketch whose variance knows of the points P as of observations; mean and data do not."""
 
     def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor, P: Tensor) -> None:
         super().__init__(kernel, X, y, points)
@@ -54,7 +55,7 @@ class Frozen(Sketched):
 
 POINTS = unit_square(60, 4)
 
-BATCHES = {  # a method, what its posterior is after points were imagined, and its bound
+BATCHES = {  # a method, its posterior with hypothetical points, and its bound
     "ay-gp-ucb": (
         lambda: method("ay-gp-ucb", ridge=RIDGE),
         lambda X, y, P: Hallucinated(Dense(matern(1.5), X, y), P),
@@ -90,12 +91,12 @@ def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, name, tr
     assert len(batch) == 8
     assert len(set(batch)) > 3
     assert batch[0] == played.choose(state, Z)
-    assert state.n == 30  # imagined observations are none
+    assert state.n == 30  # hypothetical observations do not count
     close(torch.stack(state.predict(Z)), torch.stack(before), 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["exact", "sketched"])
-def test_the_variance_within_a_batch_is_that_of_a_real_update(device, kind):
+def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
     (X, y), Z = stream(30, 30, device), unit_square(25, 6).to(device)
     exact, sketch = KernelRidge(matern(1.5), RIDGE), NystromRidge(matern(1.5), RIDGE, FixedDictionary(POINTS))
     state = exact if kind == "exact" else sketch
@@ -132,14 +133,14 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device, growth):
     over = [1 + (spent := spent + float(frozen[index])) > growth for index in batch]
     assert over == [False] * (len(batch) - 1) + [True]
     assert 1 < len(batch) < 100
-    assert played.choose_batch(state, Z, 2) == batch[:2]  # and the state does not know of it
+    assert played.choose_batch(state, Z, 2) == batch[:2]  # and the state is unchanged
     dictionary.seen.clear()
     state.update(Z[batch], torch.zeros(len(batch)).to(Z))
     assert [entry[-1] is not None for entry in dictionary.seen] == over  # observed, it ends where it was foreseen to
 
 
 @pytest.mark.parametrize("name", ["sketched-cmm", "bkb", "ek-ucb", "cmm-ucb", "random"])
-def test_batches_of_any_method_are_of_the_size_asked(device, name):
+def test_batches_of_any_method_are_of_the_given_size(device, name):
     (X, y), Z = stream(30, 30, device), unit_square(25, 6).to(device)
     state = method(name).state(Z)
     state.update(X, y)
@@ -230,7 +231,7 @@ def test_an_update_without_a_choice_is_learned_by_no_stage(device):
     assert [stage.n for stage in state.stages] == [0] * 7
 
 
-def test_staged_elimination_has_far_less_regret_than_chance():
+def test_staged_elimination_has_far_less_regret_than_random_choice():
     regret = {}
     for name in ("supk-ucb", "random"):
         regret[name] = 0.0
@@ -256,6 +257,84 @@ OWN_RIDGE += [
 ]
 ADAPTIVE = ["kernel-ucb-adaptive", "kernel-ts-adaptive", "dmm-ucb-adaptive", "cmm-ucb-adaptive"]
 SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
+
+
+def test_recipes_state_their_noise_level_norm_bound_and_rule():
+    upper = {"kernel-ucb-fixed", "kernel-ts-fixed"}
+    unused = {"random", "ucb", "gp-ucb", "chaining-ucb", "chaining-ucb-rigorous", "kernel-ts"}
+    sampled = {"kernel-ts-oracle", "kernel-ts-fixed", "kernel-ts-adaptive", "kernel-ts"}
+    for name in recipes.names():
+        recipe, made = recipes.get(name), method(name)
+        assert recipe.noise == ("online" if name in ADAPTIVE else "upper bound" if name in upper else "given")
+        assert recipe.norm == (
+            "estimated"
+            if name in ("cmm-ucb-doubling", "cmm-ucb-practical")
+            else "unused"
+            if name in unused
+            else "given"
+        )
+        assert recipe.draws == made.rule.draws == (name in sampled)
+        assert recipe.has_bounds == made.has_bounds == (name != "random")
+        assert recipe.trusts_prior == name.startswith(("gp-", "chaining"))
+        assert recipe.fixed_kernel == isinstance(made.confidence, Chaining)
+        assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
+        assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_does_without_what_it_does_not_use_and_names_what_is_missing(name):
+    recipe = recipes.get(name)
+    given = {"noise_std": SIGMA, "norm_bound": NORM, "horizon": 100, "n_points": 40, "noise_upper": 1.0}
+    needed = {*recipe.needs} | ({"norm_bound"} if recipe.norm == "given" else set())
+    needed |= {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
+    for what in given:
+        numbers = {"kernel": matern(1.5), "delta": DELTA, **given, what: None}
+        if what in needed:
+            with pytest.raises(InvalidInput, match=f"{name}.* needs {what}: pass {what}="):
+                recipes.make(name, **numbers)
+        else:
+            recipes.make(name, **numbers)
+
+
+def test_unknown_and_unused_options_are_refused():
+    with pytest.raises(InvalidInput, match="no option 'horizont': did you mean 'horizon'"):
+        method("igp-ucb", horizont=3)
+    with pytest.raises(InvalidInput, match="'cmm-ucb' has no grid of ridges: do not pass ridges"):
+        method("cmm-ucb", ridges=[0.1])
+    with pytest.raises(InvalidInput, match="no choice among bounds of the noise level"):
+        method("dmm-ucb-adaptive", noise_variant="paper")
+    assert method("kernel-ts-adaptive", noise_variant="paper").noise.variant == "paper"
+
+
+def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
+    class OtherPosterior(KernelRidge):
+        pass
+
+    entry = replace(recipes.get("amm-ucb"), name="other-ucb", posterior=OtherPosterior)
+    monkeypatch.setitem(recipes.RECIPES, "other-ucb", entry)
+    assert "other-ucb" in recipes.names()
+    played = method("other-ucb")
+    assert isinstance(played.state(), OtherPosterior)
+    rewards = []
+    for name in ("other-ucb", "amm-ucb"):
+        problem = RKHSBandit(n_arms=15, seed=1)
+        made = recipes.make(name, problem.kernel, 0.1, 10.0, 0.1)
+        rewards.append([row["regret"] for row in bandit.play(made, problem, 15)])
+    assert rewards[0] == rewards[1]
+    with pytest.raises(InvalidInput, match="no model"):
+        played.model(*stream(3, 3, device))
+
+
+def test_rules_without_a_model_or_an_acquisition_function_refuse_it(device):
+    X, y = stream(5, 3, device)
+    with pytest.raises(InvalidInput, match="no model"):
+        method("supk-ucb").model(X, y.unsqueeze(-1))
+    model = method("random").model(X, y.unsqueeze(-1))
+    with pytest.raises(InvalidInput, match="no acquisition function"):
+        method("random").acquisition(model)
+    assert method("amm-ucb").acquisition(model).confidence.kind == "amm"
+    with pytest.raises(InvalidInput, match="UpperBound needs"):
+        Method("none", matern(1.5), RIDGE, None)
 
 
 def test_every_recipe_is_of_a_known_kind():
@@ -308,7 +387,7 @@ def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(
     (X, y), Z = stream(30, 30, device), unit_square(10, 6).to(device)
     for name in recipes.names():
         if name in ("random", *ADAPTIVE):
-            with pytest.raises(InvalidInput, match="no meaning"):
+            with pytest.raises(InvalidInput, match="multiplier"):
                 method(name, multiplier=0.1)
             continue
         played = method(name, multiplier=0.1)
@@ -322,18 +401,10 @@ def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(
             method(name, multiplier=-0.1)
 
 
-@pytest.mark.parametrize(("name", "what"), [("supk-ucb", "horizon"), ("supk-ucb", "n_points")])
-def test_a_missing_number_is_named(name, what):
-    numbers = {"horizon": 10, "n_points": 5}
-    del numbers[what]
-    with pytest.raises(InvalidInput, match=what):
-        recipes.make(name, matern(1.5), 0.1, 1.0, 0.1, **numbers)
-
-
 @pytest.mark.parametrize("name", recipes.names())
-@pytest.mark.parametrize("game", ["bump", "chessboard", "step-diagonal"])
-def test_every_recipe_plays_with_contexts(game, name):
-    problem = BANDITS[game](seed=1)
+@pytest.mark.parametrize("environment", ["bump", "chessboard", "step-diagonal"])
+def test_every_recipe_plays_with_contexts(environment, name):
+    problem = BANDITS[environment](seed=1)
     played = recipes.make(name, problem.kernel, 0.1, 30.0, 0.1, horizon=12, n_points=problem.n_arms, noise_upper=0.5)
     rows = list(bandit.play(played, problem, 12, 1))
     assert len(rows) == 12

@@ -126,11 +126,9 @@ class BanditProblem:
     def make(self, method: BanditMethod | str, seed: int = 0) -> recipes.Method:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
-        recipe, environment = method.recipe or method.method, self.environment(seed)
-        finite = environment.fixed_arms is not None or recipe == "supk-ucb"  # a union bound over the arms of a round
-        has_bounds = recipes.get(recipe).has_bounds
-        return recipes.make(
-            recipe,
+        recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
+        finite = environment.fixed_arms is not None or recipe.counts_each_round
+        return recipe.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
             environment.norm_bound if self.given_norm is None else self.given_norm,
@@ -139,8 +137,8 @@ class BanditProblem:
             horizon=self.rounds,
             n_points=environment.n_arms * (1 if finite else self.rounds),
             points=environment.fixed_arms,
-            ridge=method.ridge if has_bounds else None,
-            multiplier=method.multiplier if has_bounds else None,
+            ridge=method.ridge if recipe.has_bounds else None,
+            multiplier=method.multiplier if recipe.has_bounds else None,
             dictionary=method.make_dictionary(seed),
             seed=seed,
             noise_upper=self.noise_upper,

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from kbo import checks
-from kbo.confidence import Confidence
-from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.recipes.inputs import Inputs
-from kbo.recipes.method import Rule
+from kbo.recipes.method import Method, Rule
 from kbo.regression import Posterior
 from kbo.regression.posterior import View
 
@@ -77,32 +75,22 @@ class StagedElimination(Rule):
         return Stages(posterior(), [posterior() for _ in range(max(1, math.ceil(math.log2(self.horizon))))])
 
     def choose(  # noqa: D102
-        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
-    ) -> int:
+        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
+    ) -> list[int]:
+        if size > 1:
+            raise InvalidInput(
+                f"method {method.name!r} chooses one point at a time: call choose, and update the state in between."
+            )
         assert isinstance(state, Stages)
-        assert isinstance(confidence, WidthConfidence)
         left = torch.arange(len(points), device=points.device)
         state.learner = None
         for s, stage in enumerate(state.stages):
-            lower, upper = confidence.interval(stage, points[left])
+            lower, upper = method.bound.interval(stage, points[left])
             radius, threshold = (upper - lower) / 2, self.reward_scale * 2.0 ** -(s + 1)
             if bool((radius <= self.reward_scale / math.sqrt(self.horizon)).all()):
-                return int(left[upper.argmax()])
+                return [int(left[upper.argmax()])]
             if bool((radius > threshold).any()):
                 state.learner = s
-                return int(left[(radius > threshold).nonzero()[0, 0]])
+                return [int(left[(radius > threshold).nonzero()[0, 0]])]
             left = left[upper >= upper.max() - 2 * threshold]
-        return int(left[0])
-
-    def choose_batch(
-        self,
-        confidence: Confidence | None,
-        state: Posterior,
-        points: Tensor,
-        size: int,
-        generator: torch.Generator | None = None,
-    ) -> list[int]:
-        """Refuse: a stage needs a reward before the next choice."""
-        raise InvalidInput(
-            "StagedElimination chooses one point at a time: call choose, and update the state in between."
-        )
+        return [int(left[0])]

@@ -1,4 +1,4 @@
-"""A method, that is a posterior, a confidence and a rule; and the rules that need no file of their own."""
+"""A method, that is a posterior, a confidence and a rule; and the two simplest rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import torch
 from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Generator, Tensor
 
 from kbo import checks
 from kbo.acquisition import KernelUCB
@@ -23,12 +23,12 @@ from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, Ny
 
 
 class Rule(ABC):
-    """The choice of the next point among a finite set of points, from a posterior and a confidence.
+    """The choice of the next points, from a posterior and a confidence.
 
     Attributes:
         draws: Whether the choice maximises a random draw of the function.
         needs_confidence: Whether the choice depends on a confidence.
-        finite_sets_only: Whether there is no acquisition function for boxes.
+        finite_sets_only: Whether there is neither a model nor an acquisition function for boxes.
     """
 
     draws: ClassVar[bool] = False
@@ -37,81 +37,62 @@ class Rule(ABC):
 
     @classmethod
     def from_inputs(cls, inputs: Inputs) -> Self:
-        """The rule for the inputs of a recipe."""
+        """Return the rule for the inputs of a recipe."""
         return cls()
 
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Posterior:
-        """An empty state that the rule can choose from.
+        """Return an empty state to choose from.
 
         Args:
             posterior: Makes an empty posterior.
-            points: Points [A d] among which every choice will be, if they are fixed.
+            points: The points [A d] of every choice, if they stay the same.
         """
         return posterior() if points is None else track(posterior(), points)
 
     @abstractmethod
-    def choose(
-        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
-    ) -> int:
-        """Return the index of the next point among ``points`` [A d]; ties go to the first."""
+    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
+        """Return the indices of up to ``size`` next points among ``points`` [A d]; ties go to the first."""
 
-    def choose_batch(
-        self,
-        confidence: Confidence | None,
-        state: Posterior,
-        points: Tensor,
-        size: int,
-        generator: torch.Generator | None = None,
-    ) -> list[int]:
-        """Return the indices of up to ``size`` next points among ``points`` [A d], to be observed together.
-
-        Means stay frozen until the observations arrive, variances follow the choices (Desautels et al. 2014; BBKB).
-        The batch ends early when ``BatchedResampling`` finds that too much has changed.
-        """
-        batch, chosen = BatchView(state, points), []
-        while len(chosen) < size and not (chosen and batch.due):
-            chosen.append(self.choose(confidence, batch, points, generator))
-            batch.imagine(chosen[-1])
-        return chosen
-
-    def acquisition(
-        self, confidence: Confidence | None, model: StreamingGP, generator: torch.Generator | None = None
-    ) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function.
-
-        Raises:
-            InvalidInput: There is none.
-        """
-        raise InvalidInput(f"the rule {type(self).__name__} has no acquisition function: use it on a finite set.")
+    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> AcquisitionFunction:
+        """Return the rule as a BoTorch acquisition function; by default there is none."""
+        raise InvalidInput(f"method {method.name!r} has no acquisition function: its rule is {type(self).__name__}.")
 
 
 @dataclass(frozen=True)
 class UpperBound(Rule):
-    """The point with the largest upper confidence bound."""
+    """The point with the largest upper confidence bound.
+
+    In a batch, means stay frozen until the observations arrive, and variances follow the choices (Desautels et al.
+    2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
+    """
 
     def choose(  # noqa: D102
-        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
-    ) -> int:
-        assert confidence is not None
-        return confidence.argmax_upper(state, points)[0]
+        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
+    ) -> list[int]:
+        chosen = [method.bound.argmax_upper(state, points)[0]]
+        if size == 1:
+            return chosen
+        batch = BatchView(state, points)
+        batch.imagine(chosen[0])
+        while len(chosen) < size and not batch.due:
+            chosen.append(method.bound.argmax_upper(batch, points)[0])
+            batch.imagine(chosen[-1])
+        return chosen
 
-    def acquisition(  # noqa: D102
-        self, confidence: Confidence | None, model: StreamingGP, generator: torch.Generator | None = None
-    ) -> KernelUCB:
-        assert confidence is not None
-        return KernelUCB(model, confidence)
+    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> KernelUCB:  # noqa: D102
+        return KernelUCB(model, method.bound)
 
 
 @dataclass(frozen=True)
 class UniformChoice(Rule):
-    """A point chosen uniformly at random."""
+    """Points chosen uniformly at random."""
 
     needs_confidence = False
 
     def choose(  # noqa: D102
-        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
-    ) -> int:
-        return int(torch.randint(len(points), (), generator=generator))
+        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
+    ) -> list[int]:
+        return torch.randint(len(points), (size,), generator=rng).tolist()
 
 
 @dataclass(frozen=True)
@@ -126,6 +107,7 @@ class Method:
         dictionary: Chooses the points of a sketched posterior; None for the exact one.
         noise: Bounds of the noise level, which the ridge then follows; None if the ridge stays.
         rule: The choice of the next point.
+        posterior: Makes the posterior of a kernel and a ridge, where there is no dictionary.
 
     Raises:
         InvalidInput: The rule needs a confidence, and there is none.
@@ -138,45 +120,55 @@ class Method:
     dictionary: Dictionary | None = None
     noise: NoiseBounds | None = None
     rule: Rule = field(default_factory=UpperBound)
+    posterior: Callable[[Kernel, float], Posterior] = KernelRidge
 
     def __post_init__(self) -> None:
-        if self.rule.needs_confidence and self.confidence is None:
-            raise InvalidInput(
-                f"the rule {type(self.rule).__name__} of method {self.name!r} needs a confidence: pass one, for "
-                "example FixedWidth(1.0), or use UniformChoice()."
-            )
+        if self.rule.needs_confidence:
+            _ = self.bound
 
     @property
     def has_bounds(self) -> bool:
         """Whether there is a confidence."""
         return self.confidence is not None
 
-    def posterior(self) -> Posterior:
-        """Return an empty posterior."""
-        if self.dictionary is None:
-            posterior = KernelRidge(self.kernel, self.ridge)
-        else:
-            posterior = NystromRidge(self.kernel, self.ridge, self.dictionary)
-        return posterior if self.noise is None else AdaptiveRidge(posterior, self.noise)
+    @property
+    def bound(self) -> Confidence:
+        """The confidence.
+
+        Raises:
+            InvalidInput: There is none.
+        """
+        if self.confidence is None:
+            raise InvalidInput(
+                f"method {self.name!r} has no confidence, which {type(self.rule).__name__} needs: pass one, for "
+                "example FixedWidth(1.0), or rule=UniformChoice()."
+            )
+        return self.confidence
 
     def state(self, points: Tensor | None = None) -> Posterior:
         """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
-        return self.rule.state(self.posterior, points)
+        return self.rule.state(self._new_posterior, points)
+
+    def _new_posterior(self) -> Posterior:
+        if self.dictionary is None:
+            posterior = self.posterior(self.kernel, self.ridge)
+        else:
+            posterior = NystromRidge(self.kernel, self.ridge, self.dictionary)
+        return posterior if self.noise is None else AdaptiveRidge(posterior, self.noise)  # pyright: ignore[reportArgumentType]
 
     def with_multiplier(self, multiplier: float) -> Method:
         """Return the method with the upper bound ``mean + multiplier sqrt(leverage)``, which has no guarantee."""
-        if self.confidence is None:
-            raise InvalidInput(f"{self.name!r} chooses at random: it has no bound to replace.")
-        if self.noise is not None:
-            raise InvalidInput(f"the ridge of {self.name!r} moves: a multiplier of the leverage has no meaning.")
+        if self.confidence is None or self.noise is not None:
+            reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
+            raise InvalidInput(f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning.")
         return replace(self, confidence=FixedWidth(multiplier / math.sqrt(self.ridge)))
 
-    def choose(self, state: Posterior, points: Tensor, generator: torch.Generator | None = None) -> int:
+    def choose(self, state: Posterior, points: Tensor, generator: Generator | None = None) -> int:
         """Return the index of the next point among ``points`` [A d]; ties go to the first."""
-        return self.rule.choose(self.confidence, state, points, generator)
+        return self.rule.choose(self, state, points, 1, generator)[0]
 
     def choose_batch(
-        self, state: Posterior, points: Tensor, size: int, generator: torch.Generator | None = None
+        self, state: Posterior, points: Tensor, size: int, generator: Generator | None = None
     ) -> list[int]:
         """Return the indices of up to ``size`` next points among ``points`` [A d], to be observed together.
 
@@ -185,24 +177,26 @@ class Method:
         """
         if checks.at_least("size", size, 1) % 1:
             raise InvalidInput(f"size must be a whole number, got {size}.")
-        return self.rule.choose_batch(self.confidence, state, points, size, generator)
+        return self.rule.choose(self, state, points, int(size), generator)
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
-        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
-        if self.rule.finite_sets_only:
-            raise InvalidInput(
-                f"{self.name!r} is for finite sets of points: it has no model and no acquisition function."
-            )
+        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].
+
+        Raises:
+            InvalidInput: The method has none.
+        """
+        if self.rule.finite_sets_only or (self.dictionary is None and self.posterior is not KernelRidge):
+            raise InvalidInput(f"method {self.name!r} has no model of its own: use it on finite sets of points.")
         if self.noise is not None:
             return AdaptiveRidgeGP(train_X, train_Y, self.kernel, self.noise, self.dictionary)
         if self.dictionary is None:
             return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
         return NystromGP(train_X, train_Y, self.kernel, self.ridge, self.dictionary)
 
-    def acquisition(self, model: StreamingGP, generator: torch.Generator | None = None) -> AcquisitionFunction:
-        """Return the rule as a BoTorch acquisition function; random ones draw from the generator.
+    def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:
+        """Return the rule as a BoTorch acquisition function; draws use the generator.
 
         Raises:
             InvalidInput: The rule has none.
         """
-        return self.rule.acquisition(self.confidence, model, generator)
+        return self.rule.acquisition(self, model, generator)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from gpytorch.kernels import Kernel
 
+from kbo import checks
 from kbo.confidence import (
     BKB,
     EKUCB,
@@ -34,7 +35,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.inputs import KEYWORDS, OPTIONS, Inputs
+from kbo.recipes.inputs import OPTIONS, Inputs
 from kbo.recipes.method import Method, Rule, UniformChoice, UpperBound
 from kbo.recipes.thompson import ThompsonSampling
 from kbo.regression import (
@@ -42,15 +43,14 @@ from kbo.regression import (
     BatchedResampling,
     Dictionary,
     GreedyDictionary,
+    KernelRidge,
     LeverageResampling,
     OnlineRowSampling,
+    Posterior,
 )
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 4.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md)."""
-
-_TS_SHARE = 1 / 12
-"""Of delta at which Durand et al. (2018), Sec. 6.4, take the radius of Thompson sampling."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +60,21 @@ class Recipe:
     Attributes:
         name: The name in ``RECIPES``.
         confidence: Makes the confidence from the inputs, in which ridge and dictionary are set; None for no bound.
-        ridge: Makes the ridge of the posterior, unless it is given or follows the noise bounds.
+        ridge: Makes the ridge of the posterior, unless it is given or follows bounds of the noise level.
         dictionary: Makes the dictionary of a sketched posterior; None for an exact one, unless a dictionary is given.
         rule: The choice of the next point.
         noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper``), or "online", that is
             ``NoiseBounds``, which the ridge follows.
         norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or "unused".
-        needs: Names of inputs that must be given, besides ``noise_std`` and ``norm_bound``.
-        takes: Names of options that may be given, see ``Inputs``.
-        delta_share: Share of delta at which the bound is taken.
+        needs: Names of inputs that must be given, besides noise level and norm bound.
+        takes: Names of ``OPTIONS`` that may be given.
         noise_variant: Variant of ``NoiseBounds`` if ``noise`` is "online"; None for the given one.
+        noise_share: Share of delta at which ``NoiseBounds`` are taken.
         trusts_prior: Whether the bound assumes that the function is a draw from a Gaussian process.
-        fixed_kernel: Whether the bound rests on distances between points under a kernel that must not be refitted; a
-            search needs all ``points`` of the space then.
+        fixed_kernel: Whether the bound rests on distances between points under a kernel that must not be refitted; to
+            search a space it needs all ``points`` of it.
+        counts_each_round: Whether ``n_points`` counts the arms of one round, not of all rounds.
+        posterior: Makes an empty posterior from kernel and ridge, where there is no dictionary.
     """
 
     name: str
@@ -84,10 +86,12 @@ class Recipe:
     norm: Literal["given", "estimated", "unused"] = "given"
     needs: Collection[str] = ()
     takes: Collection[str] = ("multiplier",)
-    delta_share: float = 1.0
     noise_variant: str | None = None
+    noise_share: float = 1.0
     trusts_prior: bool = False
     fixed_kernel: bool = False
+    counts_each_round: bool = False
+    posterior: Callable[[Kernel, float], Posterior] = KernelRidge
 
     @property
     def needs_horizon(self) -> bool:
@@ -115,51 +119,52 @@ class Recipe:
         """Return the method for a problem; arguments and errors as for ``kbo.recipes.make``."""
         given = {name: value for name, value in options.items() if value is not None}
         self._check(given | {"noise_std": noise_std, "norm_bound": norm_bound})
-        inputs = Inputs(kernel, noise_std, norm_bound, delta, **given)  # pyright: ignore[reportArgumentType]
-        inputs.check(frozenset(given))
-        if inputs.points is not None:
-            inputs = replace(inputs, n_points=len(inputs.points))
+        s = Inputs(kernel, noise_std, norm_bound, delta, **given)  # pyright: ignore[reportArgumentType]
+        noise = None
+        if s.points is not None:
+            s.n_points = len(s.points)
         if self.noise == "upper bound":
-            inputs = replace(inputs, noise_std=given["noise_upper"])
-        inputs = replace(inputs, delta=self.delta_share * delta)
-        noise = self._noise_bounds(inputs) if self.noise == "online" else None
-        if noise is not None:
-            inputs = replace(inputs, ridge=noise.ridge)
+            s.noise_std = given["noise_upper"]
+        if self.noise == "online":
+            variant = self.noise_variant or s.noise_variant
+            noise = NoiseBounds(s.norm_bound, self.noise_share * delta, s.noise_upper, s.noise_lower, variant)
+            s.ridge = noise.ridge
         elif "ridge" not in given:
-            inputs = replace(inputs, ridge=self.ridge(inputs))
-        if self.dictionary is not None and inputs.dictionary is None:
-            inputs = replace(inputs, dictionary=self.dictionary(inputs))
-        confidence = None if self.confidence is None else self.confidence(inputs)
-        rule = self.rule.from_inputs(inputs)
-        method = Method(self.name, kernel, inputs.ridge, confidence, inputs.dictionary, noise, rule)
-        return method if inputs.multiplier is None else method.with_multiplier(inputs.multiplier)
+            s.ridge = self.ridge(s)
+        if s.dictionary is None and self.dictionary is not None:
+            s.dictionary = self.dictionary(s)
+        confidence = None if self.confidence is None else self.confidence(s)
+        rule = self.rule.from_inputs(s)
+        method = Method(self.name, kernel, s.ridge, confidence, s.dictionary, noise, rule, self.posterior)
+        return method if s.multiplier is None else method.with_multiplier(s.multiplier)
 
     def _check(self, given: dict[str, Any]) -> None:
-        """Raise InvalidInput if an input is missing, unknown or not used."""
-        for name in given.keys() - KEYWORDS - {"noise_std", "norm_bound"}:
-            raise InvalidInput(f"recipes.make has no option {name!r}:{_near(name, KEYWORDS)}")
-        for name in sorted(given.keys() & OPTIONS - set(self.takes)):
-            raise InvalidInput(
-                f"method {self.name!r} does not use {name}: {_UNUSED[name]} It takes {', '.join(self.takes) or 'none'} "
-                f"of the options {', '.join(sorted(OPTIONS))}."
-            )
-        needs = [*self.needs, *["noise_std"] * (self.noise == "given"), *["norm_bound"] * (self.norm == "given")]
-        for name in needs:
-            if given.get(name) is None and not (name == "n_points" and given.get("points") is not None):
+        """Raise InvalidInput if an input is missing, unknown, out of range or not used."""
+        known = [entry.name for entry in fields(Inputs)]
+        for name, value in given.items():
+            if name not in known:
+                raise InvalidInput(f"recipes.make has no option {name!r}:{_near(name, known)}")
+            if name in OPTIONS and name not in self.takes:
+                reason = f"{_UNUSED[name]}: do not pass {name}."
+                raise InvalidInput(
+                    f"method {self.name!r} has {reason} It takes {', '.join(self.takes) or 'no options'}."
+                )
+            if name in ("scale", "horizon", "n_points", "ridge"):
+                checks.positive(name, value)
+        checks.non_negative("multiplier", given.get("multiplier", 0.0))
+        level = {"given": ["noise_std"], "upper bound": ["noise_upper"], "online": []}[self.noise]
+        for name in (*self.needs, *level, *["norm_bound"] * (self.norm == "given")):
+            if given.get(name) is None and not (name == "n_points" and "points" in given):
                 more = ", to Certified, or as kbo run --noise-upper ..." if name == "noise_upper" else ""
                 raise InvalidInput(f"method {self.name!r} needs {name}: pass {name}=... to recipes.make{more}.")
 
-    def _noise_bounds(self, s: Inputs) -> NoiseBounds:
-        variant = self.noise_variant or s.noise_variant
-        return NoiseBounds(s.norm_bound, s.delta, s.noise_upper, s.noise_lower, variant)
-
 
 _UNUSED = {
-    "ridge": "it has a ridge of its own.",
-    "ridges": "it has no grid of ridges.",
-    "dictionary": "it has an exact posterior.",
-    "noise_variant": "it has no choice among bounds of the noise level.",
-    "multiplier": "it has no bound to replace, or a ridge that moves, for which a multiplier has no meaning.",
+    "ridge": "a ridge of its own",
+    "ridges": "no grid of ridges",
+    "dictionary": "an exact posterior",
+    "noise_variant": "no choice among bounds of the noise level",
+    "multiplier": "no bound at a fixed ridge for which a multiplier has a meaning",
 }
 """Reasons for which a recipe does not take an option."""
 
@@ -211,16 +216,48 @@ def _noise_variance(s: Inputs) -> float:
 
 
 def _noise_to_norm(s: Inputs) -> float:
-    """``(noise_std / norm_bound)^2``, the ridge of Durand et al. (2018)."""
     return (s.noise_std / s.norm_bound) ** 2
+
+
+def _srinivas(s: Inputs) -> Confidence:
+    return FiniteSet(s.n_points, s.delta)
+
+
+def _chaining(rigorous: bool) -> Callable[[Inputs], Confidence]:
+    return lambda s: Chaining(s.delta, rigorous=rigorous, points=s.points)
+
+
+def _improved(s: Inputs) -> Confidence:
+    return ImprovedGPUCB(s.noise_std, s.norm_bound, s.delta, 2 / s.horizon)
 
 
 def _self_normalized(s: Inputs) -> Confidence:
     return SelfNormalized(s.noise_std, s.norm_bound, s.delta)
 
 
+def _twelfth(s: Inputs) -> Confidence:
+    """The radius of Thompson sampling, Durand et al. (2018), Sec. 6.4."""
+    return SelfNormalized(s.noise_std, s.norm_bound, (1 / 12) * s.delta)
+
+
+def _posterior_width(s: Inputs) -> Confidence:
+    return FixedWidth(s.noise_std / math.sqrt(s.ridge))
+
+
 def _valko(s: Inputs) -> Confidence:
     return FixedWidth(widths.valko(s.n_points, s.horizon, s.ridge, s.noise_std, s.norm_bound, s.delta))
+
+
+def _mixture(kind: str) -> Callable[[Inputs], Confidence]:
+    return lambda s: MartingaleMixture(s.noise_std, s.norm_bound, s.delta, kind, s.scale, s.ridges)
+
+
+def _adaptive_mixture(kind: str) -> Callable[[Inputs], Confidence]:
+    return lambda s: AdaptiveMixture(kind)
+
+
+def _unknown_norm(multiple: float | None) -> Callable[[Inputs], Confidence]:
+    return lambda s: UnknownNorm(s.noise_std, s.delta, scale=s.scale, multiple=multiple)
 
 
 def _bkb(s: Inputs) -> Confidence:
@@ -230,10 +267,6 @@ def _bkb(s: Inputs) -> Confidence:
 def _ek_ucb(s: Inputs) -> Confidence:
     mu = s.dictionary.mu if isinstance(s.dictionary, OnlineRowSampling) else s.ridge
     return EKUCB(s.noise_std, s.norm_bound, s.delta, mu)
-
-
-def _mixture(kind: str) -> Callable[[Inputs], Confidence]:
-    return lambda s: MartingaleMixture(s.noise_std, s.norm_bound, s.delta, kind, s.scale, s.ridges)
 
 
 def _leverages(s: Inputs) -> Dictionary:
@@ -254,99 +287,57 @@ def _greedy(s: Inputs) -> Dictionary:
 
 
 _EXACT = ("ridge", "multiplier")
-_ANY = ("ridge", "dictionary", "multiplier")
+_SKETCHED = ("ridge", "dictionary", "multiplier")
+_ADAPTIVE = ("dictionary", "noise_variant")
 
 _ENTRIES = (
     Recipe("random", None, rule=UniformChoice, norm="unused", takes=()),
-    Recipe("ucb", lambda s: AlternatingWidth(*PRACTICAL_WIDTHS), norm="unused", takes=_ANY),
+    Recipe("ucb", lambda s: AlternatingWidth(*PRACTICAL_WIDTHS), norm="unused", takes=_SKETCHED),
+    Recipe("gp-ucb", _srinivas, _noise_variance, norm="unused", needs=("n_points",), trusts_prior=True),
+    Recipe("chaining-ucb", _chaining(False), _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True),
     Recipe(
-        "gp-ucb",
-        lambda s: FiniteSet(s.n_points, s.delta),
-        _noise_variance,
-        norm="unused",
-        needs=("n_points",),
-        trusts_prior=True,
+        "chaining-ucb-rigorous", _chaining(True), _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True
     ),
-    *(
-        Recipe(
-            name,
-            lambda s, rigorous=rigorous: Chaining(s.delta, rigorous=rigorous, points=s.points),
-            _noise_variance,
-            norm="unused",
-            trusts_prior=True,
-            fixed_kernel=True,
-        )
-        for name, rigorous in (("chaining-ucb", False), ("chaining-ucb-rigorous", True))
-    ),
-    Recipe(
-        "igp-ucb",
-        lambda s: ImprovedGPUCB(s.noise_std, s.norm_bound, s.delta, 2 / s.horizon),
-        lambda s: 1 + 2 / s.horizon,
-        needs=("horizon",),
-    ),
+    Recipe("igp-ucb", _improved, lambda s: 1 + 2 / s.horizon, needs=("horizon",)),
     Recipe("ay-gp-ucb", _self_normalized, takes=_EXACT),
-    # The log-determinant instead of the paper's bound of it by the effective dimension, KUCB:
+    # With the log-determinant instead of the paper's bound of it by the effective dimension, KUCB:
     Recipe("k-ucb", _self_normalized, takes=_EXACT),
-    Recipe("supk-ucb", _valko, rule=StagedElimination, needs=("horizon", "n_points"), takes=_EXACT),
+    Recipe(
+        "supk-ucb", _valko, rule=StagedElimination, needs=("horizon", "n_points"), takes=_EXACT, counts_each_round=True
+    ),
     Recipe("amm-ucb", _mixture("amm")),
     Recipe("dmm-ucb", _mixture("dmm"), takes=("ridges", "multiplier")),
     Recipe("cmm-ucb", _mixture("cmm")),
-    Recipe("cmm-ucb-doubling", lambda s: UnknownNorm(s.noise_std, s.delta, scale=s.scale), norm="estimated"),
-    Recipe(
-        "cmm-ucb-practical",
-        lambda s: UnknownNorm(s.noise_std, s.delta, scale=s.scale, multiple=PRACTICAL_MULTIPLE),
-        norm="estimated",
-    ),
-    Recipe("bkb", _bkb, dictionary=_leverages, takes=_ANY),
-    Recipe("bbkb", _bkb, dictionary=_batched, takes=_ANY),
-    # With a context in every point, BKB and BBKB are in the contextual literature:
-    Recipe("c-bkb", _bkb, dictionary=_leverages, takes=_ANY),
-    Recipe("c-bbkb", _bkb, dictionary=_batched, takes=_ANY),
-    Recipe("ek-ucb", _ek_ucb, dictionary=_row_sampling, takes=_ANY),
+    Recipe("cmm-ucb-doubling", _unknown_norm(None), norm="estimated"),
+    Recipe("cmm-ucb-practical", _unknown_norm(PRACTICAL_MULTIPLE), norm="estimated"),
+    Recipe("bkb", _bkb, dictionary=_leverages, takes=_SKETCHED),
+    Recipe("bbkb", _bkb, dictionary=_batched, takes=_SKETCHED),
+    # The contextual literature's names of BKB and BBKB with a context in every point:
+    Recipe("c-bkb", _bkb, dictionary=_leverages, takes=_SKETCHED),
+    Recipe("c-bbkb", _bkb, dictionary=_batched, takes=_SKETCHED),
+    Recipe("ek-ucb", _ek_ucb, dictionary=_row_sampling, takes=_SKETCHED),
     Recipe("sketched-cmm", _mixture("cmm"), dictionary=_greedy, takes=("dictionary", "multiplier")),
     Recipe("kernel-ucb-oracle", _self_normalized, _noise_to_norm),
-    Recipe("kernel-ucb-fixed", _self_normalized, _noise_to_norm, noise="upper bound", needs=("noise_upper",)),
-    Recipe(
-        "kernel-ucb-adaptive",
-        lambda s: AdaptiveSelfNormalized(),
-        noise="online",
-        takes=("dictionary", "noise_variant"),
-    ),
-    Recipe("kernel-ts-oracle", _self_normalized, _noise_to_norm, rule=ThompsonSampling, delta_share=_TS_SHARE),
-    Recipe(
-        "kernel-ts-fixed",
-        _self_normalized,
-        _noise_to_norm,
-        rule=ThompsonSampling,
-        noise="upper bound",
-        needs=("noise_upper",),
-        delta_share=_TS_SHARE,
-    ),
+    Recipe("kernel-ucb-fixed", _self_normalized, _noise_to_norm, noise="upper bound"),
+    Recipe("kernel-ucb-adaptive", lambda s: AdaptiveSelfNormalized(), noise="online", takes=_ADAPTIVE),
+    Recipe("kernel-ts-oracle", _twelfth, _noise_to_norm, rule=ThompsonSampling),
+    Recipe("kernel-ts-fixed", _twelfth, _noise_to_norm, rule=ThompsonSampling, noise="upper bound"),
+    # The noise bounds give each of their three events a third of a quarter of delta:
     Recipe(
         "kernel-ts-adaptive",
         lambda s: AdaptiveSelfNormalized(),
         rule=ThompsonSampling,
         noise="online",
-        takes=("dictionary", "noise_variant"),
-        delta_share=_TS_SHARE * 3,  # the noise bounds give each of their three events a third
+        noise_share=1 / 4,
+        takes=_ADAPTIVE,
     ),
-    # The Gaussian process with prior covariance scale * k: inflation 1.
+    # A Gaussian process with prior covariance scale * k, and inflation 1:
+    Recipe("kernel-ts", _posterior_width, rule=ThompsonSampling, norm="unused", takes=_SKETCHED),
     Recipe(
-        "kernel-ts",
-        lambda s: FixedWidth(s.noise_std / math.sqrt(s.ridge)),
-        rule=ThompsonSampling,
-        norm="unused",
-        takes=_ANY,
+        "dmm-ucb-adaptive", _adaptive_mixture("dmm"), noise="online", noise_variant="mixture", takes=("dictionary",)
     ),
-    *(
-        Recipe(
-            f"{kind}-ucb-adaptive",
-            lambda s, kind=kind: AdaptiveMixture(kind),
-            noise="online",
-            takes=("dictionary",),
-            noise_variant="mixture",
-        )
-        for kind in ("dmm", "cmm")
+    Recipe(
+        "cmm-ucb-adaptive", _adaptive_mixture("cmm"), noise="online", noise_variant="mixture", takes=("dictionary",)
     ),
 )
 

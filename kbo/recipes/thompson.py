@@ -8,45 +8,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
-from kbo.confidence import Confidence
 from kbo.models import StreamingGP
-from kbo.recipes.method import Rule
+from kbo.recipes.method import Method, Rule
 from kbo.regression import Posterior
 
 
 @dataclass(frozen=True)
 class ThompsonSampling(Rule):
-    """The point at which a draw of the function is largest, inflated to the width of the confidence.
+    """The point at which a draw of the function, as wide as the confidence, is largest.
 
-    ``FixedWidth(1.0)`` makes it plain Thompson sampling.
+    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some may be equal.
     """
 
     draws = True
 
-    def choose(  # noqa: D102
-        self, confidence: Confidence | None, state: Posterior, points: Tensor, generator: torch.Generator | None = None
-    ) -> int:
-        return self.choose_batch(confidence, state, points, 1, generator)[0]
-
     @torch.no_grad()
-    def choose_batch(
-        self,
-        confidence: Confidence | None,
-        state: Posterior,
-        points: Tensor,
-        size: int,
-        generator: torch.Generator | None = None,
+    def choose(  # noqa: D102
+        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
     ) -> list[int]:
-        """Return the indices of ``size`` next points, by independent draws; some may be equal."""
-        assert confidence is not None
-        return inflated_draws(confidence, state, points, size, generator).argmax(-1).tolist()
+        return inflated_draws(method.bound, state, points, size, rng).argmax(-1).tolist()
 
-    def acquisition(
-        self, confidence: Confidence | None, model: StreamingGP, generator: torch.Generator | None = None
+    def acquisition(  # noqa: D102
+        self, method: Method, model: StreamingGP, rng: Generator | None
     ) -> InflatedThompsonSampling:
-        """Return the rule as a BoTorch acquisition function, with functions drawn from the generator."""
-        assert confidence is not None
-        return InflatedThompsonSampling(model, confidence, int(torch.randint(2**62, (), generator=generator)))
+        return InflatedThompsonSampling(model, method.bound, int(torch.randint(2**62, (), generator=rng)))
