@@ -18,6 +18,10 @@ def fail(x):
     raise ValueError(f"cannot do {x}")
 
 
+def sleep(seconds):
+    time.sleep(seconds)
+
+
 def interrupt():
     raise KeyboardInterrupt
 

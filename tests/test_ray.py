@@ -20,7 +20,8 @@ import kbo  # noqa: E402
 from kbo.cli import app  # noqa: E402
 from kbo.errors import InvalidInput, KboError  # noqa: E402
 from kbo.experiments.sweep.cells import Cell, read_folder  # noqa: E402
-from kbo.experiments.sweep.ray import Ray, _session  # noqa: E402
+from kbo.experiments.sweep.pool import run_all  # noqa: E402
+from kbo.experiments.sweep.ray import Ray, connected  # noqa: E402
 from kbo.experiments.sweep.runner import sweep  # noqa: E402
 from tests.chores import squares  # noqa: E402
 
@@ -42,7 +43,7 @@ def when(_):
 @pytest.fixture(scope="module")
 def session():
     """Ray on this machine, shared by all sweeps of this module."""
-    with _session("local", 2):
+    with connected("local", 2):
         yield
     assert not ray.is_initialized()
 
@@ -87,7 +88,7 @@ def test_failures_cost_only_themselves(session, tmp_path):
 
 def test_workers_limits_the_tasks_at_a_time(session):
     times = {}
-    Ray(workers=1).work_off(range(4), when, 0, times.__setitem__, pytest.fail)
+    run_all(Ray(workers=1), range(4), when, times.__setitem__, pytest.fail)
     assert list(times) == [0, 1, 2, 3]
     assert all(times[i][1] <= times[i + 1][0] for i in range(3))
 
@@ -95,7 +96,7 @@ def test_workers_limits_the_tasks_at_a_time(session):
 def test_a_worker_with_another_kbo_stops_the_sweep(session, monkeypatch):
     monkeypatch.setattr(kbo, "__version__", "0.0.1")
     with pytest.raises(KboError, match=r"this worker has kbo .*needs kbo 0\.0\.1"):
-        Ray().work_off(range(4), when, 0, lambda *_: None, pytest.fail)
+        run_all(Ray(), range(4), when, lambda *_: None, pytest.fail)
 
 
 def test_run_and_reproduce_work_on_ray(session, tmp_path):
@@ -182,7 +183,7 @@ import ray
 try:
     sweep(squares(1), {str(tmp_path / "elsewhere")!r}, workers=Ray("127.0.0.1:{free_port()}"))
 except InvalidInput as error:
-    assert "nobody answers" in str(error), error
+    assert "no answer" in str(error), error
 found = sweep(squares(2), {str(tmp_path)!r}, workers=Ray("{address}"), progress=False)
 assert found.rows["square"].tolist() == [0, 0, 1, 1]
 assert not ray.is_initialized()

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.bench import exact as speed
-from kbo.experiments.bench import noise as speed_noise
-from kbo.experiments.bench import race as timing
-from kbo.experiments.bench import sketch as speed_sketch
+from kbo.experiments.bench import exact, noise, race, sketch, suite
+from kbo.experiments.bench.race import Bench, Row
+
+CPU = torch.device("cpu")
 
 
 def answer(value, work=0):
@@ -19,62 +19,100 @@ def answer(value, work=0):
     return run
 
 
+def speed(device, **works):
+    return race.medians(device, **works)
+
+
+def where_it_ran(device):
+    import os
+
+    return {"process": os.getpid()}
+
+
 def test_a_race_between_different_answers_is_refused():
+    race.agree(answer(1.0), answer(1.0), lambda: torch.tensor([[1.0], [1.0], [1.0], [1.0]]))
     with pytest.raises(AssertionError):
-        timing.race("x", 1, answer(1.0), answer(2.0), 1, torch.device("cpu"))
+        race.agree(answer(1.0), answer(2.0))
 
 
 def test_the_slower_side_loses_and_the_table_says_so():
-    fast, slow, cpu = answer(1.0), answer(1.0, work=2000), torch.device("cpu")
-    won, lost = timing.race("a", 1, fast, slow, 2, cpu), timing.race("b", 1, slow, fast, 2, cpu)
+    works = {"fast": answer(1.0), "slow": answer(1.0, work=2000)}
+    rows = [Row("a", "fast", "slow", race.faster(2)), Row("b [x]", "slow", "fast", race.faster(2)), Row("c", "fast")]
+    won, lost, alone = Bench(speed, rows, works).run(CPU)
     assert won.passed
     assert not lost.passed
     assert won.ratio > 2 > lost.ratio
-    assert "passed" in timing.table([won, lost])
-    assert "MISSED" in timing.table([won, lost])
+    lines = race.table([won, lost, alone]).splitlines()
+    assert lines[1].endswith("at least 2 times faster  passed")
+    assert lines[2].startswith("b [x] ")
+    assert lines[2].endswith("MISSED")
+    assert "nan" not in lines[3]
+    assert [result.passed for result in Bench(speed, rows, works).run(CPU, quick=True)] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("goal", "kept", "missed"),
+    [
+        (race.faster(1), (1.0, 1.0), (1.1, 1.0)),
+        (race.at_most(2.0), (2.0, 0.0), (2.1, 9.0)),
+        (race.at_most_times(1.5), (1.5, 1.0), (1.6, 1.0)),
+        (race.at_most_more(20, "MB"), (50.0, 30.0), (51.0, 30.0)),
+    ],
+    ids=lambda value: getattr(value, "text", ""),
+)
+def test_goals(goal, kept, missed):
+    assert goal.kept(*kept)
+    assert not goal.kept(*missed)
+
+
+def test_a_fresh_process_is_another_one():
+    import os
+
+    (here,), (elsewhere,) = (
+        Bench(where_it_ran, [Row("pid", "process")], fresh=fresh).run(CPU) for fresh in (False, True)
+    )
+    assert here.kbo == os.getpid() != elsewhere.kbo
+
+
+def test_every_row_has_a_name_of_its_own_sizes_and_only_some_are_quick():
+    assert len(suite.BENCHES) == 28
+    assert sum(len(bench.rows) for bench in suite.BENCHES) == 56
+    left_out = [bench for bench in suite.BENCHES if bench.quick is None]
+    assert {bench.measure for bench in left_out} == {exact.new_row, sketch.bandit_run}
+    assert left_out[-1].run(CPU, quick=True) == []
 
 
 def test_memory_of_a_stream_is_measured():
-    half, full = speed.stream("cpu")
-    assert 50 < half <= full + 20
+    found = exact.memory(CPU, 2000, 100)
+    assert 50 < found["half"] <= found["full"] + 20
 
 
-def test_a_stream_is_timed_early_and_late(monkeypatch):
-    stream = BanditProblem("chessboard", rounds=100), BanditMethod("ek-ucb", ridge=10.0)
-    monkeypatch.setitem(speed_sketch._STREAMS, "short", stream)
-    total, early, late, peak = speed_sketch.stream("short")
-    assert 0 < 100 * min(early, late) < 2 * total
-    assert peak > 50
+def test_a_stream_is_timed_early_and_late():
+    found = sketch.bandit_run(CPU, 100, BanditProblem("chessboard"), BanditMethod("ek-ucb", ridge=10.0))
+    assert 0 < 100 * min(found["early"], found["late"]) < 2 * found["total"]
+    assert found["peak"] > 50
 
 
 def test_many_arms_are_scored_in_little_memory():
     threads = torch.get_num_threads()
-    wall, memory = speed_sketch.million(50_000, on_threads=1)
-    assert wall > 0
-    assert memory < 60  # k(Z, x) of all arms would be 80 MB
+    found = sketch.on_many_points(CPU, 50_000, sketch.best, on_threads=1)
+    assert found["wall"] > 0
+    assert found["memory"] < 60  # k(Z, x) of all arms would be 80 MB
     assert torch.get_num_threads() == threads
 
 
-def test_sketches_agree_with_inducing_points():
-    rows = speed_sketch._inducing_points(torch.device("cpu"), quick=True)
-    assert [row.goal for row in rows] == ["", ""]
-    assert rows[0].ratio > 1
-
-
-def test_a_figure_without_another_shows_no_ratio():
-    text = timing.table([timing.least("x", 1, 2.0, 1.0)])
-    assert "MISSED" in text
-    assert "nan" not in text
-
-
 def test_a_joint_draw_over_many_candidates_takes_little_memory():
-    wall, memory = speed_noise.draw(30_000, on_threads=1)
-    assert wall > 0
-    assert memory < 150  # their covariance would be 7 GB
+    found = sketch.on_many_points(CPU, 30_000, noise.joint_draw, on_threads=1)
+    assert found["wall"] > 0
+    assert found["memory"] < 150  # their covariance would be 7 GB
+
+
+def test_sketches_agree_with_inducing_points():
+    found = sketch.inducing_points(CPU, 500, 30, 20, 10)
+    assert found["theirs_batches"] > found["kbo_batch"]
 
 
 def test_adaptive_methods_are_timed():
-    rows = speed_noise._adaptive(torch.device("cpu"), quick=True)
-    rows += speed_noise._sketched(torch.device("cpu"), quick=True)
-    assert len(rows) == 8
-    assert all(row.kbo > 0 for row in rows)
+    results = [result for bench in noise.BENCHES[:4] for result in bench.run(CPU, quick=True)]
+    assert len(results) == 8
+    assert all(result.kbo > 0 for result in results)

@@ -57,12 +57,10 @@ def bench(
     """Measure speed as ratios against BoTorch, in one process, on the same work."""
     import torch
 
-    from kbo.experiments.bench import exact as speed
-    from kbo.experiments.bench import race as timing
+    from kbo.experiments.bench import race, suite
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InvalidInput(
             f"device {device!r} is not available here; use cpu{' or cuda' if torch.cuda.is_available() else ''}."
         )
-    rows = speed.run(device=device, quick=quick)
-    typer.echo(timing.table(rows))
+    typer.echo(race.table(suite.run(device, quick)))

@@ -1,4 +1,5 @@
-"""Experiments: one file per paper, listed in ``papers``; ``compare`` is ``kbo run``, ``speed`` is ``kbo bench``.
+"""Experiments behind ``kbo run``, ``kbo reproduce`` and ``kbo bench``.
 
-They share the runner (``runner``, ``cells``, ``pool``), bandit games as cells (``games``), ``tables`` and ``plots``.
+``papers`` has one file per paper, ``compare`` is ``kbo run``, ``tuning`` compares tuners and ``bench`` measures speed.
+They share ``sweep`` (cells of work and the engines that run them), ``bandits`` (bandit runs as cells) and ``draw``.
 """

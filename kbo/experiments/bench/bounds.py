@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import cvxpy as cp
 import torch
 from torch import Tensor
 
 from kbo.confidence import MartingaleMixture
 from kbo.confidence.mixture.radius import DMM_GRID
-from kbo.experiments.bench.race import Row, Work, agree, faster, medians
+from kbo.experiments.bench.race import Bench, Figures, Row, Work, agree, at_most_times, faster, medians, uniform
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
@@ -26,40 +25,35 @@ def _mixture(kind: str) -> MartingaleMixture:
     return MartingaleMixture(0.1, 10.0, 0.01, kind, _problem().scale(1000))
 
 
-def _fed(state: Posterior, n: int, device: torch.device, problem: RKHSBandit | None = None) -> Posterior:
-    """The state after n uniform observations, a thousand at a time."""
-    problem, generator = problem or _problem(), torch.Generator().manual_seed(1)
+def _updated(state: Posterior, n: int, device: torch.device, problem: RKHSBandit) -> Posterior:
+    """Return the state after n uniform observations, a thousand at a time."""
+    generator = torch.Generator().manual_seed(1)
     for start in range(0, n, 1000):
         X = torch.rand(min(1000, n - start), 3, generator=generator, dtype=torch.float64)
         state.update(X.to(device), problem.observe(X).to(device))
     return state
 
 
-def _steps(
-    state: Posterior,
-    score: Callable[[Posterior, Tensor], Tensor],
-    device: torch.device,
-    problem: RKHSBandit | None = None,
-) -> Work:
-    """A step that scores fresh arms, and observes the best."""
-    generator, problem = torch.Generator().manual_seed(2), problem or _problem()
+Choose = Callable[[Posterior, Tensor], tuple[int, float]]
+"""The index of an arm and its bound."""
 
-    def step() -> tuple[Tensor, Tensor]:
+
+def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHSBandit) -> Work:
+    """Return a step that scores fresh arms and observes the best."""
+    generator = torch.Generator().manual_seed(2)
+
+    def step() -> Tensor:
         arms = torch.rand(_ARMS, 3, generator=generator, dtype=torch.float64).to(device)
-        best = score(state, arms)
-        chosen = arms[int(best[0])].unsqueeze(0)
+        index, bound = choose(state, arms)
+        chosen = arms[index : index + 1]
         state.update(chosen, problem.observe(chosen.cpu()).to(device))
-        return best[1:], best[1:]
+        return torch.tensor([bound])
 
     return step
 
 
-def _leader(confidence: MartingaleMixture) -> Callable[[Posterior, Tensor], Tensor]:
-    return lambda state, arms: torch.tensor(confidence.argmax_upper(state, arms), dtype=torch.float64)
-
-
-def _dmm_by_factors(state: Posterior, arms: Tensor) -> Tensor:
-    """DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
+def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
+    """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
     confidence = _mixture("dmm")
     square, bounds = confidence.squared_radius(state), []
     for ridge in (confidence.mixture_ridge * g for g in DMM_GRID):
@@ -67,83 +61,92 @@ def _dmm_by_factors(state: Posterior, arms: Tensor) -> Tensor:
         slack = square + ridge * confidence.norm_bound**2 - state.quad(ridge)
         bounds.append(mean + (slack / ridge * variance).sqrt())
     upper = torch.stack(bounds).amin(0)
-    return torch.stack([upper.argmax().to(upper), upper.max()])
+    return int(upper.argmax()), float(upper.max())
 
 
-def _exact_bounds(device: torch.device, quick: bool) -> list[Row]:
-    """A step of CMM-UCB against the grid, on the same state and on growing factors; each with its updates."""
-    n = 200 if quick else 1000
+def exact_steps(device: torch.device, n: int) -> Figures:
+    """Time a step of CMM-UCB against the grid, on the same state and on growing factors; each with its updates."""
     ridge = _mixture("cmm").mixture_ridge
-    cmm, dmm, factors = (
-        _steps(_fed(KernelRidge(_problem().kernel, ridge), n, device), score, device)
-        for score in (_leader(_mixture("cmm")), _leader(_mixture("dmm")), _dmm_by_factors)
-    )
+
+    def steps(choose: Choose) -> Work:
+        state = _updated(KernelRidge(_problem().kernel, ridge), n, device, _problem())
+        return _steps(state, choose, device, _problem())
+
+    cmm, dmm, factors = map(steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors))
     agree(dmm, factors)
     cmm()
-    exact, grid, five = medians(device, [cmm] * _IN_A_ROW, [dmm] * _IN_A_ROW, [factors] * _IN_A_ROW)
-    return [
-        Row(
-            "a step of CMM-UCB, 100 fresh arms / DMM-UCB, same state",
-            n,
-            exact,
-            grid,
-            "" if quick else "at most 1.5 times",
-            exact <= 1.5 * grid,
-        ),
-        faster("a step of CMM-UCB / DMM-UCB on five growing factors", n, exact, five, 1.0),
-    ]
+    return medians(device, cmm=[cmm] * _IN_A_ROW, dmm=[dmm] * _IN_A_ROW, factors=[factors] * _IN_A_ROW)
 
 
-def _cone(device: torch.device, quick: bool) -> list[Row]:
-    """Exact bounds by search against the paper's cone program, one per arm: timed for one arm, times 100."""
-    n = 50 if quick else 200
+def cone_programs(device: torch.device, n: int) -> Figures:
+    """Time exact bounds by search against the paper's cone program, one per arm: solved for one arm, times 100."""
+    import cvxpy as cp
+
     confidence, problem = _mixture("cmm"), _problem()
-    state = _fed(KernelRidge(problem.kernel, confidence.mixture_ridge), n, device)
-    assert isinstance(state, KernelRidge)
+    state = KernelRidge(problem.kernel, confidence.mixture_ridge)
+    _updated(state, n, device, problem)
     assert state.data is not None
-    arms = torch.rand(_ARMS, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(device)
+    arms = uniform(_ARMS, 3, seed=3).to(device)
     X, y, radius = state.data.X, state.data.y.cpu().numpy(), float(confidence.squared_radius(state)) ** 0.5
 
-    def program() -> tuple[Tensor, Tensor]:
+    def program() -> Tensor:
         K = state.prior(torch.cat([X, arms[:1]]), torch.cat([X, arms[:1]])).cpu()
         root = torch.linalg.cholesky(K + 1e-10 * torch.eye(n + 1)).numpy()
         a, K = cp.Variable(n + 1), K.numpy()  # f = sum_i a_i k(x_i, .)
         constraints = [cp.norm(K[:-1] @ a - y) <= radius, cp.norm(root.T @ a) <= confidence.norm_bound]
         value = cp.Problem(cp.Maximize(K[-1] @ a), constraints).solve(solver=cp.CLARABEL)
-        return (found := torch.tensor([float(value)])), found  # pyright: ignore[reportArgumentType]
+        return torch.tensor([float(value)])  # pyright: ignore[reportArgumentType]
 
-    def one_arm() -> tuple[Tensor, Tensor]:
-        return (found := confidence.upper(state, arms[:1]).cpu().float()), found
-
-    def choice() -> tuple[Tensor, Tensor]:
-        return (found := torch.tensor([confidence.argmax_upper(state, arms)[1]])), found
-
-    def all_arms() -> tuple[Tensor, Tensor]:
-        return (found := confidence.upper(state, arms)), found
-
-    agree(one_arm, program)
-    chosen, everything, cone = medians(device, [choice] * 10, [all_arms] * 5, program)
-    return [
-        faster("CMM-UCB chooses among 100 arms / 100 cone programs", n, chosen, _ARMS * cone, None if quick else 3000),
-        faster("CMM bounds of all 100 arms / 100 cone programs", n, everything, _ARMS * cone, None),
-    ]
+    agree(lambda: confidence.upper(state, arms[:1]), program)
+    choice, everything = lambda: confidence.argmax_upper(state, arms), lambda: confidence.upper(state, arms)
+    found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
+    return {**found, "cones": _ARMS * found["cone"]}
 
 
-def _sketch(device: torch.device, quick: bool) -> list[Row]:
-    """A step of CMM-UCB on a sketch, late against early: it must not grow with n."""
-    early, late, m = (1000, 2000, 50) if quick else (10_000, 100_000, 200)
+def sketched_steps(device: torch.device, early: int, n: int, m: int) -> Figures:
+    """Time a step of CMM-UCB on a sketch, late against early: it must not grow with n."""
     problem = RKHSBandit("rbf", 0.5, dim=3, n_arms=_ARMS, seed=0)
-    sample = torch.rand(2000, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64).to(device)
-    dictionary = FixedDictionary.pivoted(problem.kernel, sample, m)
-    works = []
-    for n in (early, late):
+    dictionary = FixedDictionary.pivoted(problem.kernel, uniform(2000, 3, seed=4).to(device), m)
+    works = {}
+    for name, size in (("before", early), ("after", n)):
         confidence = MartingaleMixture(0.1, 10.0, 0.01, "cmm")
-        state = _fed(NystromRidge(problem.kernel, 0.01, dictionary), n, device, problem)
-        works.append(_steps(state, _leader(confidence), device, problem))
-        works[-1]()
-    before, after = medians(device, *([work] * _IN_A_ROW for work in works))
-    name = f"a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}"
-    return [Row(name, late, after, before, "at most 1.3 times", after <= 1.3 * before)]
+        state = _updated(NystromRidge(problem.kernel, 0.01, dictionary), size, device, problem)
+        step = _steps(state, confidence.argmax_upper, device, problem)
+        step()
+        works[name] = [step] * _IN_A_ROW
+    return medians(device, **works)
 
 
-BENCHMARKS = [_exact_bounds, _cone, _sketch]
+BENCHES = [
+    Bench(
+        exact_steps,
+        [
+            Row("a step of CMM-UCB, 100 fresh arms / DMM-UCB, same state", "cmm", "dmm", at_most_times(1.5)),
+            Row("a step of CMM-UCB / DMM-UCB on five growing factors", "cmm", "factors", faster(1)),
+        ],
+        {"n": 1000},
+        quick={"n": 200},
+    ),
+    Bench(
+        cone_programs,
+        [
+            Row("CMM-UCB chooses among 100 arms / 100 cone programs", "choice", "cones", faster(3000)),
+            Row("CMM bounds of all 100 arms / 100 cone programs", "everything", "cones"),
+        ],
+        {"n": 200},
+        quick={"n": 50},
+    ),
+    Bench(
+        sketched_steps,
+        [
+            Row(
+                "a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}",
+                "after",
+                "before",
+                at_most_times(1.3),
+            )
+        ],
+        {"early": 10_000, "n": 100_000, "m": 200},
+        quick={"early": 1000, "n": 2000, "m": 50},
+    ),
+]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -12,53 +10,34 @@ from torch import Tensor
 from kbo import recipes
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
-from kbo.experiments.bench.race import (
-    MeanVariance,
-    Row,
-    agree,
-    in_fresh_process,
-    least,
-    peak_megabytes,
-    seconds,
-    threads,
-    wall_and_memory,
-)
+from kbo.experiments.bench.race import Bench, Figures, Row, agree, at_most, seconds, wall_and_memory
 from kbo.experiments.papers.chaining_problems import ALGORITHM, DELTA, NOISE, world
+from kbo.experiments.sweep.pool import threads
 from kbo.problems import Bandit
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior
 
-_OBSERVED, _IN_A_ROW = 70, 50
-"""Uniform observations before the clock starts, and iterations that share its time."""
-
-_LARGE, _VERY_LARGE = 100_000, 1_000_000
+_OBSERVED = 70
+"""Uniform observations before the clock starts."""
 
 
-def _iteration(device: torch.device, quick: bool) -> list[Row]:
-    """Choose and update, again and again, with covers that are kept, against one iteration with dense matrices."""
-    points, rounds = (100, 5) if quick else (10_000, _IN_A_ROW)
-    game = world("gp-draw", 0, points)
-    (arms, method), (_, other) = _method(game, device), _method(game, device)  # each has covers of its own
-    state, fed = (_fed(player.state(arms), game, arms) for player in (method, other))
-    X, y = _data(game, arms)
+def iterations(device: torch.device, points: int, rounds: int) -> Figures:
+    """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
+    problem = world("gp-draw", 0, points)
+    (arms, method), (_, other) = _method(problem, device), _method(problem, device)  # each has covers of its own
+    state, updated = (_updated(each.state(arms), problem, arms) for each in (method, other))
+    X, y = _data(problem, arms)
 
-    def step() -> MeanVariance:
+    def step() -> None:
         index = method.choose(state, arms)
         chosen = arms[index : index + 1]
-        state.update(chosen, game.observe(chosen.cpu()).to(device))
-        return chosen, chosen
+        state.update(chosen, problem.observe(chosen.cpu()).to(device))
 
-    def scores() -> MeanVariance:
-        assert other.confidence is not None
-        return (upper := other.confidence.upper(fed, arms)), upper
-
-    def dense() -> MeanVariance:
-        return (upper := _dense(X, y, arms)), upper
-
-    agree(scores, dense)
-    ours, theirs = seconds([step] * rounds, device) / rounds, seconds([dense], device)
-    name = f"an iteration of {ALGORITHM}, {points} points, mean of {rounds} / dense matrices"
-    return [Row(name, _OBSERVED, ours, theirs, "at most 0.3 s", ours <= 0.3)]
+    assert other.confidence is not None
+    upper, dense = other.confidence.upper, lambda: _dense(X, y, arms)
+    agree(lambda: upper(updated, arms), dense)
+    mean, dense_seconds = seconds([step] * rounds, device) / rounds, seconds([dense], device)
+    return {"n": _OBSERVED, "mean": mean, "dense": dense_seconds}
 
 
 def _dense(X: Tensor, y: Tensor, arms: Tensor) -> Tensor:
@@ -96,65 +75,72 @@ def _dense_cover(near: Tensor) -> Tensor:
     return torch.cat(chosen)
 
 
-def _large(device: torch.device, quick: bool) -> list[Row]:
-    """Chains of large sets on two threads, in fresh processes."""
-    points, more = (size // 100 if quick else size for size in (_LARGE, _VERY_LARGE))
-    wall, memory = _in_fresh_process(points, device, 3)
-    wall_of_more, memory_of_more = _in_fresh_process(more, torch.device("cpu"), 1)
-    return [
-        least(f"a chain of {points} points, two threads, wall clock", _OBSERVED, wall, 60.0),
-        least("  memory", _OBSERVED, memory, 2000, "MB"),
-        least(f"a chain of {more} points, two threads, wall clock", _OBSERVED, wall_of_more, 300.0),
-        Row("  memory", _OBSERVED, memory_of_more, 0.0, "", True, "MB"),
-    ]
+def chain(device: torch.device, points: int, times: int, on_host: bool, on_threads: int = 2) -> Figures:
+    """Time a chain of so many points, computed again, and measure the memory in MB that it takes.
 
-
-def _in_fresh_process(points: int, device: torch.device, times: int) -> tuple[float, float]:
-    code = f"from kbo.experiments import speed_chaining; print(*speed_chaining.chain({points}, '{device}', {times}))"
-    wall, memory = map(float, in_fresh_process(code).split())
-    return wall, memory
-
-
-def chain(points: int, device: str = "cpu", times: int = 1, on_threads: int = 2) -> tuple[float, float]:
-    """Wall-clock seconds of a chain of so many points, computed anew, and the memory in MB that it takes.
-
-    The seconds are those of the first of ``times``, or the median of three; the memory of a device is added.
+    The seconds are the median of so many times; the memory of a device is added. ``on_host`` leaves the device alone.
     """
+    device = torch.device("cpu") if on_host else device
     with threads(on_threads):
-        game = world("gp-draw", 0, points)
-        arms, method = _method(game, torch.device(device))
-        state = _fed(KernelRidge(method.kernel, method.ridge), game, arms)
-        _covers(state, arms[:100])
-        if times > 1:
-            wall, memory = wall_and_memory(lambda: _covers(state, arms))
-        else:
-            before, start = peak_megabytes(), time.perf_counter()
-            _covers(state, arms)
-            wall, memory = time.perf_counter() - start, peak_megabytes() - before
-    return wall, memory + (torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0)
+        problem = world("gp-draw", 0, points)
+        arms, method = _method(problem, device)
+        state = _updated(KernelRidge(method.kernel, method.ridge), problem, arms)
+        _chain(state, arms[:100])
+        found = wall_and_memory(lambda: _chain(state, arms), times)
+    on_device = torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0
+    return {"n": _OBSERVED, "wall": found["wall"], "memory": found["memory"] + on_device}
 
 
-def _covers(state: Posterior, arms: Tensor) -> list[int]:
-    """The sizes of the covers, computed anew."""
+def _chain(state: Posterior, arms: Tensor) -> list[int]:
+    """Compute a chain of covers, and return their sizes."""
     return Chaining(DELTA, points=arms).chain(state).sizes
 
 
-def _method(game: Bandit, device: torch.device) -> tuple[Tensor, Method]:
-    """The points on that device, and the method that plays them there."""
-    assert game.fixed_arms is not None
-    arms = game.fixed_arms.to(device)
-    return arms, recipes.make(ALGORITHM, game.kernel.to(device), NOISE, game.norm_bound, DELTA, points=arms)
+def _method(problem: Bandit, device: torch.device) -> tuple[Tensor, Method]:
+    """Return the points on that device, and the method that chooses among them there."""
+    assert problem.fixed_arms is not None
+    arms = problem.fixed_arms.to(device)
+    return arms, recipes.make(ALGORITHM, problem.kernel.to(device), NOISE, problem.norm_bound, DELTA, points=arms)
 
 
-def _data(game: Bandit, arms: Tensor) -> tuple[Tensor, Tensor]:
-    """Values at the first points, which are as random as any, without noise: the same whenever one asks."""
+def _data(problem: Bandit, arms: Tensor) -> tuple[Tensor, Tensor]:
+    """Return noise-free values at the first points, which are as random as any; the same in every call."""
     X = arms[:_OBSERVED]
-    return X, game.mean(X.cpu()).to(X)
+    return X, problem.mean(X.cpu()).to(X)
 
 
-def _fed(state: Posterior, game: Bandit, arms: Tensor) -> Posterior:
-    state.update(*_data(game, arms))
+def _updated(state: Posterior, problem: Bandit, arms: Tensor) -> Posterior:
+    state.update(*_data(problem, arms))
     return state
 
 
-BENCHMARKS: list[Callable[[torch.device, bool], list[Row]]] = [_iteration, _large]
+def _large(points: int, times: int, wall: float, memory: float | None, on_host: bool) -> Bench:
+    return Bench(
+        chain,
+        [
+            Row("a chain of {points} points, two threads, wall clock", "wall", goal=at_most(wall)),
+            Row("  memory", "memory", goal=None if memory is None else at_most(memory, "MB"), unit="MB"),
+        ],
+        {"points": points, "times": times, "on_host": on_host},
+        quick={"points": points // 100},
+        fresh=True,
+    )
+
+
+BENCHES = [
+    Bench(
+        iterations,
+        [
+            Row(
+                f"an iteration of {ALGORITHM}, {{points}} points, mean of {{rounds}} / dense matrices",
+                "mean",
+                "dense",
+                at_most(0.3),
+            )
+        ],
+        {"points": 10_000, "rounds": 50},
+        quick={"points": 100, "rounds": 5},
+    ),
+    _large(100_000, 3, 60.0, 2000.0, on_host=False),
+    _large(1_000_000, 1, 300.0, None, on_host=True),
+]

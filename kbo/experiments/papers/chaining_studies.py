@@ -36,7 +36,7 @@ def size(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     found = sweep(itertools.chain(*small), folder / "cells", workers=workers, progress=progress)
     rest = sweep(large, folder / "cells", workers=1, progress=progress)  # several at once would take gigabytes
     rows = concatenate([found.rows, rest.rows])
-    found = Sweep(rows, found.failures + rest.failures, found.asked + rest.asked)
+    found = Sweep(rows, found.failures + rest.failures, found.requested + rest.requested)
     if found.rows.empty:
         return found.checked("")
     table = _sizes(found.rows, rounds)

@@ -57,7 +57,8 @@ class Cell:
     @property
     def identity(self) -> str:
         """Version of kbo, function and arguments as one line of text, in which 10 and 10.0 are the same."""
-        return json.dumps([kbo.__version__, self.function, _canonical(self.arguments)], sort_keys=True)
+        arguments = json.loads(json.dumps(self.arguments), parse_float=_number)
+        return json.dumps([kbo.__version__, self.function, arguments], sort_keys=True)
 
     @property
     def key(self) -> str:
@@ -167,24 +168,19 @@ class Folder:
         Raises:
             InvalidInput: Another sweep is at work in this folder, or it is not writable.
         """
+        from filelock import FileLock, Timeout
+
         try:
-            import fcntl
-        except ImportError:  # no advisory locks on this platform
-            yield
-            return
-        try:
-            lock = open(self.path / ".lock", "a")  # noqa: SIM115  (closed below)
+            held = FileLock(self.path / ".lock", timeout=0).acquire()
+        except Timeout as error:
+            raise InvalidInput(
+                f"another sweep is at work in {self.path}: wait for it, or choose another folder (--out)."
+            ) from error
         except OSError as error:
             raise InvalidInput(
                 f"cannot write to {self.path}: {error.strerror}. Choose another folder (--out)."
             ) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InvalidInput(
-                    f"another sweep is at work in {self.path}: wait for it, or choose another folder (--out)."
-                ) from error
+        with held:
             yield
 
 
@@ -227,9 +223,6 @@ def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _canonical(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value

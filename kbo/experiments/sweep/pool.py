@@ -1,120 +1,96 @@
-"""Worker processes that may die: the work of a dead one is tried again, alone.
+"""The engine interface: a place where cells are worked on, and the loop that drives any of them.
 
-Workers live no longer than the process that started them, even if that is killed: each holds one end of a pipe whose
-other end closes with its parent.
+An engine only hands out futures. ``run_all`` decides which item runs next and which is tried again because its worker
+died, alike for local processes (``processes``) and for Ray (``ray``).
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
+import torch
+
 Item = TypeVar("Item")
+Submit = Callable[[Callable[[Any], Any], Any], Future]
+"""Start ``function(item)``, given the two."""
 
-ALONE = 2
-"""How often an item whose worker died is tried again, in a pool of its own."""
+ATTEMPTS = 3
+"""How often an item is tried whose worker dies every time."""
 
 
-def work_off(
+class Engine(ABC):
+    """A place to work.
+
+    Attributes:
+        crashes: Exceptions of a future whose worker died.
+    """
+
+    crashes: tuple[type[Exception], ...]
+
+    @abstractmethod
+    def session(self, items: int, retry: bool) -> AbstractContextManager[Submit]:
+        """Open the engine for so many items, or for those whose worker died; leaving the block stops what runs."""
+
+    @abstractmethod
+    def capacity(self) -> int:
+        """Return how many items may be in progress at present, at least 1."""
+
+
+def run_all(
+    engine: Engine,
     items: Iterable[Item],
     function: Callable[[Item], Any],
-    workers: int,
     finished: Callable[[Item, Any], None],
-    died: Callable[[Item], None],
+    failed: Callable[[Item, str], None],
 ) -> None:
-    """Apply ``function`` to all items, in worker processes.
-
-    When a worker dies (out of memory, killed, a crash in native code), nobody knows which of the items in the works was
-    to blame. Each of them is tried again alone; an item that kills its worker every time is given to ``died``.
+    """Apply ``function`` to all items; those whose worker died are tried again when the others are done.
 
     Args:
+        engine: Where to work.
         items: What to work on; picklable.
         function: Picklable; should not raise.
-        workers: Number of processes.
         finished: Called in this process with an item and its result, as they finish.
-        died: Called in this process with an item whose worker died every time.
+        failed: Called in this process with an item that has no result, and the reason.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the workers have ended then.
     """
-    queue = deque(items)
-    while queue:
-        for item in _together(queue, function, workers, finished):
-            if all(_together(deque([item]), function, 1, finished) for _ in range(ALONE)):
-                died(item)
-
-
-def _together(
-    queue: deque[Item], function: Callable[[Item], Any], workers: int, finished: Callable[[Item, Any], None]
-) -> list[Item]:
-    """Work the queue off; should a worker die, stop and return the items that were in the works."""
-    running: dict[Future, Item] = {}
-    with _pool(min(workers, len(queue))) as pool:
-        try:
+    left = list(items)
+    for attempt in range(ATTEMPTS):
+        if not left:
+            return
+        queue, running, left = deque(left), {}, []
+        with engine.session(len(queue), retry=attempt > 0) as submit:
             while queue or running:
-                while queue and len(running) < workers:
-                    with _interrupts_held():  # workers inherit this: Ctrl-C is for their parent alone
-                        running[pool.submit(function, queue[0])] = queue[0]
-                    queue.popleft()
+                while queue and len(running) < engine.capacity():
+                    item = queue.popleft()
+                    running[submit(function, item)] = item
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    finished(running[future], future.result())
-                    del running[future]
-        except BrokenProcessPool:
-            wait(running)  # a broken pool settles every future
-    casualties = []
-    for future, item in running.items():
-        if future.exception() is None:
-            finished(item, future.result())
-        else:
-            casualties.append(item)
-    return casualties
+                    item = running.pop(future)
+                    try:
+                        result = future.result()
+                    except TimeoutError:
+                        failed(item, "it took longer than the time limit for a cell")
+                    except engine.crashes:
+                        left.append(item)
+                    else:
+                        finished(item, result)
+    reason = "killed, out of memory (fewer --workers need less), or a crash"
+    for item in left:
+        failed(item, f"its worker process died {ATTEMPTS} times: {reason}")
 
 
-@contextlib.contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)[::-1]
-    executor = ProcessPoolExecutor(workers, context, _start, (theirs,))
-    try:
-        yield executor
-    except BaseException:
-        ours.close()  # the workers end at once, in the middle of their work
-        raise
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
-        ours.close()
-        theirs.close()
-
-
-def _start(lifeline: Connection) -> None:
-    """First thing in a worker: one thread for the mathematics, one that ends it with its parent."""
-    import torch
-
-    def follow() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            lifeline.recv()  # nothing is ever sent: this returns when the other end closes
-        os._exit(1)
-
-    torch.set_num_threads(1)
-    threading.Thread(target=follow, daemon=True).start()
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """PyTorch on so many threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        torch.set_num_threads(before)

@@ -5,57 +5,39 @@ A sweep may be killed at any moment and started again: finished cells are files,
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import pickle
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.bench.race import one_thread
 from kbo.experiments.sweep.cells import Cell, Folder, concatenate
-from kbo.experiments.sweep.pool import ALONE, work_off
+from kbo.experiments.sweep.pool import Engine, run_all, threads
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-
-class Engine(Protocol):
-    """Workers elsewhere, such as ``kbo.experiments.sweep.ray.Ray``; they may share no files with this process."""
-
-    def work_off(
-        self,
-        items: Iterable[Cell],
-        function: Callable[[Cell], Any],
-        retries: int,
-        finished: Callable[[Cell, Any], None],
-        died: Callable[[Cell], None],
-    ) -> None:
-        """Like ``kbo.experiments.sweep.pool.work_off``; an item whose worker died is tried again ``retries`` times."""
-        ...
-
-
 Workers = int | Engine | None
-"""Who does the cells: so many processes, by default one per CPU, or an engine."""
+"""Number of processes, by default one per CPU, or an engine."""
 
 Outcome = bytes | str
-"""What comes back from an engine: the pickled rows of a cell, or the traceback of one that failed."""
+"""The pickled rows of a cell, or the traceback of one that failed."""
 
 
 class CellsFailed(KboError):
     """Some cells of a sweep failed; the same sweep tries them again.
 
     Attributes:
-        text: What could be said without them.
+        text: The report on the others.
     """
 
     def __init__(self, message: str, text: str) -> None:
@@ -69,7 +51,7 @@ class Failure:
 
     Attributes:
         cell: The cell.
-        text: The full traceback, or what is known of a worker that died.
+        text: The full traceback, or the reason that has none.
         path: The file that has it.
     """
 
@@ -83,21 +65,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found.
+    """The result of a sweep.
 
     Attributes:
-        rows: The rows of the cells that were asked for and are done, in their order; columns ``cell`` (the key), the
-            arguments of the cell that are single values, and what its function returned.
+        rows: The rows of the requested cells that are done, in their order; columns ``cell`` (the key), the arguments
+            of the cell that are single values, and what its function returned.
         failures: The cells that failed.
-        asked: How many cells were asked for.
+        requested: The number of cells requested.
     """
 
     rows: pd.DataFrame
     failures: list[Failure]
-    asked: int
+    requested: int
 
     def checked(self, text: str) -> str:
-        """``text``, if no cell failed.
+        """Return ``text`` if no cell failed.
 
         Raises:
             CellsFailed: Some did; the message names them and where their tracebacks are.
@@ -106,7 +88,7 @@ class Sweep:
             return text
         failed = "\n".join(f"  {failure}" for failure in self.failures)
         raise CellsFailed(
-            f"{len(self.failures)} of {self.asked} cells failed; the same command tries them again.\n{failed}", text
+            f"{len(self.failures)} of {self.requested} cells failed; the same command tries them again.\n{failed}", text
         )
 
 
@@ -120,93 +102,74 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
     Args:
         cells: The cells; equal ones are done once.
         folder: Where finished cells lie, KEY.parquet each.
-        workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine, such as
-            ``kbo.experiments.sweep.ray.Ray(address)``.
+        workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine: ``Ray(address)`` of
+            ``kbo.experiments.sweep.ray``, or ``Processes(4, time_limit=60)`` of ``kbo.experiments.sweep.processes``.
         progress: Show a progress bar.
 
     Raises:
         InvalidInput: A cell names no function, no cells or workers, or another sweep is at work in the folder.
         KeyboardInterrupt: Ctrl-C; finished cells are kept.
     """
-    asked = list({cell.key: cell for cell in cells}.values())
-    if not asked:
+    requested = list({cell.key: cell for cell in cells}.values())
+    if not requested:
         raise InvalidInput("a sweep needs at least one cell.")
     if isinstance(workers, int) and workers < 1:
         raise InvalidInput(f"workers must be at least 1, got {workers}.")
-    for cell in {cell.function: cell for cell in asked}.values():
+    for cell in {cell.function: cell for cell in requested}.values():
         cell.resolve()
     store = Folder(folder)
     with store.locked():
         store.clean()
-        todo = [cell for cell in asked if not store.holds(cell)]
-        failures = _work(todo, store, workers, len(asked), progress)
+        todo = [cell for cell in requested if not store.holds(cell)]
+        failures = _run(todo, store, workers, len(requested), progress)
     failed = {failure.cell.key for failure in failures}
-    rows = concatenate(store.read(cell) for cell in asked if cell.key not in failed)
-    return Sweep(rows, failures, len(asked))
+    rows = concatenate(store.read(cell) for cell in requested if cell.key not in failed)
+    return Sweep(rows, failures, len(requested))
 
 
-def _work(todo: list[Cell], store: Folder, workers: Workers, asked: int, progress: bool) -> list[Failure]:
+def _run(todo: list[Cell], store: Folder, workers: Workers, requested: int, progress: bool) -> list[Failure]:
     """Do the cells; progress counts those that were done before."""
     failures: list[Failure] = []
-    bar = tqdm(total=asked, initial=asked - len(todo), disable=not progress, unit="cell")
+    bar = tqdm(total=requested, initial=requested - len(todo), disable=not progress, unit="cell")
 
-    def finished(cell: Cell, error: str | None) -> None:
-        if error is None:
+    def finished(cell: Cell, outcome: Outcome) -> None:
+        if isinstance(outcome, str):
+            failed(cell, outcome)
+            return
+        try:
+            store.write(cell, pickle.loads(outcome))
+        except Exception:
+            failed(cell, traceback.format_exc())
+        else:
             bar.update()
             logger.info("done    %s", cell.label)
-            return
-        failures.append(Failure(cell, error, store.error_file(cell)))
-        store.write_error(cell, error)
+
+    def failed(cell: Cell, reason: str) -> None:
+        failures.append(Failure(cell, reason, store.error_file(cell)))
+        store.write_error(cell, reason)
         bar.set_postfix_str(f"{len(failures)} failed")
         logger.warning("failed  %s", failures[-1])
 
-    def died(cell: Cell) -> None:
-        finished(
-            cell,
-            f"its worker process died {ALONE + 1} times: killed, out of memory (fewer --workers need less), or a crash",
-        )
-
-    def returned(cell: Cell, outcome: Outcome) -> None:
-        finished(cell, _stored(store, cell, outcome))
-
     with bar, logging_redirect_tqdm([logging.getLogger()]):
-        if not isinstance(workers, int | None):
-            workers.work_off(todo, _remote, ALONE, returned, died)
+        if isinstance(workers, Engine):
+            run_all(workers, todo, _outcome, finished, failed)
         elif (processes := min(workers or _cpus(), len(todo))) > 1:
-            work_off(todo, functools.partial(_attempt, store), processes, finished, died)
+            from kbo.experiments.sweep.processes import Processes
+
+            run_all(Processes(processes), todo, _outcome, finished, failed)
         else:
-            with one_thread():
+            with threads(1):
                 for cell in todo:
-                    finished(cell, _attempt(store, cell))
+                    finished(cell, _outcome(cell))
     return failures
 
 
-def _attempt(store: Folder, cell: Cell) -> str | None:
-    """Do a cell and store its rows; the traceback if that fails."""
-    try:
-        store.write(cell, cell.run())
-    except (Exception, SystemExit):
-        return traceback.format_exc()
-    return None
-
-
-def _remote(cell: Cell) -> Outcome:
-    """Do a cell far from its folder. Pickled here, rows that cannot travel are a mistake of the cell."""
+def _outcome(cell: Cell) -> Outcome:
+    """Do a cell, perhaps far from its folder. Pickled here, rows that cannot travel are a mistake of the cell."""
     try:
         return pickle.dumps(cell.run())
     except (Exception, SystemExit):
         return traceback.format_exc()
-
-
-def _stored(store: Folder, cell: Cell, outcome: Outcome) -> str | None:
-    """Store what ``_remote`` returned; the traceback if it failed, or this does."""
-    if isinstance(outcome, str):
-        return outcome
-    try:
-        store.write(cell, pickle.loads(outcome))
-    except Exception:
-        return traceback.format_exc()
-    return None
 
 
 def _cpus() -> int:
