@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from optuna.distributions import (
     BaseDistribution,
@@ -38,7 +38,8 @@ class SearchSpace:
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
         self.distributions = {name: distributions[name] for name in sorted(distributions)}
-        self.space = Space({name: _parameter(name, d) for name, d in self.distributions.items()})
+        self._codings = {name: _coding(name, d) for name, d in self.distributions.items()}
+        self.space = Space({name: coding.parameter for name, coding in self._codings.items()})
         self.defaults = {
             name: p.options[0] if isinstance(p, Choice) else p.value(0.5) for name, p in self.space.parameters.items()
         }
@@ -65,11 +66,11 @@ class SearchSpace:
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""
-        return {name: _decoded(self.distributions[name], value) for name, value in values.items()}
+        return {name: self._codings[name].decode(value) for name, value in values.items()}
 
     def _encoded(self, name: str, value: Any) -> Any:
         try:
-            encoded = _encoded(self.distributions[name], value)
+            encoded = self._codings[name].encode(value)
             self.space.parameters[name].unit(encoded)  # checks the bounds
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"parameter {name!r}: {value!r} is not in {self.distributions[name]}.") from error
@@ -87,42 +88,33 @@ def shared_distributions(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistrib
     return {name: seen[name] for name in sorted(seen) if name not in changed and not seen[name].single()}
 
 
-def _steps(distribution: BaseDistribution) -> float | None:
-    """The step of a grid whose points are known by their index; None for other distributions."""
-    if isinstance(distribution, IntDistribution):
-        return distribution.step if distribution.step > 1 else None
-    return distribution.step if isinstance(distribution, FloatDistribution) else None
+class _Coding(NamedTuple):
+    """A parameter of kbo for a distribution, and the functions from Optuna's values to its values and back."""
+
+    parameter: Parameter
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
 
 
-def _parameter(name: str, distribution: BaseDistribution) -> Parameter:
-    if isinstance(distribution, CategoricalDistribution):
-        return Choice(range(len(distribution.choices)))
-    if not isinstance(distribution, (FloatDistribution, IntDistribution)):
+def _coding(name: str, d: BaseDistribution) -> _Coding:
+    if isinstance(d, CategoricalDistribution):
+        return _Coding(Choice(range(len(d.choices))), lambda value: int(d.to_internal_repr(value)), d.to_external_repr)
+    if not isinstance(d, (FloatDistribution, IntDistribution)):
         raise InvalidInput(
-            f"parameter {name!r}: expected a FloatDistribution, IntDistribution or CategoricalDistribution, got "
-            f"{distribution!r}."
+            f"parameter {name!r}: expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {d!r}."
         )
-    if (step := _steps(distribution)) is not None:
-        return Int(0, round((distribution.high - distribution.low) / step))
-    if isinstance(distribution, IntDistribution):
-        return Int(distribution.low, distribution.high, log=distribution.log)
-    return Float(distribution.low, distribution.high, log=distribution.log)
+    if d.step is not None and (isinstance(d, FloatDistribution) or d.step > 1):
+        low, high, step = d.low, d.high, d.step
+        grid = Int(0, round((high - low) / step))
+        return _Coding(grid, lambda value: _index(value, low, step), lambda i: min(low + i * step, high))
+    if isinstance(d, IntDistribution):
+        return _Coding(Int(d.low, d.high, log=d.log), lambda value: value, lambda value: value)
+    return _Coding(Float(d.low, d.high, log=d.log), float, lambda value: value)
 
 
-def _encoded(distribution: Any, value: Any) -> float | int:
-    if isinstance(distribution, CategoricalDistribution):
-        return int(distribution.to_internal_repr(value))
-    if (step := _steps(distribution)) is not None:
-        index = (float(value) - distribution.low) / step
-        if abs(index - round(index)) > _ON_GRID:
-            raise ValueError(f"{value} is between the steps")
-        return round(index)
-    return float(value) if isinstance(distribution, FloatDistribution) else value
-
-
-def _decoded(distribution: Any, value: Any) -> Any:
-    if isinstance(distribution, CategoricalDistribution):
-        return distribution.to_external_repr(value)
-    if (step := _steps(distribution)) is not None:
-        return min(distribution.low + value * step, distribution.high)
-    return value
+def _index(value: Any, low: float, step: float) -> int:
+    """The index of a value on a grid."""
+    index = (float(value) - low) / step
+    if abs(index - round(index)) > _ON_GRID:
+        raise ValueError(f"{value} is between the steps")
+    return round(index)
