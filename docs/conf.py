@@ -21,7 +21,7 @@ extensions = [
 bibtex_bibfiles = ["references.bib"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "conf.py"]
+exclude_patterns = ["_build", "conf.py", "figures"]
 
 # The tutorials are scripts in the percent format. Sphinx only reads its own folder, so they are copied to it. They run
 # when the pages are built, in empty folders, and an error in one of them is an error of the build.
