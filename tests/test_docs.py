@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 
 from kbo.recipes import RECIPES
 
@@ -81,6 +82,16 @@ def test_the_api_page_lists_names_that_exist():
     for module, members in re.findall(r"automodule:: ([\w.]+)\n +:members:(.*)", page):
         assert all(resolved(f"{module}.{name.strip()}") for name in members.split(",") if name.strip()), members
     assert all(resolved(name) for name in re.findall(r"autoclass:: (kbo[\w.]+)", page))
+
+
+def test_quoted_commands_and_their_options_exist():
+    from kbo.cli import app
+
+    commands = typer.main.get_command(app).commands
+    for page in PAGES:
+        for name, rest in re.findall(r"\bkbo (tune|run|reproduce|report|plot|bench)\b([^`\n#]*)", page.read_text()):
+            options = {option for parameter in commands[name].params for option in parameter.opts}
+            assert set(re.findall(r"(?<= )--?[\w-]+", rest)) <= options, (page.name, name, rest)
 
 
 def test_quoted_experiments_exist():

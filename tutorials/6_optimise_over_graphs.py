@@ -123,11 +123,11 @@ plt.show()
 # between, the score depends on the structure.
 #
 # **Units.** The prior of the methods below has mean 0 and variance $k(g, g) = 1$, so
-# scores must be scaled accordingly. As with real data, we evaluate a dozen networks at
-# random, subtract their mean and divide by their standard deviation. Their trials also
-# give the noise level of an evaluation. This is a *practical* setting. The scale, the
-# noise level and the kernel are estimates, so no theorem covers the following results;
-# the last section returns to this.
+# scores must be scaled accordingly. As with measured data, we evaluate a dozen networks
+# at random, subtract their mean and divide by their standard deviation. Their trials
+# also give the noise level of an evaluation. This is a *practical* setting. The scale,
+# the noise level and the kernel are estimates, so no theorem covers the following
+# results; the last section returns to this.
 
 
 # %%
