@@ -9,7 +9,7 @@ import torch
 from kbo.errors import InvalidInput
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
-from kbo.experiments.tuning.runs import PRACTICE, SUITE, play, true_value
+from kbo.experiments.tuning.runs import PRACTICE, SUITE, run, true_value
 from kbo.experiments.tuning.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
 from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
 from kbo.space import Choice, Float, Int, Space
@@ -65,8 +65,8 @@ def test_botorch_searches_finite_spaces_point_by_point():
     for _ in range(9):
         x = chosen.ask()
         chosen.tell(x, float((x["x"] - 3) ** 2 + (x["y"] - 4) ** 2))
-    assert chosen._choices is not None
-    assert len(chosen._choices) == 100
+    assert chosen._points is not None
+    assert len(chosen._points) == 100
 
 
 def test_features_find_back_to_the_point_they_came_from():
@@ -81,7 +81,7 @@ def test_features_find_back_to_the_point_they_came_from():
 
 
 def test_options_reach_kbo_and_unknown_tuners_are_named():
-    chosen = tuner("kbo", MIXED, 0, {"method": "random", "practical": {"n_initial": 5}})
+    chosen = tuner("kbo", MIXED, 0, method="random", practical={"n_initial": 5})
     assert isinstance(chosen, KBO)
     assert (chosen._optimizer.method, chosen._optimizer.setting.n_initial) == ("random", 5)
     with pytest.raises(InvalidInput, match="known: kbo"):
@@ -89,48 +89,48 @@ def test_options_reach_kbo_and_unknown_tuners_are_named():
 
 
 def test_a_run_is_judged_without_noise_at_every_checkpoint():
-    rows = play("branin", "random", 1, [3, 6])
+    rows = run("branin", "random", 1, [3, 6])
     assert [row["trials"] for row in rows] == [3, 6]
     problem = branin(seed=1)
     for row in rows:
         assert row["regret"] == pytest.approx(row["value"] - problem.optimum)
         assert row["regret"] >= 0
         assert row["cpu_seconds"] > 0
-    longer = play("branin", "random", 1, [6])
+    longer = run("branin", "random", 1, [6])
     assert longer[0]["value"] == rows[1]["value"]  # a longer run begins as a shorter one
 
 
 def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
     make = DiabetesSVR
     params = {"C": 10.0, "gamma": 0.01, "epsilon": 10.0}
-    world = make(seed=0)
-    world(params)
-    assert true_value(make, world, params, 0) == true_value(make, make(seed=0), params, 0)
-    assert math.isnan(play("diabetes", "random", 0, [2])[0]["regret"])
+    problem = make(seed=0)
+    problem(params)
+    assert true_value(make, problem, params, 0) == true_value(make, make(seed=0), params, 0)
+    assert math.isnan(run("diabetes", "random", 0, [2])[0]["regret"])
 
 
 def test_the_practice_problems_are_others_than_those_of_the_tables():
     assert not set(SUITE) & set(PRACTICE)
-    worlds = {name: make(seed=0) for name, make in {**SUITE, **PRACTICE}.items()}
-    for name, world in worlds.items():
-        value = world(world.space.params(torch.full((world.space.dimension,), 0.4, dtype=torch.float64)))
+    problems = {name: make(seed=0) for name, make in {**SUITE, **PRACTICE}.items()}
+    for name, problem in problems.items():
+        value = problem(problem.space.params(torch.full((problem.space.dimension,), 0.4, dtype=torch.float64)))
         assert math.isfinite(value), name
-    grids = [(w.side, len(w._arms)) for w in worlds.values() if isinstance(w, GridBandit)]
-    assert grids == [(10, 1000), (30, 900)]
+    grids = [(p.side, p.space.dimension) for p in problems.values() if isinstance(p, GridBandit)]
+    assert grids == [(10, 3), (30, 2)]
 
 
 @pytest.mark.parametrize("name", [name for name in {**SUITE, **PRACTICE} if name not in ("diabetes", "digits")])
 def test_nothing_is_below_the_optimum(name):
-    world = {**SUITE, **PRACTICE}[name](seed=2)
-    for u in torch.rand(300, world.space.dimension, dtype=torch.float64):
-        assert world.noiseless(world.space.params(u)) >= world.optimum - 1e-9
+    problem = {**SUITE, **PRACTICE}[name](seed=2)
+    for u in torch.rand(300, problem.space.dimension, dtype=torch.float64):
+        assert problem.noiseless(problem.space.params(u)) >= problem.optimum - 1e-9
 
 
 def test_new_problems_are_noisy_and_reproducible():
     for make in (DiabetesSVR, GridBandit, levy):
-        world, same = make(seed=5), make(seed=5)
-        params = world.space.params(torch.full((world.space.dimension,), 0.3, dtype=torch.float64))
-        values = [world(params) for _ in range(3)]
+        problem, same = make(seed=5), make(seed=5)
+        params = problem.space.params(torch.full((problem.space.dimension,), 0.3, dtype=torch.float64))
+        values = [problem(params) for _ in range(3)]
         assert values == [same(params) for _ in range(3)]
         assert len(set(values)) == 3
         make(seed=None)(params)
@@ -153,7 +153,7 @@ def test_the_best_group_is_who_nobody_beats_by_two_standard_errors_of_paired_dif
         table(best=base, always_a_bit_worse=[b + 0.1 for b in base], as_good=[1.3, 1.8, 3.2, 3.9], far=[9.0] * 4)
     )
     assert found == {"best", "as_good"}
-    # Seeds that only one of them played do not count, and the best of few seeds does not shield the others.
+    # Seeds that only one of them ran do not count, and the best of few seeds does not shield the others.
     assert tuning.best_group(table(a=[1.0, 1.0, 1.0], b=[5.0, math.nan, math.nan])) == {"a", "b"}
     few = table(few=[0.5, *[math.nan] * 3], best=base, worse=[b + 0.1 for b in base])
     assert tuning.best_group(few) == {"few", "best"}
@@ -190,7 +190,7 @@ def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
     assert "diabetes" in text
     assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
     assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2 * 2
-    monkeypatch.setattr(tuning, "FARTHEST", ("random",))
+    monkeypatch.setattr(tuning, "FAST", ("random",))
     assert "branin" in papers.paper("tuning").experiment("table", 2)(tmp_path, True, 1, False)
     monkeypatch.setattr(tuning, "PRACTICE", {"camel": PRACTICE["camel"]})
     assert "camel" in papers.paper("tuning").experiment("study", "practice")(tmp_path, True, 1, False)
@@ -201,9 +201,9 @@ def test_variants_change_constants_for_the_time_of_a_run_only():
 
     before = registry.PRACTICAL_WIDTHS
     make = {"problem": "camel", "name": "kbo", "seed": 0, "checkpoints": [9]}
-    default, narrow = play(**make), play(**make, constants={"kbo.recipes.registry:PRACTICAL_WIDTHS": [0.0]})
+    default, narrow = run(**make), run(**make, constants={"kbo.recipes.registry.PRACTICAL_WIDTHS": [0.0]})
     assert before == registry.PRACTICAL_WIDTHS
     assert default[0]["value"] != narrow[0]["value"]
     with pytest.raises(KeyError):
-        play("no such problem", "kbo", 0, [3], constants={"kbo.recipes.registry:PRACTICAL_WIDTHS": [0.0]})
+        run("no such problem", "kbo", 0, [3], constants={"kbo.recipes.registry.PRACTICAL_WIDTHS": [0.0]})
     assert before == registry.PRACTICAL_WIDTHS

@@ -29,7 +29,7 @@ MOST = 500
 """Observations that are looked at; of more, a random part."""
 
 _NOISE_MEAN, _NOISE_VARIANCE = -4.0, 1.0
-_COMMON, _OWN = 3.0, 0.2
+COMMON, OWN = 3.0, 0.2
 """Variances of what the logarithms of the lengthscales have in common, and of what each has of its own."""
 
 _RANGE = 7.0
@@ -62,8 +62,8 @@ class Posterior:
         D = X.shape[-1]
         self.X, self.y = X - X.mean(0), y
         self.means = y.new_tensor([_lengthscale_mean(D)] * D + [_NOISE_MEAN])
-        covariance = torch.diag(y.new_tensor([_OWN] * D + [_NOISE_VARIANCE]))
-        covariance[:D, :D] += _COMMON
+        covariance = torch.diag(y.new_tensor([OWN] * D + [_NOISE_VARIANCE]))
+        covariance[:D, :D] += COMMON
         self.precision = torch.linalg.inv(covariance)
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:

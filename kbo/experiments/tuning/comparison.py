@@ -1,8 +1,8 @@
-"""Tuners compared: kbo against BoTorch, Optuna and chance, on noisy functions and real tuning tasks.
+"""Tuners compared: kbo against BoTorch, Optuna and random search, on noisy functions and real tuning tasks.
 
 A recommendation is judged by its value without noise: its simple regret, or, where the optimum is not known, the mean
-of new evaluations. Tuners recommend what they would give their own users (``kbo.experiments.tuning.tuners``), and
-meet the same problems and seeds. CPU time is the tuner's own, on one thread.
+of new evaluations. Tuners recommend what they recommend to their own users (``kbo.experiments.tuning.tuners``), and
+have the same problems and seeds. CPU time is the tuner's own, on one thread.
 
 | table | shows |
 |---|---|
@@ -15,14 +15,15 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.experiments.draw import tables
 from kbo.experiments.papers.catalogue import Paper
 from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import Sweep, sweep
+from kbo.experiments.sweep.runner import Workers, sweep
+from kbo.experiments.tuning import tuners
 from kbo.experiments.tuning.runs import PRACTICE, SUITE, cell
 
 if TYPE_CHECKING:
@@ -30,52 +31,24 @@ if TYPE_CHECKING:
 
 Lines = list[tuple[str, ...]]
 
-TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
+TUNERS = tuple(tuners.TUNERS)
 SEEDS = 20
 LONG_SEEDS = {"qlognei": 3, "gpsampler": 5}
-"""Seeds with 200 trials, of tuners that take minutes for them; the others play all seeds."""
+"""Seeds with 200 trials, of tuners that take minutes for them; the others run all seeds."""
 
-DEAR = ("digits",)
-"""Problems that take seconds a trial; played for 50 trials."""
+EXPENSIVE = ("digits",)
+"""Problems that take seconds a trial; run for 50 trials."""
 
-FEW = 3
+FEW_SEEDS = 3
 """Seeds of 2000 trials."""
 
-FARTHEST = ("kbo", "tpe", "random")
+FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
 
-
-def _cells(seeds: int, short: int, long: int) -> Iterable[Cell]:
-    for seed in range(seeds):
-        for problem in SUITE:
-            for name in TUNERS:
-                farther = problem not in DEAR and seed < LONG_SEEDS.get(name, seeds)
-                yield cell(problem, name, seed, [short, long] if farther else [short])
-
-
-def comparison(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
-    """Table 1: 50 and 200 trials."""
-    cells = _cells(2, 9, 12) if quick else _cells(SEEDS, 50, 200)
-    return _told(sweep(cells, folder / "cells", workers=workers, progress=progress), folder, "table1")
-
-
-def far(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
-    """Table 2: 2000 trials."""
-    trials, seeds = (12, 1) if quick else (2000, FEW)
-    cells = [
-        cell(problem, name, seed, [trials])
-        for seed in range(seeds)
-        for problem in SUITE
-        for name in FARTHEST
-        if problem not in DEAR
-    ]
-    return _told(sweep(cells, folder / "cells", workers=workers, progress=progress), folder, "table2")
-
-
 _WIDTHS, _COMMON, _OWN = (
-    "kbo.recipes.registry:PRACTICAL_WIDTHS",
-    "kbo.optimize.fitting:_COMMON",
-    "kbo.optimize.fitting:_OWN",
+    "kbo.recipes.registry.PRACTICAL_WIDTHS",
+    "kbo.optimize.fitting.COMMON",
+    "kbo.optimize.fitting.OWN",
 )
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -84,7 +57,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "width 2": {"constants": {_WIDTHS: [2.0]}},
     "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
     "own lengthscales": {"constants": {_COMMON: 0.0, _OWN: 3.0}},
-    "cut at 3": {"constants": {"kbo.optimize.practical:OUTLYING": 3.0}},
+    "cut at 3": {"constants": {"kbo.optimize.practical.OUTLYING": 3.0}},
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},
 }
 """Variants of the practical setting that were compared on the practice problems."""
@@ -92,25 +65,47 @@ VARIANTS: dict[str, dict[str, Any]] = {
 PRACTICE_SEEDS = 5
 
 
-def practice(folder: Path, quick: bool, workers: Any, progress: bool) -> str:
+def comparison(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+    """Table 1: 50 and 200 trials."""
+    seeds, short, long = (2, 9, 12) if quick else (SEEDS, 50, 200)
+    cells: dict[Cell, str] = {}
+    for seed in range(seeds):
+        for problem in SUITE:
+            for name in TUNERS:
+                both = problem not in EXPENSIVE and seed < LONG_SEEDS.get(name, seeds)
+                cells[cell(problem, name, seed, [short, long] if both else [short])] = name
+    return _report(cells, folder, "table1", workers, progress)
+
+
+def long_runs(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+    """Table 2: 2000 trials."""
+    trials, seeds = (12, 1) if quick else (2000, FEW_SEEDS)
+    problems = [problem for problem in SUITE if problem not in EXPENSIVE]
+    cells = {
+        cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in problems for name in FAST
+    }
+    return _report(cells, folder, "table2", workers, progress)
+
+
+def practice(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
     """Study "practice": variants of the practical setting on problems of their own."""
-    seeds, marks = (1, [9]) if quick else (PRACTICE_SEEDS, [50, 200])
-    asked = {
-        cell(problem, "kbo", seed, marks, variant, **what): variant
+    seeds, checkpoints = (1, [9]) if quick else (PRACTICE_SEEDS, [50, 200])
+    cells = {
+        cell(problem, "kbo", seed, checkpoints, variant, **changes): variant
         for seed in range(seeds)
         for problem in PRACTICE
-        for variant, what in VARIANTS.items()
+        for variant, changes in VARIANTS.items()
     }
-    found = sweep(asked, folder / "cells", workers=workers, progress=progress)
-    keys = {each.key: variant for each, variant in asked.items()}
-    return _told(found, folder, "practice", names=keys)
+    return _report(cells, folder, "practice", workers, progress)
 
 
-def _told(found: Sweep, folder: Path, stem: str, names: dict[str, str] | None = None) -> str:
-    """The table of a sweep as text; also stored as Markdown and CSV."""
+def _report(cells: Mapping[Cell, str], folder: Path, stem: str, workers: Workers, progress: bool) -> str:
+    """Run the cells, each with the name of its column, and return the table as text; store it as Markdown and CSV."""
+    found = sweep(cells, folder / "cells", workers=workers, progress=progress)
     if found.rows.empty:
         return found.checked("")
-    rows = found.rows if names is None else found.rows.assign(name=found.rows["cell"].map(names.get))
+    names = {each.key: name for each, name in cells.items()}
+    rows = found.rows.assign(name=found.rows["cell"].map(names.get))
     lines = summary(rows)
     markdown, csv = folder / f"{stem}.md", folder / f"{stem}.csv"
     markdown.write_text(tables.ruled(lines) + "\n", encoding="utf-8")
@@ -120,10 +115,10 @@ def _told(found: Sweep, folder: Path, stem: str, names: dict[str, str] | None = 
 
 
 def summary(rows: pd.DataFrame) -> Lines:
-    """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
+    """Return a line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
 
     A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds
-    that both played.
+    that both ran.
 
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
@@ -144,7 +139,7 @@ def summary(rows: pd.DataFrame) -> Lines:
 
 
 def best_group(table: Any) -> set[str]:
-    """The columns of a data frame that no other one beats: is less by two standard errors, over the rows of both."""
+    """Return the columns that no other one beats, by being less by two standard errors over the rows of both."""
 
     def beaten(name: str, by: str) -> bool:
         difference = (table[name] - table[by]).dropna()
@@ -162,7 +157,7 @@ def _cell(values: Any, starred: bool) -> str:
 
 PAPER = Paper(
     title="Tuners compared: kbo, BoTorch's qLogNEI, Optuna's GPSampler and TPE, random search",
-    tables={1: comparison, 2: far},
+    tables={1: comparison, 2: long_runs},
     figures={},
     studies={"practice": practice},
 )

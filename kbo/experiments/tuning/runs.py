@@ -1,13 +1,13 @@
-"""A tuner meets a problem, as a cell of a sweep."""
+"""Runs of a tuner on a problem, as cells of a sweep."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 from botorch.test_functions import Cosine8, Michalewicz, Rosenbrock, SixHumpCamel, StyblinskiTang
 
@@ -35,7 +35,7 @@ SUITE: dict[str, Callable[..., TuningProblem]] = {
     "arms": GridBandit,
     "digits": DigitsMLP,
 }
-"""What tuners are compared on; nothing was tuned on these."""
+"""Problems of the comparison; nothing was tuned on these."""
 
 
 def _practice(make: Callable[[], Any], name: str, noise_std: float) -> Callable[..., TuningProblem]:
@@ -50,16 +50,16 @@ PRACTICE: dict[str, Callable[..., TuningProblem]] = {
     "rosenbrock4": _practice(functools.partial(Rosenbrock, dim=4), "rosenbrock4", 100.0),
     "arms-rough": functools.partial(GridBandit, 30, 2, 0.5),
 }
-"""What the defaults of kbo were tuned on."""
+"""Problems on which the defaults of kbo were tuned."""
 
-AGAIN = 20
+EVALUATIONS = 20
 """New evaluations whose mean stands for the value without noise, where that is not known."""
 
 _FRESH = 1_000_000_000
 """Added to a seed for evaluations that judge a recommendation."""
 
 
-def play(
+def run(
     problem: str,
     name: str,
     seed: int,
@@ -67,72 +67,60 @@ def play(
     options: Mapping[str, Any] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """One run of a tuner.
+    """Run a tuner on a problem.
 
     Args:
         problem: A key of ``SUITE`` or ``PRACTICE``.
         name: See ``tuners.tuner``.
         seed: Of problem, noise and tuner.
         checkpoints: Numbers of trials after which the recommendation is judged; the run ends with the last.
-        options: Of kbo.
-        constants: Other values of constants of kbo, by "module:NAME".
+        options: Options of the tuner.
+        constants: Other values of constants of kbo for the time of the run, by "module.NAME".
 
     Returns:
         A row per checkpoint: ``trials``, ``value`` (without noise) of the recommendation, ``regret`` (NaN where the
         optimum is not known), and ``cpu_seconds`` of the tuner, the objective's own not included.
     """
-    with _changed(constants or {}):
-        return _play(problem, name, seed, checkpoints, options)
-
-
-@contextlib.contextmanager
-def _changed(constants: Mapping[str, Any]) -> Iterator[None]:
-    """Other values of module constants for a while."""
-    with contextlib.ExitStack() as stack:
-        for place, value in constants.items():
-            module, _, name = place.partition(":")
-            owner = importlib.import_module(module)
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
-        yield
-
-
-def _play(
-    problem: str, name: str, seed: int, checkpoints: Sequence[int], options: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
-    make = {**SUITE, **PRACTICE}[problem]
-    world, rows = make(seed=seed), []
-    start = time.process_time()
-    chosen = tuner(name, world.space, seed, options)
-    spent = time.process_time() - start
-    for trial in range(1, max(checkpoints) + 1):
-        start = time.process_time()
-        params = chosen.ask()
-        spent += time.process_time() - start
-        value = world(params)
-        start = time.process_time()
-        chosen.tell(params, value)
-        spent += time.process_time() - start
-        if trial in checkpoints:
-            start = time.process_time()
-            params = chosen.recommended()
-            spent += time.process_time() - start
-            value = true_value(make, world, params, seed)
-            regret = float("nan") if world.optimum is None else value - world.optimum
-            rows.append({"trials": trial, "value": value, "regret": regret, "cpu_seconds": spent})
+    make, rows, spent = {**SUITE, **PRACTICE}[problem], [], []
+    objective = make(seed=seed)
+    with ExitStack() as changed:
+        for constant, value in (constants or {}).items():
+            changed.enter_context(mock.patch(constant, value))
+        with _timed(spent):
+            chosen = tuner(name, objective.space, seed, **(options or {}))
+        for trial in range(1, max(checkpoints) + 1):
+            with _timed(spent):
+                params = chosen.ask()
+            value = objective(params)
+            with _timed(spent):
+                chosen.tell(params, value)
+            if trial in checkpoints:
+                with _timed(spent):
+                    params = chosen.recommended()
+                value = true_value(make, objective, params, seed)
+                regret = float("nan") if objective.optimum is None else value - objective.optimum
+                rows.append({"trials": trial, "value": value, "regret": regret, "cpu_seconds": sum(spent)})
     return rows
 
 
-def true_value(make: Callable[..., TuningProblem], world: TuningProblem, params: Params, seed: int) -> float:
-    """The value without noise; where it is not known, the mean of new evaluations, the same for all tuners."""
-    value = world.noiseless(params)
+@contextmanager
+def _timed(spent: list[float]) -> Iterator[None]:
+    """Append the CPU seconds of the block."""
+    start = time.process_time()
+    yield
+    spent.append(time.process_time() - start)
+
+
+def true_value(make: Callable[..., TuningProblem], objective: TuningProblem, params: Params, seed: int) -> float:
+    """Return the value without noise; where it is not known, the mean of new evaluations, the same for all tuners."""
+    value = objective.noiseless(params)
     if value is not None:
         return value
     fresh = make(seed=_FRESH + seed)
-    return sum(fresh(params) for _ in range(AGAIN)) / AGAIN
+    return sum(fresh(params) for _ in range(EVALUATIONS)) / EVALUATIONS
 
 
 def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int], label: str = "", **more: Any) -> Cell:
-    """The same as a cell; ``label`` says in a word what is different about it."""
+    """Return the run as a cell; ``label`` says in a word what is different about it."""
     arguments = {"problem": problem, "name": name, "seed": seed, "checkpoints": list(checkpoints), **more}
-    return Cell(f"{__name__}:play", arguments, f"{problem} {name} {label} seed{seed} T{max(checkpoints)}")
+    return Cell(f"{__name__}:run", arguments, f"{problem} {name} {label} seed{seed} T{max(checkpoints)}")

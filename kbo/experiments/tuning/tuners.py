@@ -1,11 +1,13 @@
-"""Tuners under one roof: kbo, BoTorch, Optuna and chance, each as its own users would run it."""
+"""Tuners with one interface: kbo, BoTorch, Optuna and random search, each as its own users would run it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,15 +27,15 @@ class Tuner(ABC):
 
     @abstractmethod
     def ask(self) -> Params:
-        """The parameters to try next."""
+        """Return the parameters to try next."""
 
     @abstractmethod
     def tell(self, params: Params, value: float) -> None:
-        """The value there."""
+        """Learn the value at those parameters."""
 
     @abstractmethod
     def recommended(self) -> Params:
-        """What it would have its user take now."""
+        """Return what its user would take at present."""
 
 
 class KBO(Tuner):
@@ -67,7 +69,7 @@ class OptunaTuner(Tuner):
     Args:
         space: What is tuned.
         seed: Seed of its choices.
-        sampler: "tpe", "gp" or "random".
+        sampler: Name of a class in ``optuna.samplers``.
     """
 
     def __init__(self, space: Space, seed: int, sampler: str) -> None:
@@ -75,12 +77,10 @@ class OptunaTuner(Tuner):
             import optuna
         except ImportError as error:
             raise InvalidInput("this comparison needs Optuna: pip install 'kbo[optuna]'.") from error
-        samplers = optuna.samplers
-        kinds = {"tpe": samplers.TPESampler, "gp": samplers.GPSampler, "random": samplers.RandomSampler}
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # GPSampler says that it is experimental
-            self._study = optuna.create_study(sampler=kinds[sampler](seed=seed))
+            self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))
         self._space = space
         self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
 
@@ -128,9 +128,7 @@ class BoTorchTuner(Tuner):
         self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
         self._units: list[Tensor] = []
         self._y: list[float] = []
-        points = space.points(10_000)
-        self._choices = None if points is None else space.features(points)
-        self._points = points
+        self._points = space.points(10_000)
         self._model: Any = None
 
     def ask(self) -> Params:  # noqa: D102
@@ -169,16 +167,17 @@ class BoTorchTuner(Tuner):
         return self._model
 
     def _next(self) -> Tensor:
-        """The unit point of the largest acquisition."""
+        """Return the unit point of the largest acquisition."""
         from botorch.acquisition.logei import qLogNoisyExpectedImprovement
         from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
         from botorch.sampling import SobolQMCNormalSampler
 
         sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
         acqf = qLogNoisyExpectedImprovement(self._fitted(), self._X, sampler=sampler, prune_baseline=True)
-        if self._choices is not None and self._points is not None:
-            best, _ = optimize_acqf_discrete(acqf, q=1, choices=self._choices)
-            return self._points[int((self._choices - best).abs().sum(-1).argmin())]
+        if self._points is not None:
+            choices = self._space.features(self._points)
+            best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
+            return self._points[int((choices - best).abs().sum(-1).argmin())]
         bounds = torch.stack([torch.zeros(self._space.columns), torch.ones(self._space.columns)]).double()
         options: dict[str, Any] = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
         fixed = _choices_one_by_one(self._space)
@@ -190,21 +189,18 @@ class BoTorchTuner(Tuner):
 
 
 def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
-    """Values of the one-hot columns for every combination of choices."""
-    combinations: list[dict[int, float]] = [{}]
-    column = 0
+    """Return values of the one-hot columns for every combination of choices."""
+    blocks, column = [], 0
     for p in space.parameters.values():
         if isinstance(p, spaces.Choice):
-            values = [
-                {column + j: math.sqrt(0.5) * (i == j) for j in range(len(p.options))} for i in range(len(p.options))
-            ]
-            combinations = [{**before, **value} for before in combinations for value in values]
+            one_hot = math.sqrt(0.5) * torch.eye(p.columns, dtype=torch.float64)
+            blocks.append([list(enumerate(row, column)) for row in one_hot.tolist()])
         column += p.columns
-    return combinations
+    return [dict(itertools.chain(*combination)) for combination in itertools.product(*blocks)]
 
 
 def _unit(space: Space, features: list[float]) -> Tensor:
-    """The unit point whose features are nearest to those given."""
+    """Return the unit point whose features are nearest to those given."""
     units, column = [], 0
     for p in space.parameters.values():
         part = features[column : column + p.columns]
@@ -220,20 +216,25 @@ def _unit(space: Space, features: list[float]) -> Tensor:
     return torch.tensor(units, dtype=torch.float64)
 
 
-def tuner(name: str, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Tuner:
-    """The tuner of that name.
+TUNERS: dict[str, Callable[..., Tuner]] = {
+    "kbo": KBO,
+    "qlognei": BoTorchTuner,
+    "gpsampler": partial(OptunaTuner, sampler="GPSampler"),
+    "tpe": partial(OptunaTuner, sampler="TPESampler"),
+    "random": partial(OptunaTuner, sampler="RandomSampler"),
+}
+"""Tuners by name."""
+
+
+def tuner(name: str, space: Space, seed: int, **options: Any) -> Tuner:
+    """Return the tuner of that name.
 
     Args:
-        name: "kbo", "qlognei", "tpe", "gpsampler" or "random".
+        name: A key of ``TUNERS``.
         space: What is tuned.
         seed: Seed of its choices.
-        options: Of ``KBO``.
+        options: Options of the tuner.
     """
-    if name == "kbo":
-        return KBO(space, seed, **(options or {}))
-    if name == "qlognei":
-        return BoTorchTuner(space, seed)
-    kinds = {"tpe": "tpe", "gpsampler": "gp", "random": "random"}
-    if name not in kinds:
-        raise InvalidInput(f"unknown tuner {name!r}; known: kbo, qlognei, {', '.join(kinds)}.")
-    return OptunaTuner(space, seed, kinds[name])
+    if name not in TUNERS:
+        raise InvalidInput(f"unknown tuner {name!r}; known: {', '.join(TUNERS)}.")
+    return TUNERS[name](space, seed, **options)
