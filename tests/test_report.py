@@ -332,6 +332,7 @@ def test_contradicted_assumptions_are_reported(folder):
     assert "norm_bound" in page.text
     assert "(guaranteed" not in page.text
     assert "Between" not in page.text
+    assert "nothing against" not in page.text
     assert any(m.trouble for m in report.history(optimizer))
 
 

@@ -28,8 +28,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Bayesian optimisation with guarantees.
 
-    Start with `kbo tune`: it tunes a small neural network in about a minute, and the same command tunes your own
-    script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
+    Start with `kbo tune`: it tunes a small neural network in a minute or two, and the same command tunes your
+    own script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
 
     Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
 )

@@ -108,11 +108,11 @@ def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
 
 
 def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
-    from kbo.experiments.draw import lines as plots
+    from kbo.experiments.draw import lines
 
     chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
     title = f"kbo tune {name}"
-    plots.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
+    lines.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
 
 
 def _report_trial(optimizer: Optimizer, trial: Trial) -> None:

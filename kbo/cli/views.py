@@ -16,7 +16,7 @@ def plot(
     picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
 ) -> None:
     """Draw a stored run again."""
-    from kbo.experiments.draw import lines as plots
+    from kbo.experiments.draw import lines
 
     target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
     if target.suffix != ".png":
@@ -31,7 +31,7 @@ def plot(
             from kbo.optimize.trials import trials_of
 
             header, events = read(path)
-            plots.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+            lines.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
     except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
         raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
     typer.echo(f"picture  {target}")
@@ -59,8 +59,7 @@ def bench(
 
     from kbo.experiments.bench import race, suite
 
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise InvalidInput(
-            f"device {device!r} is not available here; use cpu{' or cuda' if torch.cuda.is_available() else ''}."
-        )
+    available = ["cpu", *["cuda"] * torch.cuda.is_available()]
+    if device not in available:
+        raise InvalidInput(f"device {device!r} is not available here; use {' or '.join(available)}.")
     typer.echo(race.table(suite.run(device, quick)))

@@ -71,7 +71,7 @@ def page(record: Record, title: str) -> str:
         few=_FEW,
         reasons=reasons,
         most_reasons=_MOST_REASONS,
-        columns=("trial", "value", *_names(record), "seconds", "note"),
+        columns=("trial", "value", *record.space.parameters, "seconds", "note"),
         tables=_tables(record, recommended),
         resume=resume(record),
     )
@@ -220,9 +220,5 @@ def _row(record: Record, trial: Trial, recommended: int | None) -> tuple:
     notes += ["best observed"] * (best is not None and trial.number == best.number)
     notes += [f"failed: {_shortened(trial.failure)}"] * (trial.failure is not None)
     params = _named(trial.params)
-    values = (params.get(name) for name in _names(record))
+    values = (params.get(name) for name in record.space.parameters)
     return (trial.number, trial.value, *values, trial.seconds, ", ".join(notes))
-
-
-def _names(record: Record) -> list[str]:
-    return [entry["name"] for entry in record.header["space"]]

@@ -41,14 +41,15 @@ def write(
         >>> kbo.report.write(optimizer, "run.html")
     """
     path = None if isinstance(run, (Record, Optimizer)) else Path(run)
-    target = _target(path if path is not None or isinstance(run, Optimizer) else run.path, page)  # pyright: ignore[reportAttributeAccessIssue]
     if path is not None and (path.suffix == ".parquet" or path.is_dir()):
         if kernel is not None:
             raise InvalidInput(f"{path} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
-        text = regret.page(regret.read(path), title or path.stem if path.is_file() else title or path.name)
+        target, name = _target(path, page), path.name if path.is_dir() else path.stem
+        text = regret.page(regret.read(path), title or name)
     else:
         record = Record.of(run, kernel)
-        text = tuning.page(record, title or _title(record))
+        target, name = _target(record.path, page), record.path.stem if record.path else "A run of kbo"
+        text = tuning.page(record, title or name.removeprefix("tune-"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -67,9 +68,3 @@ def _target(path: Path | None, page: str | os.PathLike | None) -> Path:
     if Path(page).suffix not in (".html", ".htm"):
         raise InvalidInput(f"the page must be a .html file, got {page}.")
     return Path(page)
-
-
-def _title(record: Record) -> str:
-    if record.path is None:
-        return "A run of kbo"
-    return record.path.stem.removeprefix("tune-")
