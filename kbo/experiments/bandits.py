@@ -62,6 +62,11 @@ class BanditMethod:
         numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
         return "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
 
+    @property
+    def uses_norm_bound(self) -> bool:
+        """Whether its bound rests on the norm bound that is given."""
+        return recipes.get(self.recipe or self.method).norm == "given"
+
     def make_dictionary(self, seed: int) -> Dictionary | None:
         """The dictionary, with random choices from that seed; None for the recipe's own."""
         if self.dictionary is None:

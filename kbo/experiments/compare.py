@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbo.confidence import EKUCB, Chaining, FiniteSet
+from kbo.confidence import EKUCB, Chaining
 from kbo.errors import InvalidInput
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import lines
@@ -65,8 +65,7 @@ def compare(
     lines.regret(found.rows, picture, title=title)
     text = [f"cumulative regret: {title}", summary.to_string(float_format="{:.1f}".format, na_rep="-")]
     text += [f"{name}: {promise(method)}" for name, method in made.items()]
-    needs_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in made.values())
-    if needs_norm and not environment.norm_is_known:
+    if any(method.uses_norm_bound for method in methods) and not environment.norm_is_known:
         text.append(f"The norm bound of {problem.problem} is nominal: what is promised above may not hold on it.")
     return found.checked("\n".join([*text, f"rows     {stored}", f"picture  {picture}"]))
 

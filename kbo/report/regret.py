@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbo.confidence import Chaining, FiniteSet
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.compare import promise
@@ -139,17 +138,17 @@ def _methods(rows: pd.DataFrame) -> tuple[dict[str, Method], str]:
 
     Methods of other versions of kbo, whose settings cannot be used, are left out.
     """
-    made, problem = {}, None
+    made, problem, uses_norm_bound = {}, None, False
     for name, part in rows.groupby("method", sort=False):
         settings = _plain(part.iloc[0])
         try:
             problem = _problem(settings)
             method = BanditMethod(**{e.name: settings[e.name] for e in fields(BanditMethod) if e.name in settings})
             made[str(name)] = problem.make(method)
+            uses_norm_bound |= method.uses_norm_bound
         except (KboError, KeyError, TypeError, ValueError):
             continue
-    needs_norm = any(not isinstance(method.confidence, Chaining | FiniteSet | None) for method in made.values())
-    if problem is None or not needs_norm or problem.environment(0).norm_is_known:
+    if problem is None or not uses_norm_bound or problem.environment(0).norm_is_known:
         return made, ""
     return made, problem.problem
 
