@@ -5,12 +5,13 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint docs bench clean help
+.PHONY: demo test test-slow mutations lint docs bench clean help
 
 help:
 	@echo "make demo       tune a neural network on the digits data with kbo (half a minute after installation)"
 	@echo "make test       run the tests"
 	@echo "make test-slow  run the long acceptance tests, which make test leaves out"
+	@echo "make mutations  check that the tests find each of 40 hand-made faults"
 	@echo "make lint       formatting, style, types and the import contract"
 	@echo "make docs       run the tutorials and build the documentation into docs/_build/html"
 	@echo "make bench      speed, as ratios against BoTorch in one process"
@@ -41,6 +42,9 @@ test: $(VENV)/test
 
 test-slow: $(VENV)/test
 	$(BIN)/pytest -n 2 -m slow
+
+mutations: $(VENV)/test
+	$(BIN)/python -m tests.mutations
 
 lint: $(VENV)/test
 	$(BIN)/ruff format --check .

@@ -43,6 +43,8 @@ def test_every_value_of_a_range_is_reached_and_stays_inside():
         space.params(u) for u in torch.rand(400, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     ]
     assert {p["n"] for p in params} == {1, 2, 3, 4}
+    cells = [space.params(torch.tensor([u / 8 + 1 / 16, 0.5, 0.5], dtype=torch.float64))["n"] for u in range(8)]
+    assert cells == [1, 1, 2, 2, 3, 3, 4, 4]  # the ends too have a whole cell
     assert {p["c"] for p in params} == {"a", "b"}
     assert all(2.0 <= p["x"] <= 8.0 for p in params)
     assert space.params(torch.ones(3, dtype=torch.float64)) == {"n": 4, "x": 8.0, "c": "b"}

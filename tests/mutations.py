@@ -1,0 +1,316 @@
+"""Hand-made faults, each of which the tests must find: ``make mutations``, or ``python -m tests.mutations WORD ..``.
+
+Every fault replaces one piece of text in one file of a copy of the project; the tests named beside it, all part of
+``make test``, must then fail. Words select the faults whose file or new text contains one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Fault(NamedTuple):
+    """A piece of text ``old`` of a file of kbo, what replaces it, and arguments of pytest."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+LAWS = "tests/laws/test_states.py -k"
+REFILL = "tests/laws/test_refill.py -k"
+BOUNDS = "tests/laws/test_confidences.py -k"
+
+FAULTS = [
+    # Exact posteriors
+    Fault(
+        "regression/exact/one_ridge.py",
+        "(corner.diagonal().square() / noise)",
+        "(corner.diagonal().square() / self.ridge)",
+        f"{LAWS} repeated_points",
+    ),
+    Fault(
+        "regression/exact/one_ridge.py",
+        "self.ridge**2 * (solved.square() / self.data.counts)",
+        "self.ridge**2 * solved.square()",
+        "tests/test_noise.py -k rss_is_the_residual",
+    ),
+    Fault(
+        "regression/exact/one_ridge.py",
+        "self.ridge / self.data.counts * inverse_diagonal",
+        "self.ridge * inverse_diagonal",
+        f"{LAWS} repeated_points",
+    ),
+    Fault(
+        "regression/exact/one_ridge.py",
+        "return self.data.within + self.ridge * self.factor.z",
+        "return self.ridge * self.factor.z",
+        f"{LAWS} repeated_points",
+    ),
+    Fault(
+        "regression/exact/observations.py",
+        "within = (counts * (y - mean[index]) ** 2).sum()",
+        "within = ((y - mean[index]) ** 2).sum()",
+        f"{LAWS} thousands_of_pulls",
+    ),
+    Fault(
+        "regression/exact/state.py",
+        "if self.data.layout != layout:",
+        "if self.data.layout < layout:",
+        f"{LAWS} repeated_points",
+    ),
+    Fault(
+        "regression/exact/state.py",
+        "self._trace = self._trace + prior.sum()",
+        "self._trace = prior.sum()",
+        f"{BOUNDS} bkb",
+    ),
+    Fault(
+        "regression/resolvent.py",
+        "form = ((Wp * self.p).sum(0) + s.square().sum(0))",
+        "form = (Wp * self.p).sum(0)",
+        f"{LAWS} every_ridge_is_exact",
+    ),
+    # Sketched posteriors and dictionaries
+    Fault(
+        "regression/sketch/own_ridge.py",
+        "(prior - z.square().sum(0)).clamp_min(0) + self.ridge * form",
+        "self.ridge * form",
+        f"{LAWS} equals_the_dense",
+    ),
+    Fault(
+        "regression/sketch/all_ridges.py",
+        "self.quad(ridges) - ridges * self.solved_square(ridges)",
+        "self.quad(ridges)",
+        "tests/test_noise.py -k rss_is_the_residual",
+    ),
+    Fault(
+        "regression/sketch/follow.py",
+        "self.form = self.form + sign * (vector",
+        "self.form = self.form + (vector",
+        f"{LAWS} tracked_points",
+    ),
+    Fault(
+        "regression/sketch/error.py",
+        "total, start = total + self._norms[start, size], start + size",
+        "total, start = max(total, self._norms[start, size]), start + size",
+        "tests/test_sketched.py -k residual",
+    ),
+    Fault(
+        "regression/sketch/leverage.py",
+        "return point.residual > self.threshold and",
+        "return point.residual > 2 * self.threshold and",
+        "tests/test_dictionaries.py -k greedy",
+    ),
+    Fault(
+        "regression/sketch/leverage.py",
+        "self.gamma * (1 + self.eps) * g / (g + self.mu)",
+        "self.gamma * g / (g + self.mu)",
+        "tests/test_dictionaries.py -k online",
+    ),
+    Fault(
+        "regression/sketch/leverage.py",
+        "return 1 - (1 - once) ** sketch.rows.counts",
+        "return once",
+        "tests/test_dictionaries.py -k resampling",
+    ),
+    Fault(
+        "regression/sketch/leverage.py",
+        "return 1 + self._spent > self.growth",
+        "return self._spent > self.growth",
+        "tests/test_dictionaries.py -k batched",
+    ),
+    # Views, copies and memories
+    Fault(
+        "regression/views/hypothetical.py",
+        "S + self.ridge * torch.eye",
+        "S + torch.eye",
+        f"{LAWS} hypothetical",
+    ),
+    Fault(
+        "regression/views/hypothetical.py",
+        "(self.targets - self.inner.predict(self.P)[0])",
+        "self.targets",
+        f"{LAWS} hypothetical",
+    ),
+    Fault(
+        "regression/views/hypothetical.py",
+        "self.P, self.targets = P.clone()",
+        "self.P, self.targets = P",
+        f"{REFILL} hypothetical",
+    ),
+    Fault(
+        "regression/views/batch.py",
+        "return self.inner.predict(X)[0], self.after.predict(X)[1]",
+        "return self.after.predict(X)",
+        "tests/test_thompson.py tests/test_adaptive.py tests/test_contexts.py",
+    ),
+    Fault(
+        "regression/views/tracked.py",
+        "self.points = points.detach().clone()",
+        "self.points = points.detach()",
+        f"{REFILL} tracked",
+    ),
+    Fault(
+        "regression/views/tracked.py",
+        "return same and not X.requires_grad and torch.equal(X, points)",
+        "return same and not X.requires_grad",
+        f"{REFILL} tracked",
+    ),
+    Fault(
+        "regression/views/adaptive_ridge.py",
+        "if self._schedule.ridge != self.state.ridge:",
+        "if self._schedule.ridge > self.state.ridge:",
+        "tests/test_adaptive.py",
+    ),
+    Fault(
+        "stateful.py",
+        "return copy.copy(value) if isinstance(value, list | set) else value\n",
+        "return value\n",
+        f"{LAWS} fork",
+    ),
+    Fault(
+        "stateful.py",
+        "return value.clone() if isinstance(value, Tensor) else copy.copy(value)",
+        "return value",
+        f"{REFILL} saved",
+    ),
+    # Confidences
+    Fault(
+        "confidence/widths.py",
+        "torch.as_tensor(log_det) + 2 * math.log(1 / delta))\n    return",
+        "torch.as_tensor(log_det) + math.log(1 / delta))\n    return",
+        f"{BOUNDS} self-normalised",
+    ),
+    Fault(
+        "confidence/widths.py",
+        "level**2 * t**2 * math.pi**4",
+        "level * t**2 * math.pi**4",
+        "tests/test_chaining.py -k constants",
+    ),
+    Fault(
+        "confidence/self_normalized.py",
+        "return log_det + trace / least,",
+        "return log_det,",
+        f"{BOUNDS} on_a_sketch",
+    ),
+    Fault(
+        "confidence/mixture/radius.py",
+        " + scale * state.residual_trace",
+        "",
+        f"{BOUNDS} on_a_sketch",
+    ),
+    Fault(
+        "confidence/mixture/dual.py",
+        "lead >= 0 and bounds[first] <= bounds[lead]",
+        "lead >= 0 or bounds[first] <= bounds[lead]",
+        f"{BOUNDS} leader",
+    ),
+    Fault(
+        "confidence/noise/bounds.py",
+        "(math.pi * (j + 1)) ** 2",
+        "(math.pi * (j + 2)) ** 2",
+        "tests/test_noise.py -k every_step",
+    ),
+    Fault(
+        "confidence/noise/bounds.py",
+        "costs.append(gain + trace / ridge + ",
+        "costs.append(gain + ",
+        "tests/test_noise.py -k every_step",
+    ),
+    Fault(
+        "confidence/noise/energy.py",
+        "return t - spread, t + spread + 2 * L",
+        "return t - spread, t + spread",
+        "tests/test_noise.py -k every_step",
+    ),
+    Fault(
+        "confidence/noise/fit.py",
+        "math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)",
+        "math.sqrt(fit.ridge / 2 / fit.t)",
+        "tests/test_noise.py -k every_step",
+    ),
+    # Covers
+    Fault(
+        "covers/metric.py",
+        "return radius * radius + self.slack",
+        "return radius * radius - self.slack",
+        "tests/test_covers.py",
+    ),
+    Fault(
+        "covers/greedy.py",
+        "        alive[new] = 0\n",
+        "        alive[best] = 0\n",
+        "tests/test_covers.py -k brute_force",
+    ),
+    Fault(
+        "covers/chain.py",
+        "self._order = torch.cat([self._order, new])",
+        "self._order = torch.cat([new, self._order])",
+        "tests/test_covers.py -k chains",
+    ),
+    # Spaces, journals, recipes, models, acquisition functions
+    Fault(
+        "space.py",
+        "a, b = self.low - 0.5, self.high + 0.5",
+        "a, b = self.low, self.high",
+        "tests/test_space.py",
+    ),
+    Fault(
+        "space.py",
+        "self.low * (self.high / self.low) ** u if self.log",
+        "self.low * (self.high / self.low) ** u if not self.log",
+        "tests/test_space.py",
+    ),
+    Fault(
+        "optimize/journal.py",
+        "self._file.truncate(whole)",
+        "pass",
+        "tests/test_journal.py -k truncated",
+    ),
+]
+
+
+def main(words: list[str]) -> int:
+    """Apply each fault, run its tests, and print what became of it; the exit status is the number of survivors."""
+    chosen = [fault for fault in FAULTS if not words or any(word in fault.file + fault.new for word in words)]
+    survived = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for part in ("kbo", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for number, fault in enumerate(chosen, 1):
+            verdict = attempt(fault, copy)
+            survived += verdict != "killed"
+            print(f"{number:2d}/{len(chosen)} {verdict:9s} {fault.file}: {fault.new.strip()[:80]!r}", flush=True)
+    print(f"{len(chosen) - survived} of {len(chosen)} faults were found.")
+    return survived
+
+
+def attempt(fault: Fault, copy: Path) -> str:
+    """Whether the tests of a fault fail on the copy with it: killed, survived, or what went wrong."""
+    file = copy / "kbo" / fault.file
+    text = file.read_text("utf-8") if file.exists() else ""
+    if text.count(fault.old) != 1:
+        return f"{text.count(fault.old)} places"
+    file.write_text(text.replace(fault.old, fault.new), "utf-8")
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests.split()]
+    try:
+        run = subprocess.run(command, cwd=copy, capture_output=True, env={**os.environ, "PYTHONPATH": str(copy)})
+    finally:
+        file.write_text(text, "utf-8")
+    return {0: "survived", 1: "killed", 5: "no tests"}.get(run.returncode, f"error {run.returncode}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
