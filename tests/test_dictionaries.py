@@ -399,7 +399,7 @@ def worst_along(name: str, n: int, device) -> tuple[dict[str, float], NystromRid
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_long_stream_is_what_is_made_from_scratch(device, name):
-    worst, state = worst_along(name, 1600, device)
+    worst, state = worst_along(name, 800, device)
     assert max(worst.values()) < 1e-8, worst
     assert 20 < state.m < 200
 
@@ -436,11 +436,12 @@ def held(oversampling: float, runs: int, ridge: float = 20.0, horizon: int = 100
     return sum(worst <= 3 for worst, _ in found), sum(share for _, share in found) / runs
 
 
-def test_leverages_are_within_a_factor_3_with_far_fewer_points_and_not_with_too_few():
-    good, share = held(10.0, 20)
-    assert good >= 18
+@pytest.mark.parametrize("runs", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_leverages_are_within_a_factor_3_with_far_fewer_points_and_not_with_too_few(runs):
+    good, share = held(10.0, runs)
+    assert good >= 0.9 * runs - 1
     assert share < 0.6
-    assert held(0.2, 10)[0] < 9
+    assert held(0.2, runs // 2)[0] < 0.9 * (runs // 2)
 
 
 def main(runs: int = 200, n: int = 10_000) -> None:

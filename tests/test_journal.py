@@ -32,7 +32,8 @@ def trials(path):
     return asked, told
 
 
-def test_twenty_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_same(tmp_path):
+@pytest.mark.parametrize("most", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_same(tmp_path, most):
     def launch(name):
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / name), str(tmp_path / f"{name}.calls")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -41,7 +42,7 @@ def test_twenty_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue
     undisturbed = launch("undisturbed")
     chance, told, kills = random.Random(0), [], 0
     path = tmp_path / "killed"
-    while kills < 20:
+    while kills < most:
         process = launch("killed")
         before = time.monotonic()
         while process.poll() is None and len(trials(path)[1] if path.exists() else []) <= len(told):
@@ -62,7 +63,7 @@ def test_twenty_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue
     assert trials(path) == trials(tmp_path / "undisturbed"), "another continuation"
     _, told = trials(path)
     assert [n for n, _ in told] == list(range(40)), "a trial ran twice or not at all"
-    assert kills >= 10
+    assert kills >= most // 2
     calls = (tmp_path / "killed.calls").read_text().splitlines()
     assert len(calls) <= 40 + kills + 1, "more than the running trial was evaluated again"
 
