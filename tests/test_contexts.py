@@ -7,8 +7,8 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.context import Question
-from kbo.optimize.search import argmax
+from kbo.optimize.context import Restriction
+from kbo.optimize.proposal import argmax
 from kbo.space import Space
 
 PLANE = {"x": (0.0, 1.0), "c": (0.0, 1.0)}
@@ -145,7 +145,8 @@ def test_choices_that_change_are_chosen_from_exactly():
     chance = torch.Generator().manual_seed(5)
     for _ in range(4):
         choices = [{"x": x, "c": c} for x, c in torch.rand(6, 2, generator=chance, dtype=torch.float64).tolist()]
-        state, confidence = optimizer.belief.state, optimizer.belief.confidence()
+        belief = optimizer.belief()
+        state, confidence = belief.posterior, belief.confidence()
         features = torch.tensor([[p["x"], p["c"]] for p in choices], dtype=torch.float64)
         params = optimizer.ask(choices=choices)
         assert params == choices[confidence.argmax_upper(state, features)[0]]
@@ -225,9 +226,9 @@ def test_failures_in_contexts_are_as_bad_as_the_worst_value_seen():
                 optimizer.fail(x, "no reason")
             else:
                 optimizer.tell(x, bad if i % 8 == 0 else x["x"])
-        belief = optimizer.belief
+        belief = optimizer.belief()
         worst = min(-t.value for t in optimizer.completed())
-        assert belief.target(worst) == float(belief.state.data.y.min())
+        assert belief.target(worst) == float(belief.posterior.data.y.min())
         assert optimizer.ask(context={"c": 0.5})["c"] == 0.5
 
 
@@ -242,7 +243,7 @@ def test_recommended_and_best_of_nothing():
 
 
 @pytest.mark.parametrize(
-    ("bounds", "question", "says"),
+    ("bounds", "given", "says"),
     [
         (PLANE, {"context": {"d": 1.0}}, r"no parameter 'd'; the parameters are \['x', 'c'\]"),
         (PLANE, {"context": {"c": 1.5}}, r"parameter 'c'.*outside \[0, 1\]"),
@@ -250,10 +251,10 @@ def test_recommended_and_best_of_nothing():
         (PLANE, {"context": {"c": None}}, "parameter 'c'"),
         (PLANE, {"context": {"c": 0.5, "x": 0.5}}, "fixes all parameters.*tell"),
         (PLANE, {"context": 0.5}, "context must be a dict from name to value"),
-        (PLANE, {"choices": []}, "at least one setting"),
+        (PLANE, {"choices": []}, "at least one dict"),
         (PLANE, {"choices": {"x": 0.5, "c": 0.5}}, "choices must be a list"),
-        (PLANE, {"choices": [0.5]}, "must be settings of"),
-        (PLANE, {"choices": [[0.5, 0.5]]}, "must be settings of"),
+        (PLANE, {"choices": [0.5]}, "must be values of"),
+        (PLANE, {"choices": [[0.5, 0.5]]}, "must be values of"),
         (PLANE, {"choices": [{"x": 0.5}]}, r"lacks \['c'\]"),
         (PLANE, {"choices": [{"x": 0.5, "c": 2.0}]}, "choices: parameter 'c'"),
         (PLANE, {"choices": [{"x": 0.5, "c": 0.5, "d": 1}]}, "no parameter 'd'"),
@@ -263,14 +264,14 @@ def test_recommended_and_best_of_nothing():
         ([(0, 1), (0, 1)], {"context": {2: 0.5}}, r"no parameter 2; the parameters are \[0, 1\]"),
         ([(0, 1), (0, 1)], {"context": {"x0": 0.5}}, "no parameter 'x0'"),
         ([(0, 1), (0, 1)], {"context": [0.5]}, "from index to value"),
-        ([(0, 1), (0, 1)], {"choices": [[0.5]]}, "must be settings of"),
+        ([(0, 1), (0, 1)], {"choices": [[0.5]]}, "must be values of"),
     ],
 )
-def test_questions_that_cannot_be_asked_are_refused_and_leave_no_trace(bounds, question, says):
+def test_restrictions_that_do_not_fit_the_space_are_refused_and_leave_no_trace(bounds, given, says):
     optimizer = kbo.Optimizer(bounds)
     for ask in (optimizer.ask, lambda context=None, **more: optimizer.best(context, **more)):
         with pytest.raises(kbo.InvalidInput, match=says):
-            ask(**question)
+            ask(**given)
     assert optimizer.trials == []
 
 
@@ -278,10 +279,10 @@ def test_numpy_values_are_plain_in_contexts_and_choices():
     import numpy as np
 
     space = Space(MIXED)
-    question = Question(
+    restriction = Restriction(
         space, {"n": np.int64(3), "kind": np.str_("b")}, [{"rate": np.float64(0.01), "x": np.float32(0.5)}]
     )
-    params = question.params(question.choices[0])
+    params = restriction.params(restriction.choices[0])
     assert params == {"rate": 0.01, "n": 3, "kind": "b", "x": 0.5}
     assert [type(value) for value in params.values()] == [float, int, str, float]
-    assert Question(Space([(0, 1)] * 2), {np.int64(1): 0.5}).fixed[1] == 0.5
+    assert Restriction(Space([(0, 1)] * 2), {np.int64(1): 0.5}).fixed[1] == 0.5

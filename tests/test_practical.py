@@ -10,7 +10,7 @@ from torch.distributions import MultivariateNormal
 import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
 from kbo.optimize import fitting, practical
-from kbo.optimize.fitting import Posterior, fit
+from kbo.optimize.fitting import LogDensity, fit
 from kbo.regression import KernelRidge, NystromRidge
 from tests.dense import close
 
@@ -39,7 +39,7 @@ def dense_log_posterior(X, y, theta, constant):
 @pytest.mark.parametrize(("n", "d"), [(7, 1), (25, 3), (60, 6)])
 def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradient_too(n, d):
     X, y = data(n, d)
-    posterior = Posterior(X, y)
+    posterior = LogDensity(X, y)
     for seed in range(4):
         theta = torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         value, gradient = posterior(theta)
@@ -55,57 +55,57 @@ def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradien
 @pytest.mark.parametrize(("n", "d"), [(12, 5), (80, 2)])
 def test_the_fit_is_a_maximum_and_a_function_of_the_data(n, d):
     X, y = data(n, d)
-    kernel, noise_std, constant = fit(X, y)
-    again, same_noise, same_constant = fit(X.clone(), y.clone())
-    assert (noise_std, constant) == (same_noise, same_constant)
-    assert torch.equal(kernel.lengthscale, again.lengthscale)
-    theta = torch.cat([kernel.lengthscale[0].log(), torch.tensor([2 * math.log(noise_std)], dtype=torch.float64)])
-    value, gradient = Posterior(X, y)(theta)
+    fitted, again = fit(X, y), fit(X.clone(), y.clone())
+    assert (fitted.noise_std, fitted.constant) == (again.noise_std, again.constant)
+    assert torch.equal(fitted.kernel.lengthscale, again.kernel.lengthscale)
+    log_variance = torch.tensor([2 * math.log(fitted.noise_std)], dtype=torch.float64)
+    theta = torch.cat([fitted.kernel.lengthscale[0].log(), log_variance])
+    value, gradient = LogDensity(X, y)(theta)
     assert float(gradient.abs().max()) < 0.05
     for seed in range(20):
         other = theta + 0.5 * torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        assert float(Posterior(X, y)(other)[0]) < float(value)
+        assert float(LogDensity(X, y)(other)[0]) < float(value)
 
 
 def test_the_fit_finds_the_noise_and_what_matters():
     X, y = data(300, 4, noise=0.5)
     spread = ((4 * X[:, 0]).sin() + X[:, -1] ** 2).var() + 0.25
-    kernel, noise_std, _ = fit(X, y)
-    assert noise_std == pytest.approx(0.5 / float(spread.sqrt()), rel=0.15)
-    lengthscales = kernel.lengthscale[0]
+    fitted = fit(X, y)
+    assert fitted.noise_std == pytest.approx(0.5 / float(spread.sqrt()), rel=0.15)
+    lengthscales = fitted.kernel.lengthscale[0]
     assert float(lengthscales[[1, 2]].min()) > 1.5 * float(lengthscales[0])
 
 
-def test_a_known_noise_level_is_kept_and_the_rest_is_the_best_with_it():
+def test_a_given_noise_level_is_kept_and_the_rest_is_the_best_with_it():
     X, y = data(40, 2)
-    kernel, noise_std, constant = fit(X, y, noise_std=0.5)
-    assert noise_std == pytest.approx(0.5)
-    theta = torch.cat([kernel.lengthscale[0].log(), torch.tensor([2 * math.log(0.5)], dtype=torch.float64)])
-    posterior = Posterior(X, y)
+    fitted = fit(X, y, noise_std=0.5)
+    assert fitted.noise_std == pytest.approx(0.5)
+    theta = torch.cat([fitted.kernel.lengthscale[0].log(), torch.tensor([2 * math.log(0.5)], dtype=torch.float64)])
+    posterior = LogDensity(X, y)
     assert float(posterior(theta)[1][:-1].abs().max()) < 0.05
-    assert constant == pytest.approx(posterior.constant(theta))
-    assert fit(X, y)[1] != pytest.approx(0.5, rel=0.05)
+    assert fitted.constant == pytest.approx(posterior.constant(theta))
+    assert fit(X, y).noise_std != pytest.approx(0.5, rel=0.05)
 
 
 def test_of_many_observations_a_part_is_fitted_always_the_same(monkeypatch):
     X, y = data(100, 2)
     monkeypatch.setattr(fitting, "MOST", 40)
     first, second = fit(X, y), fit(X, y)
-    assert first[1:] == second[1:]
-    assert first[1] != fit(X[:40], y[:40])[1]
+    assert (first.noise_std, first.constant) == (second.noise_std, second.constant)
+    assert first.noise_std != fit(X[:40], y[:40]).noise_std
 
 
 def noisy(params):
     return (params["x"] - 0.3) ** 2 + 0.1 * math.sin(1000 * params["x"])
 
 
-def run(n, told_at_once, **options):
-    """A run, asked and told one by one; or a second optimiser that is told everything before it is asked."""
+def run(n, at_once, **options):
+    """A run, trial by trial; or a second optimiser that gets all values before it chooses a point."""
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2, **options)
     for _ in range(n):
         x = optimizer.ask()
         optimizer.tell(x, noisy(x))
-    if not told_at_once:
+    if not at_once:
         return optimizer
     late = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2, **options)
     for trial in optimizer.trials:
@@ -113,7 +113,7 @@ def run(n, told_at_once, **options):
     return late
 
 
-def test_telling_a_long_run_at_once_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
+def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
     fits = []
     monkeypatch.setattr(practical, "fit", lambda X, y: fits.append(len(y)) or fit(X, y))
     step_by_step, late = run(30, False), run(30, True)
@@ -124,11 +124,11 @@ def test_telling_a_long_run_at_once_costs_one_fit_and_leads_to_the_same_point(mo
 
 
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
-    assert isinstance(run(12, False).belief.state, KernelRidge)
+    assert isinstance(run(12, False).belief().posterior, KernelRidge)
     monkeypatch.setattr(practical, "MOST_EXACT", 10)
     optimizer = run(16, False)
-    assert isinstance(optimizer.belief.state, NystromRidge)
-    assert optimizer.belief.state.n == 16
+    assert isinstance(optimizer.belief().posterior, NystromRidge)
+    assert optimizer.belief().posterior.n == 16
     low, mean, high = optimizer.interval({"x": 0.35})
     assert low < mean < high
     assert abs(optimizer.ask()["x"] - 0.3) < 0.7
@@ -137,8 +137,8 @@ def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
 def test_the_default_search_is_a_plain_bound_and_the_report_a_mixture():
     optimizer = run(12, False)
     assert optimizer.method == "ucb"
-    assert isinstance(optimizer.belief.confidence(), FixedWidth)
-    reported = optimizer.belief.reported()
+    assert isinstance(optimizer.belief().confidence(), FixedWidth)
+    reported = optimizer.belief().reported()
     assert isinstance(reported, MartingaleMixture)
     assert reported.kind == "amm"
     assert kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(MaternKernel(), 0.1, 1.0)).method == "dmm-ucb"
@@ -159,18 +159,36 @@ def test_widths_alternate_with_the_observations():
         AlternatingWidth(1.0, -1.0)
 
 
-def test_what_is_read_first_is_up_to_date():
+def test_the_belief_follows_the_data_in_any_order_of_reading():
     one, other = run(12, False), run(12, False)
-    assert one.belief.assumptions() == (other.interval({"x": 0.5}), other.belief.assumptions())[1]
-    late = run(12, True)
-    assert late.belief.assumptions() == other.belief.assumptions()
-    assert kbo.Optimizer({"x": (0.0, 1.0)}).belief.reported() is None
+    assert one.belief().assumptions() == (other.interval({"x": 0.5}), other.belief().assumptions())[1]
+    assert run(12, True).belief().assumptions() == other.belief().assumptions()
+    assert kbo.Optimizer({"x": (0.0, 1.0)}).belief() is None
+    early = one.belief()
+    before = early.norm_bound()
+    for _ in range(4):  # without a fit in between
+        one.tell({"x": 0.9}, 3.0)
+    assert one.belief().posterior.n == 16
+    assert one.belief().norm_bound() != before
 
 
-@pytest.mark.parametrize("where", ["_posterior", "update"])
-def test_an_interrupted_fit_or_update_is_done_again(monkeypatch, where):
+def test_nothing_is_fitted_before_a_belief_is_needed(monkeypatch):
+    monkeypatch.setattr(practical, "fit", lambda X, y: pytest.fail("fitted"))
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
+    for i in range(30):
+        optimizer.tell({"x": i / 30}, float(i))
+    assert len(optimizer.completed()) == 30
+    random = kbo.Optimizer({"x": (0.0, 1.0)}, method="random")
+    for i in range(30):
+        random.tell(random.ask(), float(i))
+    assert random.belief() is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "where"), [(practical, "fit"), (practical.PracticalBelief, "__init__"), (KernelRidge, "update")]
+)
+def test_an_interrupted_fit_or_update_is_done_again(monkeypatch, owner, where):
     whole, broken = run(20, True), run(20, True)
-    owner = type(broken.belief) if where == "_posterior" else KernelRidge
     with monkeypatch.context() as patch:
 
         def interrupt(*args, **options):

@@ -17,7 +17,7 @@ import kbo
 from kbo import report
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize import journal
-from kbo.optimize.loop import result_of
+from kbo.optimize.result import result_of
 from kbo.report import replay
 from kbo.report.record import Record, optimizer_of
 
@@ -170,7 +170,7 @@ def test_the_replay_has_the_bounds_of_every_moment(proved):
         best = again.recommended()
         assert (moment.trial, moment.value, moment.recommended) == (event["number"], event["value"], best.number)
         assert (moment.lower, moment.mean, moment.upper) == again.interval(best.params)
-        assert (moment.noise_std, moment.norm_bound, moment.ridge) == (0.1, 3.0, again.belief.state.ridge)
+        assert (moment.noise_std, moment.norm_bound, moment.ridge) == (0.1, 3.0, again.belief().posterior.ridge)
         assert moment.finished == k
         assert moment.best == max(e["value"] for e in observed[:k])
     assert [m.gap is not None for m in moments].count(True) == 2
@@ -193,7 +193,7 @@ def test_noise_bounds_and_dictionaries_are_followed(folder):
     path = folder / "adaptive.jsonl"
     kbo.maximize(wave(3), [(0.0, 2.0)], 10, setting=setting, method="dmm-ucb-adaptive", journal=path)
     moments = report.history(path, matern(), most_gaps=1)
-    schedule = Record.of(path, matern()).optimizer.belief.state.schedule
+    schedule = Record.of(path, matern()).optimizer.belief().posterior.schedule
     assert (moments[-1].noise_lower, moments[-1].noise_upper) == (schedule.lower, schedule.upper)
     page = checked(report.write(path, kernel=matern()))
     assert page.ids
@@ -202,7 +202,7 @@ def test_noise_bounds_and_dictionaries_are_followed(folder):
     for i in range(5):
         sketched.tell([0.4 * i], 0.0)
     anchors = [m.anchors for m in report.history(sketched)]
-    assert anchors[-1] == sketched.belief.state.m
+    assert anchors[-1] == sketched.belief().posterior.m
     assert len(set(anchors)) > 1
     assert any("dictionary" in image["alt"] for image in checked(report.write(sketched, folder / "s.html")).images)
 

@@ -324,7 +324,8 @@ for _ in range(10 if QUICK else 40):
     U = torch.tensor([list(params.values())]).double()
     stand.tell(params, float(profit(U)) + 0.1 * float(torch.randn(())))
 
-confidence, state = stand.belief.confidence(), stand.belief.state
+belief = stand.belief()
+confidence, state = belief.confidence(), belief.posterior
 print(confidence.guarantee_on(state))
 for temperature in (0.2, 0.5, 0.9):
     params = stand.best(context={"temperature": temperature})

@@ -118,7 +118,7 @@ def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list
 def _report_trial(optimizer: Optimizer, trial: Trial) -> None:
     from tqdm import tqdm
 
-    from kbo.optimize.loop import format_params
+    from kbo.optimize.result import format_params
 
     outcome = f"failed: {trial.failure}" if trial.failure else f"{trial.value:.5g}"
     tqdm.write(f"{trial.number:4d}  {outcome:12s}  {format_params(trial.params)}")

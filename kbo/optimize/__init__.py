@@ -1,7 +1,8 @@
-"""Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` beneath them, its settings and journal."""
+"""Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
-from kbo.optimize.loop import Result, maximize, minimize
+from kbo.optimize.loop import maximize, minimize
 from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.result import Result
 from kbo.optimize.settings import Certified, Practical
 from kbo.optimize.trials import Trial
 

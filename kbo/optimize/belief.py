@@ -1,6 +1,6 @@
-"""What is known after some evaluations, in terms of a posterior and a confidence; a setting makes one.
+"""Beliefs: a posterior after the observations so far, the bounds on it, and the assumptions of both.
 
-The optimiser only ever maximises; signs are its business.
+Values are to be maximised; signs are the optimiser's business.
 """
 
 from __future__ import annotations
@@ -15,66 +15,81 @@ from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
+NO_BOUND = "none: the method has no bounds, or there are too few trials for one"
+
 
 class Belief(ABC):
-    """What is known so far: a posterior over features, in units of its own, and a confidence.
+    """A posterior over features, in units of its own, and the bounds on it.
 
     Attributes:
-        certified: Whether the confidence rests on given assumptions only.
+        posterior: The posterior.
         location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in the posterior's units.
+        draws: Whether the next point is the best one of a draw, as wide as the confidence.
     """
 
-    certified: bool
-    norm_is_given = False
-    """Whether the norm bound was given, and does not follow the data."""
+    posterior: Posterior
     location, unit, floor = 0.0, 1.0, -math.inf
+    draws = False
+
+    @abstractmethod
+    def confidence(self) -> Confidence | None:
+        """Return the bound that the next point maximises; None chooses at random."""
+
+    def reported(self) -> Confidence | None:
+        """Return the bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
+        confidence = self.confidence()
+        return confidence if confidence is not None and confidence.finite_on(self.posterior) else None
+
+    def proved(self) -> str | None:
+        """Return what is proved of the reported bound, in words; None if nothing is."""
+        return None
+
+    @abstractmethod
+    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:
+        """Return what holds for the reported intervals and what was given up, in words.
+
+        Args:
+            lost: Trials without a value, which may depend on the noise.
+            fate: What became of them.
+        """
+
+    @abstractmethod
+    def assumptions(self) -> dict[str, Any]:
+        """Return the numbers that the bounds rest on, in units of the objective, and where they come from."""
+
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].
+
+        Raises:
+            InvalidInput: There is no bound.
+        """
+        reported = self.reported()
+        if reported is None:
+            raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
+        lower, upper = reported.interval(self.posterior, features)
+        mean = self.posterior.predict(features)[0].clamp(lower, upper)
+        return self.raw(lower), self.raw(mean), self.raw(upper)
+
+    def raw(self, value: Tensor) -> Tensor:
+        """Return a value of the posterior in units of the objective."""
+        return self.location + self.unit * value
+
+    def target(self, y: float) -> float:
+        """Return a value of the objective in units of the posterior, cut if it is too low."""
+        return (max(y, self.floor) - self.location) / self.unit
+
+
+class Learner(ABC):
+    """Observations, and on request the belief after them."""
 
     @abstractmethod
     def observe(self, features: Tensor, y: float) -> None:
         """Add one evaluation, features [1 D]."""
 
-    @property
     @abstractmethod
-    def state(self) -> Posterior | None:
-        """The posterior; None while there are too few evaluations to have one."""
+    def belief(self) -> Belief | None:
+        """Compute the belief after all observations; None while there are too few. Ask again after each observation.
 
-    @abstractmethod
-    def confidence(self) -> Confidence | None:
-        """The bound in force; None chooses at random."""
-
-    draws = False
-    """Whether the next point is the best one of a draw, as wide as the confidence."""
-
-    def reported(self) -> Confidence | None:
-        """The bound that intervals and gaps are stated with; the one in force unless a setting is more cautious.
-
-        None while there is no bound, or an infinite one.
+        Raises:
+            RefutedAssumptions: No function satisfies the given assumptions and fits the data.
         """
-        confidence, state = self.confidence(), self.state
-        return confidence if confidence is not None and state is not None and confidence.finite_on(state) else None
-
-    @abstractmethod
-    def assumptions(self) -> dict[str, Any]:
-        """The numbers on which the bounds rest, in raw units, and where they come from."""
-
-    def estimates(self) -> str:
-        """What was estimated from the data, in words."""
-        return "nothing was estimated"
-
-    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Lower bound, mean (moved into the bounds) and upper bound [n] in raw units at features [n D]."""
-        state = self.state
-        confidence = None if state is None else self.reported()
-        if state is None or confidence is None:
-            raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = confidence.interval(state, features)
-        mean = state.predict(features)[0].clamp(lower, upper)
-        return self.raw(lower), self.raw(mean), self.raw(upper)
-
-    def raw(self, value: Tensor) -> Tensor:
-        """A value of the posterior in units of the objective."""
-        return self.location + self.unit * value
-
-    def target(self, y: float) -> float:
-        """A value of the objective as the posterior holds it: in its units, and cut if it is too low."""
-        return (max(y, self.floor) - self.location) / self.unit

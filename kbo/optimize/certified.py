@@ -11,19 +11,12 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import (
-    Chaining,
-    Confidence,
-    FixedWidth,
-    MartingaleMixture,
-    NoiseBounds,
-    UnknownNorm,
-    refuse_if_refuted,
-)
+from kbo.confidence import Chaining, Confidence, FixedWidth, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.optimize.belief import Belief
-from kbo.regression import Posterior
+from kbo.optimize.belief import NO_BOUND, Belief, Learner
+from kbo.recipes import Recipe
+from kbo.recipes.method import Method
 from kbo.space import Space
 
 _MOST_COVERED = 4096
@@ -55,6 +48,7 @@ class Certified:
     noise_upper: float | None = None
 
     default_method: ClassVar[str] = "dmm-ucb"
+    certified: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
@@ -66,30 +60,24 @@ class Certified:
         checks.probability("delta", self.delta)
         checks.positive("scale", self.scale)
 
-    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
-        """The belief before the first evaluation.
+    def begin(self, method: str, n_trials: int | None, space: Space) -> CertifiedLearner:
+        """Return the learner before the first evaluation.
 
         Raises:
             InvalidInput: A number out of range, or a kernel that does not fit the features of the space.
         """
         _fingerprint(self.kernel, space.columns)
-        return _CertifiedBelief(self, method, n_trials, space)
+        return CertifiedLearner(self, method, n_trials, space)
 
     def describe(self, space: Space) -> dict[str, Any]:
-        """The setting as plain JSON values."""
-        return {
-            "setting": "certified",
-            "kernel": _fingerprint(self.kernel, space.columns),
-            "noise_std": self.noise_std,
-            "norm_bound": self.norm_bound,
-            "delta": self.delta,
-            "scale": self.scale,
-            **({} if self.noise_upper is None else {"noise_upper": self.noise_upper}),
-        }
+        """Return the setting as plain JSON values."""
+        numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "delta", "scale")}
+        upper = {} if self.noise_upper is None else {"noise_upper": self.noise_upper}
+        return {"setting": "certified", "kernel": _fingerprint(self.kernel, space.columns), **numbers, **upper}
 
 
 def _fingerprint(kernel: Kernel, columns: int) -> str:
-    """Equal for kernels that are equal functions, to eight digits, on some points [16 columns]."""
+    """Return a text that is equal for kernels with equal values, to eight digits, at some points [16 columns]."""
     X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
         values = freeze(kernel, X)(X, X)
@@ -102,7 +90,7 @@ def _fingerprint(kernel: Kernel, columns: int) -> str:
 
 
 def _finite(space: Space, method: str) -> Tensor:
-    """The features of every point of a finite space."""
+    """Return the features of every point of a finite space."""
     points = space.points(_MOST_COVERED)
     if points is None:
         raise InvalidInput(
@@ -113,7 +101,7 @@ def _finite(space: Space, method: str) -> Tensor:
 
 
 def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
-    """Raise InvalidInput unless the setting says of the noise what the method rests on, and nothing else."""
+    """Raise InvalidInput unless the setting gives of the noise what the method rests on, and nothing else."""
     if knows_level and setting.noise_std is None:
         raise InvalidInput(
             f"method {method!r} needs the noise level: pass Certified(noise_std=...), or choose a method that "
@@ -124,66 +112,109 @@ def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
         raise InvalidInput(f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...).")
 
 
-class _CertifiedBelief(Belief):
-    certified = True
+class CertifiedBelief(Belief):
+    """The posterior of a method with the bounds that follow from the given assumptions.
 
-    def __init__(self, setting: Certified, method: str, n_trials: int | None, space: Space) -> None:
-        s = self._setting = setting
-        noise_std = 1.0 if s.noise_std is None else s.noise_std
-        numbers = s.kernel, noise_std, s.norm_bound, s.delta
-        recipe = recipes.get(method)
-        points = _finite(space, method) if recipe.fixed_kernel else None
-        told = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
-        self._method = recipes.make(method, *numbers, **told)
-        _check_noise(method, s, knows_level=recipe.noise == "given")
-        chaining = self._method.confidence
-        self._proved = chaining.proved() if isinstance(chaining, Chaining) else None
-        self._noise_std = float(getattr(self._method.confidence, "noise_std", noise_std))
-        self.draws = recipe.draws
-        self._state = self._method.state()
-        self._checked = 0
-        self.norm_is_given = recipe.norm != "estimated"
+    Args:
+        setting: The assumptions.
+        recipe: The entry of the method.
+        method: The method; its posterior is updated in place.
+        noise_std: The noise level that the method rests on.
+    """
 
-    @property
-    def state(self) -> Posterior | None:
-        return self._state if self._state.n else None
+    def __init__(self, setting: Certified, recipe: Recipe, method: Method, noise_std: float) -> None:
+        self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
+        self.posterior, self.draws = method.posterior(), recipe.draws
+        self._stated = method.confidence
+        if isinstance(method.confidence, Chaining):
+            self._stated = method.confidence.proved()
+        elif isinstance(method.confidence, FixedWidth):  # ranks points; a bound of the same assumptions is reported
+            self._stated = MartingaleMixture(noise_std, setting.norm_bound, setting.delta, "dmm", setting.scale)
 
-    def observe(self, features: Tensor, y: float) -> None:
-        self._state.update(features, torch.tensor([y], dtype=features.dtype))
-
-    def confidence(self) -> Confidence | None:
-        confidence = self._method.confidence
-        if confidence is not None and self._method.noise is None and not isinstance(confidence, UnknownNorm | Chaining):
-            self._refuse_if_refuted()
-        return confidence
+    def confidence(self) -> Confidence | None:  # noqa: D102
+        return self._method.confidence
 
     def reported(self) -> Confidence | None:
-        """The bound in force; where a method ranks points without one, a bound of the same assumptions."""
-        confidence, s = super().reported(), self._setting
-        if confidence is not None and self._proved is not None:
-            return self._proved
-        if not isinstance(confidence, FixedWidth):
-            return confidence
-        return MartingaleMixture(self._noise_std, s.norm_bound, s.delta, "dmm", s.scale)
+        """Return the bound of the method; for a method that ranks points without one, a bound of its assumptions."""
+        return None if super().reported() is None else self._stated
 
-    def _refuse_if_refuted(self) -> None:
-        """The same check for every method: some bounds look at one ridge only, or at none, and would not notice."""
-        s, n = self._setting, self._state.n
-        if n != self._checked:
-            refuse_if_refuted(self._state, self._noise_std, s.norm_bound, s.delta, s.scale)
-            self._checked = n
+    def proved(self) -> str | None:  # noqa: D102
+        reported = self.reported()
+        return None if reported is None else reported.guarantee_on(self.posterior)
 
-    def assumptions(self) -> dict[str, Any]:
-        s, confidence, noise = self._setting, self._method.confidence, self._state.schedule
+    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:  # noqa: D102
+        if self.reported() is None:
+            return NO_BOUND
+        if statement := self.proved():
+            proviso = f", and if whether a trial fails does not depend on its noise ({lost} {fate})" if lost else ""
+            return f"certified: the interval {statement}{proviso}"
+        if self._recipe.norm == "estimated":
+            return (
+                "not certified: kernel and noise level are given, but this method's norm bound follows the data, which "
+                "can refute a norm bound and never prove one"
+            )
+        return "not certified: nothing is proved of this method's bound on this posterior"
+
+    def check(self) -> None:
+        """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
+
+        The same check for every method that rests on all of them: some bounds use one ridge only, or none, and would
+        not notice. The others have a check of their own, or assume something else.
+        """
+        s, recipe = self._setting, self._recipe
+        own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
+        if recipe.has_bounds and not own_check:
+            refuse_if_refuted(self.posterior, self._noise_std, s.norm_bound, s.delta, s.scale)
+
+    def assumptions(self) -> dict[str, Any]:  # noqa: D102
+        s, confidence = self._setting, self._method.confidence
+        noise: Any = self.posterior.schedule
         origin, norm_bound = "all given", s.norm_bound
         if isinstance(confidence, UnknownNorm):
-            origin, norm_bound = "norm bound from the data, the others given", confidence.norm_bound(self._state)
-        if isinstance(noise, NoiseBounds):
+            origin, norm_bound = "norm bound from the data, the others given", confidence.norm_bound(self.posterior)
+        if noise is not None:
             origin = f"noise level bounded online (at least {noise.lower:.3g}), the others given"
         return {
             "kernel": "given",
-            "noise_std": noise.upper if isinstance(noise, NoiseBounds) else self._noise_std,
+            "noise_std": self._noise_std if noise is None else noise.upper,
             "norm_bound": norm_bound,
             "delta": s.delta,
             "from": origin,
         }
+
+
+class CertifiedLearner(Learner):
+    """Observations in the certified setting, each added to the posterior at once.
+
+    Args:
+        setting: The assumptions.
+        method: A name of ``kbo.recipes.names()``.
+        n_trials: The planned number of trials, for methods that need it.
+        space: The search space.
+
+    Attributes:
+        current: The belief, also before the first observation.
+
+    Raises:
+        InvalidInput: The method does not fit the setting or the space.
+    """
+
+    def __init__(self, setting: Certified, method: str, n_trials: int | None, space: Space) -> None:
+        s, noise_std = setting, 1.0 if setting.noise_std is None else setting.noise_std
+        recipe = recipes.get(method)
+        points = _finite(space, method) if recipe.fixed_kernel else None
+        numbers = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
+        made = recipe.make(s.kernel, noise_std, s.norm_bound, s.delta, **numbers)
+        _check_noise(method, s, knows_level=recipe.noise == "given")
+        self.current = CertifiedBelief(s, recipe, made, float(getattr(made.confidence, "noise_std", noise_std)))
+        self._checked = 0
+
+    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
+        self.current.posterior.update(features, torch.tensor([y], dtype=features.dtype))
+
+    def belief(self) -> Belief | None:  # noqa: D102
+        n = self.current.posterior.n
+        if n != self._checked:
+            self.current.check()
+            self._checked = n
+        return self.current if n else None

@@ -7,7 +7,7 @@
 
 m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives every lengthscale on its own, and s^2 that of
 BoTorch. That the lengthscales are alike unless the data say otherwise keeps fits to a dozen points in many dimensions
-from explaining noise by one short lengthscale; of all that was tried on the practice problems, it mattered most.
+from explaining noise by one short lengthscale; of all variants tried on the practice problems, it mattered most.
 
 With A = K + s^2 I, alpha = A^-1 (y - c) and M = alpha alpha' - A^-1, the derivative of the log marginal likelihood by a
 parameter is trace(M dA) / 2, and the best constant is c = 1' A^-1 y / 1' A^-1 1.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
@@ -26,21 +27,21 @@ from torch import Tensor
 log = logging.getLogger("kbo")
 
 MOST = 500
-"""Observations that are looked at; of more, a random part."""
+"""Observations that are fitted; of more, a random part."""
 
 _NOISE_MEAN, _NOISE_VARIANCE = -4.0, 1.0
 COMMON, OWN = 3.0, 0.2
-"""Variances of what the logarithms of the lengthscales have in common, and of what each has of its own."""
+"""Variances of m and e_d: the common and the own part of the logarithms of the lengthscales."""
 
 _RANGE = 7.0
-"""How far logarithms may move from the means of their priors."""
+"""Largest distance of a logarithm from the mean of its prior."""
 
 _STARTS = ((0.0, 0.0), (-1.5, 2.0))
-"""Where the search begins, from the prior means: smooth with little noise, and rough with much."""
+"""Starts of the search, relative to the prior means: smooth with little noise, and rough with much."""
 
 
 def unit_kernel(columns: int) -> MaternKernel:
-    """A Matern 5/2 kernel on the unit cube with a lengthscale per column, at the median of its prior."""
+    """Return a Matern 5/2 kernel on the unit cube with a lengthscale per column, at the median of its prior."""
     kernel = MaternKernel(nu=2.5, ard_num_dims=columns).double().requires_grad_(False)
     kernel.initialize(lengthscale=math.exp(_lengthscale_mean(columns)))
     return kernel
@@ -50,8 +51,8 @@ def _lengthscale_mean(columns: int) -> float:
     return math.sqrt(2) + math.log(columns) / 2
 
 
-class Posterior:
-    """The log posterior density of the parameters, up to a constant.
+class LogDensity:
+    """The logarithm of the posterior density of the parameters, up to a constant, with its gradient.
 
     Args:
         X: Points [n D].
@@ -67,7 +68,7 @@ class Posterior:
         self.precision = torch.linalg.inv(covariance)
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Value [] and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.
+        """Return value [] and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.
 
         Raises:
             torch.linalg.LinAlgError: The matrix is not positive definite at working precision.
@@ -90,11 +91,11 @@ class Posterior:
         return log_likelihood - away @ pull / 2, gradient
 
     def constant(self, theta: Tensor) -> float:
-        """The best constant at theta."""
+        """Return the best constant at theta."""
         return float(self._constant(torch.linalg.inv(self._covariance(theta)[0])))
 
     def _covariance(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """``K + s^2 I`` and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, [n n], r the scaled distance."""
+        """Return ``K + s^2 I`` and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, [n n], r the scaled distance."""
         Z = self.X / theta[:-1].exp()
         scaled = math.sqrt(5) * torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
         decay = (-scaled).exp()
@@ -106,24 +107,39 @@ class Posterior:
         return (inverse @ self.y).sum() / inverse.sum()
 
 
-def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> tuple[Kernel, float, float]:
-    """Kernel, noise standard deviation and constant of standardised y [n] at X [n D] by marginal likelihood.
+@dataclass(frozen=True)
+class Fit:
+    """The parameters with the largest posterior density.
 
-    A function of the data alone. Where the likelihood cannot be computed, the prior medians serve.
+    Attributes:
+        kernel: The kernel of f.
+        noise_std: The standard deviation s of the noise.
+        constant: The constant c.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    constant: float
+
+
+def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fit:
+    """Fit kernel, noise level and constant to standardised y [n] at X [n D]; a function of the data alone.
+
+    Where the likelihood cannot be computed, the prior medians serve.
 
     Args:
         X: Points of the unit cube.
         y: Targets of mean 0 and standard deviation 1.
-        noise_std: The noise level, if it is known and not to be fitted.
+        noise_std: The noise level, if it is given and not to be fitted.
     """
-    posterior = Posterior(*_part(X, y))
+    density = LogDensity(*_part(X, y))
 
     def loss(theta) -> tuple[float, object]:
-        value, gradient = posterior(torch.from_numpy(theta))
+        value, gradient = density(torch.from_numpy(theta))
         return -float(value), -gradient.numpy()
 
-    box = [(float(mean) - _RANGE, float(mean) + _RANGE) for mean in posterior.means]
-    fallback = posterior.means.clone()
+    box = [(float(mean) - _RANGE, float(mean) + _RANGE) for mean in density.means]
+    fallback = density.means.clone()
     if noise_std is not None:
         fallback[-1] = 2 * math.log(noise_std)
         box[-1] = float(fallback[-1]), float(fallback[-1])
@@ -140,11 +156,11 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> tuple[Kernel, f
     theta = min(found, key=lambda pair: pair[0])[1]
     kernel = unit_kernel(X.shape[-1])
     kernel.initialize(lengthscale=theta[:-1].exp())
-    return kernel, float((theta[-1] / 2).exp()), posterior.constant(theta)
+    return Fit(kernel, float((theta[-1] / 2).exp()), density.constant(theta))
 
 
 def _part(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """All data, or a random part that is the same for the same number of them."""
+    """Return all data, or a random part that is the same for the same number of them."""
     if len(y) <= MOST:
         return X, y
     rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(len(y)))[:MOST]

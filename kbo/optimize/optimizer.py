@@ -1,4 +1,4 @@
-"""The ask-tell optimiser: what to try next, whatever evaluates it."""
+"""The ask-tell optimiser: the next parameters to try, whatever evaluates them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import torch
 from torch import Tensor
 
 from kbo import recipes
+from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize import proposal
-from kbo.optimize.context import Context, Question
+from kbo.optimize.belief import Belief
+from kbo.optimize.context import Context, Restriction
 from kbo.optimize.journal import Journal, differences, read, write
-from kbo.optimize.search import KEPT
-from kbo.optimize.settings import Settings, resolve
+from kbo.optimize.settings import Setting, resolve
 from kbo.optimize.trials import Trial
 from kbo.regression import Posterior
 from kbo.space import Bounds, Params, Space
 
 
 class Optimizer:
-    """Chooses parameters, learns from values, remembers everything in a journal.
+    """Chooses parameters, learns from values, records everything in a journal.
 
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
-    on its journal continues as if nothing had happened. Points that were asked but not told come first, where they fit
-    the context; ``fail`` those that will never be told. Several points may be asked before any is told: each treats
-    those before it as pending.
+    on its journal continues as if nothing had happened. After reopening, pending trials are returned first, where they
+    fit the context; ``fail`` those that will never be evaluated. Several points may be requested before any value is
+    reported: each treats those before it as pending.
 
-    Some parameters may be given from outside, as the weather or the customer is: ``ask(context=...)`` chooses the
-    others, ``ask(choices=...)`` among the settings that there are this time.
+    Some parameters may be given from outside, for example the weather or the customer: ``ask(context=...)`` chooses the
+    others, ``ask(choices=...)`` one of a list.
 
     Args:
         bounds: See ``kbo.space.Space``.
@@ -59,7 +60,7 @@ class Optimizer:
         self,
         bounds: Bounds | Space,
         *,
-        setting: Settings | None = None,
+        setting: Setting | None = None,
         method: str | None = None,
         maximize: bool = False,
         n_trials: int | None = None,
@@ -69,7 +70,7 @@ class Optimizer:
         self.space = Space(bounds)
         self.setting, self.method = resolve(setting, method, n_trials)
         self.maximize, self.seed = maximize, seed
-        self._n_trials = n_trials
+        self._n_trials, self._sign = n_trials, 1 if maximize else -1
         self._reset()
         self._journal: Journal | None = None
         if journal is not None:
@@ -85,48 +86,48 @@ class Optimizer:
         return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
 
     def _reset(self) -> None:
-        self.belief = self.setting.begin(self.method, self._n_trials, self.space)
+        self.learner = self.setting.begin(self.method, self._n_trials, self.space)
         self.trials: list[Trial] = []
         self._units: list[Tensor] = []
         self._orphans: list[Trial] = []
         self._events: list[dict[str, Any]] = []
 
     def ask(self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Any:
-        """The next parameters, or a list of n of them.
+        """Return the next parameters, or a list of n of them, and record them as pending.
 
         Args:
-            n: How many; None for one that is not in a list.
+            n: Their number; None for one that is not in a list.
             context: Parameters whose values are given this time, by name (by index where the bounds are a list); the
                 others are chosen.
-            choices: The settings there are this time, complete or without the parameters of the context. The one with
+            choices: The parameters to choose from this time, complete or without those of the context. The one with
                 the largest upper bound is chosen; a random one while there is no bound.
 
         Raises:
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        question = Question(self.space, context, choices)
-        return self._ask(question) if n is None else [self._ask(question) for _ in range(n)]
+        restriction = Restriction(self.space, context, choices)
+        return self._ask(restriction) if n is None else [self._ask(restriction) for _ in range(n)]
 
-    def _ask(self, question: Question) -> Params:
-        self._orphans = [trial for trial in self._orphans if trial.status == "pending"]  # told since the run was opened
+    def _ask(self, restriction: Restriction) -> Params:
+        self._orphans = [trial for trial in self._orphans if trial.status == "pending"]
         for i, trial in enumerate(self._orphans):
-            if question.accepts(trial.params):
+            if restriction.accepts(trial.params):
                 del self._orphans[i]
                 return copy.copy(trial.params)
-        params = question.params(self._propose(len(self.trials), question))
+        params = restriction.params(self._propose(len(self.trials), restriction))
         return copy.copy(self.expect(params).params)  # the caller may change its copy
 
     def suggest(self, number: int | None = None, *, context: Context | None = None) -> Params:
-        """What to try next, without recording that anybody does: for tools that keep trials of their own.
+        """Return the next parameters without recording them, for tools that keep trials of their own.
 
         Args:
             number: The number of the trial, which seeds the choice; by default the next one here. Suggestions under
                 different numbers differ while there is no bound, those under the same number and data do not.
             context: As in ``ask``.
         """
-        question = Question(self.space, context)
-        return question.params(self._propose(len(self.trials) if number is None else number, question))
+        restriction = Restriction(self.space, context)
+        return restriction.params(self._propose(len(self.trials) if number is None else number, restriction))
 
     def expect(self, params: Params) -> Trial:
         """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
@@ -135,7 +136,7 @@ class Optimizer:
         return self.trials[number]
 
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
-        """Report the value at parameters that were asked for, or at any others.
+        """Report the value at parameters returned by ``ask``, or at any others.
 
         None, NaN and infinite values are recorded as failures and never reach the model.
         """
@@ -155,65 +156,74 @@ class Optimizer:
         self._record({"event": "fail", "number": number, "reason": reason, "seconds": seconds})
         return self.trials[number]
 
+    def belief(self) -> Belief | None:
+        """Compute the posterior and the bounds after all values; None while there are too few.
+
+        Where larger values are worse, it is about the objective times -1.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        return self.learner.belief()
+
     def recommended(self) -> Trial | None:
-        """The completed trial with the best pessimistic bound; by value while there is no bound; None if none."""
-        complete = self.completed()
-        if not complete:
-            return None
-        if self.belief.state is None or self.belief.reported() is None:
-            return max(complete, key=lambda trial: self._sign * (trial.value or 0.0))
-        lower, _, _ = self.belief.interval(self._features([t.number for t in complete]))
+        """Return the completed trial with the best pessimistic bound, or value while there is no bound."""
+        complete, known = self.completed(), self._bounded()
+        if not complete or known is None:
+            return max(complete, key=self._signed, default=None)
+        lower, _, _ = known[0].interval(self._features(complete))
         return complete[int(lower.argmax())]
 
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
-        """The parameters with the best pessimistic bound in a context; None while there is no bound.
+        """Return the parameters with the best pessimistic bound in a context; None while there is no bound.
 
         Values of other contexts cannot be compared with those of this one, so unlike ``recommended`` this need not be a
-        trial: it is the best that a search from many starts finds (among choices, exactly the best). ``interval`` says
-        what is known there.
+        trial: it is the best that a search from many starts finds (among choices, exactly the best). ``interval`` gives
+        the bounds there.
 
         Args:
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        question, state = Question(self.space, context, choices), self.belief.state
-        confidence = None if state is None else self.belief.reported()
-        if state is None or confidence is None:
+        restriction, known = Restriction(self.space, context, choices), self._bounded()
+        if known is None:
             return None
-        generator = self._generator(len(self._events))
-        return question.params(proposal.argmax_lower(confidence, state, self._search(question, generator)))
+        belief, reported = known
+        search = self._search(restriction, len(self._events))
+        return restriction.params(proposal.argmax_lower(reported, belief.posterior, search))
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
-        """Lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
-        if self.belief.state is None or self.belief.reported() is None:
+        """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
+        known = self._bounded()
+        if known is None:
             return None
         features = self.space.features(self.space.unit(params).unsqueeze(0))
-        low, mean, high = (self._sign * float(value) for value in self.belief.interval(features))
+        low, mean, high = (self._sign * float(value) for value in known[0].interval(features))
         return min(low, high), mean, max(low, high)
 
     def gap(self) -> proposal.SpaceGap | None:
-        """How much better than the recommendation the optimum can still be, and whether that is exact.
+        """Return by how much the optimum can still be better than the recommendation, and whether that is exact.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
         it is the best that a search from many starts finds. None while there is no bound.
         """
-        best, state = self.recommended(), self.belief.state
-        confidence = None if state is None else self.belief.reported()
-        if best is None or state is None or confidence is None:
+        best, known = self.recommended(), self._bounded()
+        if best is None or known is None:
             return None
-        generator = self._generator(len(self._events))
-        farthest, exact = proposal.largest_upper(confidence, state, self.space, self._starts(), generator)
-        lower = self.belief.interval(self._features([best.number]))[0][0]
-        return proposal.SpaceGap(float(self.belief.raw(farthest) - lower), exact)
+        belief, reported = known
+        search = self._search(Restriction(self.space), len(self._events))
+        largest, exact = proposal.largest_upper(reported, belief.posterior, search)
+        lower = belief.interval(self._features([best]))[0][0]
+        return proposal.SpaceGap(float(belief.raw(largest) - lower), exact)
 
     def completed(self) -> list[Trial]:
-        """The trials that returned a value."""
-        return [trial for trial in self.trials if trial.status == "complete"]
+        """Return the trials with a value."""
+        return self._with_status("complete")
 
     def failed(self) -> list[Trial]:
-        """The trials that failed."""
-        return [trial for trial in self.trials if trial.status == "failed"]
+        """Return the trials that failed."""
+        return self._with_status("failed")
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""
@@ -244,10 +254,6 @@ class Optimizer:
         if self._journal is not None:
             self._journal.close()
 
-    @property
-    def _sign(self) -> int:
-        return 1 if self.maximize else -1
-
     def _header(self) -> dict[str, Any]:
         return {
             "space": self.space.describe(),
@@ -259,45 +265,54 @@ class Optimizer:
             **self.setting.describe(self.space),
         }
 
-    def _generator(self, number: int) -> torch.Generator:
-        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
+    def _bounded(self) -> tuple[Belief, Confidence] | None:
+        """Return the belief and its reported bound; None while there is no bound."""
+        belief = self.belief()
+        reported = None if belief is None else belief.reported()
+        return None if belief is None or reported is None else (belief, reported)
 
-    def _propose(self, number: int, question: Question) -> Tensor:
-        """A point [P] of the unit cube for trial ``number``."""
-        generator, state = self._generator(number), self.belief.state
+    def _propose(self, number: int, restriction: Restriction) -> Tensor:
+        """Return a point [P] of the unit cube for trial ``number``."""
+        search = self._search(restriction, number)
         if not recipes.get(self.method).has_bounds:
-            return question.at_random(generator)
-        if state is None:
-            return proposal.filling(question, number, self.seed, generator)
-        confidence, view = self.belief.confidence(), self._imagined(state)
+            return restriction.sample(search.generator)
+        belief = self.belief()
+        if belief is None:
+            return proposal.filling(restriction, number, self.seed, search.generator)
+        confidence = belief.confidence()
         assert confidence is not None
-        find = proposal.drawn if self.belief.draws else proposal.most_promising
-        return find(confidence, view, self._search(question, generator))
+        find = proposal.argmax_draw if belief.draws else proposal.argmax_upper
+        return find(confidence, self._hypothetical(belief), search)
 
-    def _search(self, question: Question, generator: torch.Generator) -> proposal.Search:
-        return proposal.Search(self.space, question, self._starts(), generator)
+    def _search(self, restriction: Restriction, number: int) -> proposal.Search:
+        """Return a search from the best points so far, with the random numbers of trial ``number``."""
+        best = sorted(self.completed(), key=self._signed, reverse=True)[: proposal.KEPT]
+        starts = torch.stack([self._units[t.number] for t in best]) if best else torch.empty(0, self.space.dimension)
+        generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
+        return proposal.Search(self.space, restriction, starts, generator)
 
-    def _starts(self) -> Tensor:
-        """The best points so far, [s P]."""
-        best = sorted(self.completed(), key=lambda t: -self._sign * (t.value or 0.0))[:KEPT]
-        return torch.stack([self._units[trial.number] for trial in best])
-
-    def _imagined(self, state: Posterior) -> Posterior:
-        """The posterior with what is not known yet: failed and pending trials."""
-        failed, pending = ([t.number for t in self.trials if t.status == status] for status in ("failed", "pending"))
-        worst = min(self._sign * (trial.value or 0.0) for trial in self.completed())
-        return proposal.imagined(
-            state,
+    def _hypothetical(self, belief: Belief) -> Posterior:
+        """Return the posterior with hypothetical values of failed and pending trials."""
+        failed, pending = self.failed(), self._with_status("pending")
+        return proposal.hypothetical(
+            belief.posterior,
             self._features(failed) if failed else None,
-            self.belief.target(worst),
+            belief.target(min(map(self._signed, self.completed()))),
             self._features(pending) if pending else None,
         )
 
-    def _features(self, numbers: list[int]) -> Tensor:
-        return self.space.features(torch.stack([self._units[i] for i in numbers]))
+    def _signed(self, trial: Trial) -> float:
+        """Return the value of a completed trial, larger if better."""
+        return self._sign * (trial.value or 0.0)
+
+    def _with_status(self, status: str) -> list[Trial]:
+        return [trial for trial in self.trials if trial.status == status]
+
+    def _features(self, trials: list[Trial]) -> Tensor:
+        return self.space.features(torch.stack([self._units[trial.number] for trial in trials]))
 
     def _number_of(self, params: Params) -> int:
-        """The pending trial with these parameters; parameters nobody asked for become a trial of their own."""
+        """Return the number of the pending trial with these parameters; of a new one if there is none."""
         params = self.space.canonical(params)
         for trial in self.trials:
             if trial.status == "pending" and trial.params == params:
@@ -305,7 +320,7 @@ class Optimizer:
         return self.expect(params).number
 
     def _record(self, event: dict[str, Any]) -> None:
-        """Disk first, memory second: what the optimiser knows is always on disk."""
+        """Write an event to disk, then apply it, so that the disk is never behind."""
         if self._journal is not None:
             self._journal.append({**event, "time": round(time.time(), 3)})
         self._apply(event)
@@ -316,28 +331,26 @@ class Optimizer:
                 self._apply(event)
             except (KeyError, IndexError, TypeError, InvalidInput) as error:
                 raise JournalError(f"the journal has an event that does not fit: {event} ({error}).") from error
-        self._orphans = [trial for trial in self.trials if trial.status == "pending"]
+        self._orphans = self._with_status("pending")
 
     def _apply(self, event: dict[str, Any]) -> None:
         kind, number = event["event"], event["number"]
         if kind == "ask":
             if number != len(self.trials):
                 raise InvalidInput(f"trial {number} out of order")
-            unit = self.space.unit(event["params"])
-            self._units.append(unit)
+            self._units.append(self.space.unit(event["params"]))
             self.trials.append(Trial(number, event["params"]))
         elif kind == "tell":
             trial = self._pending(number)
             trial.value, trial.seconds = float(event["value"]), event.get("seconds")
-            self._events.append(event)
-            self.belief.observe(self._features([number]), self._sign * trial.value)
-            return
         elif kind == "fail":
             trial = self._pending(number)
             trial.failure, trial.seconds = str(event["reason"]), event.get("seconds")
         else:
             raise InvalidInput(f"unknown event {kind!r}")
         self._events.append(event)
+        if kind == "tell":
+            self.learner.observe(self._features([self.trials[number]]), self._sign * float(event["value"]))
 
     def _pending(self, number: int) -> Trial:
         trial = self.trials[number]

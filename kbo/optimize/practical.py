@@ -13,10 +13,10 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Belief
+from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.recipes.method import Method
-from kbo.regression import MOST_ANCHORS, GreedyDictionary, Posterior
+from kbo.regression import MOST_ANCHORS, GreedyDictionary
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -61,6 +61,7 @@ class Practical:
     n_initial: int | None = None
 
     default_method: ClassVar[str] = "ucb"
+    certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.probability("delta", self.delta)
@@ -70,31 +71,12 @@ class Practical:
         if self.n_initial is not None and self.n_initial < 2:
             raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
 
-    def begin(self, method: str, n_trials: int | None, space: Space) -> Belief:
-        """The belief before the first evaluation."""
-        return PracticalBelief(self, method, n_trials, self.n_initial or 2 * space.dimension + 2)
+    def begin(self, method: str, n_trials: int | None, space: Space) -> PracticalLearner:
+        """Return the learner before the first evaluation.
 
-    def describe(self, space: Space) -> dict[str, Any]:
-        """The setting as plain JSON values."""
-        return {"setting": "practical", **vars(self)}
-
-
-class PracticalBelief(Belief):
-    """What the practical setting believes; kernel, noise and constant are fitted when the posterior is asked for.
-
-    Args:
-        setting: Its numbers.
-        method: A name of ``kbo.recipes.names()``.
-        n_trials: The planned number of trials, for methods that need it.
-        n_initial: Observations before the first fit.
-
-    Raises:
-        InvalidInput: The method is for the certified setting.
-    """
-
-    certified = False
-
-    def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: int) -> None:
+        Raises:
+            InvalidInput: The method is for the certified setting.
+        """
         recipe = recipes.get(method)
         if recipe.norm == "estimated":
             raise InvalidInput(
@@ -103,7 +85,7 @@ class PracticalBelief(Belief):
             )
         if recipe.fixed_kernel:
             raise InvalidInput(
-                f"method {method!r} measures how alike points are under a kernel that stays, and this setting fits it "
+                f"method {method!r} needs covers under a kernel that does not change, and this setting fits it "
                 "again and again: use the certified setting, Certified(kernel, ...)."
             )
         if recipe.noise == "online":
@@ -111,121 +93,173 @@ class PracticalBelief(Belief):
                 f"method {method!r} bounds the noise level online, which takes more trials than fitting it does: use "
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
-        recipe.make(unit_kernel(1), 1.0, 1.0, setting.delta, horizon=n_trials)  # errors now, not later
-        self.draws = recipe.draws
-        self._setting, self._recipe, self._n_trials, self._next_fit = setting, recipe, n_trials, n_initial
-        self._features: list[Tensor] = []
-        self._y: list[float] = []
-        self._due = self._fitted = 0
-        self._state: Posterior | None = None
+        recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
+        n_initial = self.n_initial or 2 * space.dimension + 2
+        return PracticalLearner(self, method, n_trials, n_initial if recipe.has_bounds else math.inf)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values."""
+        return {"setting": "practical", **vars(self)}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The numbers that were fitted to some observations.
+
+    Attributes:
+        kernel: The kernel.
+        noise_std: The noise level, in units of the posterior.
+        location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in units of the posterior.
+        n: The number of observations, the first ones.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    location: float
+    unit: float
+    floor: float
+    n: int
+
+
+def fit_raw(X: Tensor, y: Tensor) -> Fitted:
+    """Fit kernel, noise level and constant to values y [n] in units of the objective at X [n D]."""
+    low, high = y.quantile(0.25), y.quantile(0.75)
+    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+    y = y.clamp_min(floor)
+    peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
+    spread = float((y / peak).std()) * peak
+    centre, unit = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
+    found = fit(X, (y - centre) / unit)
+    return Fitted(found.kernel, found.noise_std, centre + unit * found.constant, unit, floor, len(y))
+
+
+class PracticalBelief(Belief):
+    """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
+
+    Args:
+        setting: Its numbers.
+        method: A name of ``kbo.recipes.names()``.
+        n_trials: The planned number of trials, for methods that need it.
+        fitted: Kernel, noise level and units. The posterior is sketched if there are many observations, and updated
+            in place.
+    """
+
+    def __init__(self, setting: Practical, method: str, n_trials: int | None, fitted: Fitted) -> None:
+        self._setting, self._recipe, self._n_trials, self.fitted = setting, recipes.get(method), n_trials, fitted
+        self.location, self.unit, self.floor = fitted.location, fitted.unit, fitted.floor
+        self._plain = made = self._method(norm_bound=1.0)
+        self.draws = self._recipe.draws
+        if fitted.n > MOST_EXACT and made.dictionary is None:
+            made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
+        self.posterior = made.posterior()
         self._norm: tuple[int, float] | None = None
-        self.noise_std = float("nan")
 
-    def observe(self, features: Tensor, y: float) -> None:
-        """Add one evaluation, features [1 D]; whether to fit is decided when it matters."""
-        self._features.append(features)
-        self._y.append(y)
-        if len(self._y) >= self._next_fit and self._recipe.has_bounds:
-            self._due = len(self._y)
-            self._next_fit = math.ceil(REFIT_GROWTH * self._due)
+    def _method(self, norm_bound: float) -> Method:
+        s, noise_std = self._setting, self.fitted.noise_std
+        ridges = [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.takes else None
+        options = {"scale": s.scale, "horizon": self._n_trials, "ridges": ridges}
+        return self._recipe.make(self.fitted.kernel, noise_std, norm_bound, s.delta, **options)
 
-    @property
-    def state(self) -> Posterior | None:
-        """The posterior, brought up to date when it is asked for: replaying a long run costs one fit."""
-        if self._fitted != self._due:
-            self._fit(self._due)
-        if self._state is not None and (n := self._state.n) < len(self._y):
-            targets = torch.tensor([self.target(y) for y in self._y[n:]], dtype=torch.float64)
-            fitted, self._fitted = self._fitted, -1  # an interrupted update is done again, from the start
-            self._state.update(torch.cat(self._features[n:]), targets)
-            self._fitted = fitted
-        return self._state
-
-    def _fit(self, n: int) -> None:
-        """Kernel, noise and constant by marginal likelihood; a function of the first n observations alone."""
-        X, y = torch.cat(self._features[:n]), torch.tensor(self._y[:n], dtype=torch.float64)
-        low, high = y.quantile(0.25), y.quantile(0.75)
-        floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-        y = y.clamp_min(floor)
-        peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
-        spread = float((y / peak).std()) * peak
-        centre, scale = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
-        kernel, noise_std, constant = fit(X, (y - centre) / scale)
-        self._fitted = -1  # whatever interrupts what follows, it is done again
-        self.floor, self.location, self.unit = floor, centre + scale * constant, scale
-        self.noise_std, self._kernel, self._norm = noise_std, kernel, None
-        state = self._posterior(n)
-        best_first = y.argsort(descending=True, stable=True)  # so that a sketch is finest where it matters
-        order = best_first if n > MOST_EXACT else slice(None)
-        state.update(X[order], ((y - self.location) / self.unit)[order])
-        self._state, self._fitted = state, n
-
-    def _posterior(self, n: int) -> Posterior:
-        """The empty posterior; a sketched one for many observations."""
-        method = self._method(self._kernel, norm_bound=1.0)
-        if n > MOST_EXACT and method.dictionary is None:
-            method = replace(method, dictionary=GreedyDictionary(_LEFT_OUT * self.noise_std**2, most=MOST_ANCHORS))
-        return method.state()
-
-    @property
     def norm_bound(self) -> float:
-        """The guess of the norm, of the objective less its constant, in the posterior's units."""
-        state, s = self.state, self._setting
-        if state is None:
-            return math.nan
-        if self._norm is None or self._norm[0] != state.n:
-            guess = UnknownNorm(self.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
-            self._norm = state.n, guess.norm_bound(state)
+        """Return the estimate of the norm, of the objective less its constant, in the posterior's units."""
+        s, n = self._setting, self.posterior.n
+        if self._norm is None or self._norm[0] != n:
+            unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+            self._norm = n, unknown.norm_bound(self.posterior)
         return self._norm[1]
 
     def confidence(self) -> Confidence | None:
-        """The bound of the method, with the estimates put in for what it assumes."""
-        if self.state is None:
-            return None
-        plain = self._method(self._kernel, norm_bound=1.0).confidence
+        """Return the bound of the method, with the estimates in place of what it assumes."""
+        plain = self._plain.confidence
         if plain is None or isinstance(plain, FixedWidth):
             return plain  # which no norm bound changes
-        return self._method(self._kernel, self.norm_bound).confidence
+        return self._method(self.norm_bound()).confidence
 
     def reported(self) -> Confidence | None:
-        """AMM in place of tighter mixtures: they rest on a guessed norm, and with that guess would exclude too much."""
+        """Return AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
         confidence, s = self.confidence(), self._setting
         if confidence is None or not (self.draws or isinstance(confidence, MartingaleMixture | FixedWidth)):
             return confidence
-        return MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "amm", s.scale)
+        return MartingaleMixture(self.fitted.noise_std, self.norm_bound(), s.delta, "amm", s.scale)
 
-    @property
-    def _ridges(self) -> list[float]:
-        return [g * self.noise_std**2 / self._setting.scale for g in GRID]
-
-    def _method(self, kernel: Kernel, norm_bound: float) -> Method:
-        numbers = (kernel, self.noise_std, norm_bound, self._setting.delta)
-        scale, horizon = self._setting.scale, self._n_trials
-        ridges = self._ridges if "ridges" in self._recipe.takes else None
-        return self._recipe.make(*numbers, scale=scale, horizon=horizon, ridges=ridges)
-
-    def assumptions(self) -> dict[str, Any]:
-        """The estimates, in raw units."""
-        norm_bound = self.norm_bound  # first: it brings the others up to date
-        return {
-            "kernel": "fitted",
-            "noise_std": self.noise_std * self.unit,
-            "norm_bound": norm_bound * self.unit,
-            "delta": self._setting.delta,
-            "from": "kernel and noise by marginal likelihood, "
-            f"norm bound {self._setting.norm_factor:g} x its lower bound",
-        }
+    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:  # noqa: D102
+        if self.reported() is None:
+            return NO_BOUND
+        return f"practical, not certified: {self.estimates()}, so the interval may be too narrow"
 
     def estimates(self) -> str:
-        """Which numbers were fitted, and how the norm bound was guessed."""
-        _ = self.state  # brings what follows up to date
-        return f"the kernel and {self._level} were fitted and {self._guess}"
+        """Return in words which numbers were fitted, and how the norm bound was estimated."""
+        return f"the kernel and {self._level()} were fitted and {self._guess()}"
 
-    @property
     def _level(self) -> str:
-        return f"the noise level ({self.noise_std * self.unit:.3g})"
+        return f"the noise level ({self.fitted.noise_std * self.unit:.3g})"
 
-    @property
     def _guess(self) -> str:
-        norm = f"the norm bound ({self.norm_bound * self.unit:.3g}, of the objective less its fitted constant)"
+        norm = f"the norm bound ({self.norm_bound() * self.unit:.3g}, of the objective less its fitted constant)"
         return f"{norm} was guessed from the same data"
+
+    def assumptions(self) -> dict[str, Any]:
+        """Return the estimates, in units of the objective."""
+        factor = f"{self._setting.norm_factor:g}"
+        return {
+            "kernel": "fitted",
+            "noise_std": self.fitted.noise_std * self.unit,
+            "norm_bound": self.norm_bound() * self.unit,
+            "delta": self._setting.delta,
+            "from": f"kernel and noise by marginal likelihood, norm bound {factor} x its lower bound",
+        }
+
+
+class PracticalLearner(Learner):
+    """Observations in the practical setting, stored until a belief is needed: replaying a run costs one fit.
+
+    Args:
+        setting: Its numbers.
+        method: A name of ``kbo.recipes.names()``.
+        n_trials: The planned number of trials, for methods that need it.
+        n_initial: Observations before the first fit; infinite for methods without a bound.
+    """
+
+    def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: float) -> None:
+        self._given = setting, method, n_trials
+        self._features: list[Tensor] = []
+        self._y: list[float] = []
+        self._next_fit, self._needed = n_initial, 0
+        self._fitted: Fitted | None = None
+        self._belief: PracticalBelief | None = None
+
+    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
+        self._features.append(features)
+        self._y.append(y)
+        if len(self._y) >= self._next_fit:
+            self._needed = len(self._y)
+            self._next_fit = math.ceil(REFIT_GROWTH * self._needed)
+
+    def belief(self) -> PracticalBelief | None:
+        """Fit if the data have grown enough, update the posterior, and return the belief.
+
+        An interrupted fit or update is done again from the start.
+        """
+        n = self._needed
+        if n == 0:
+            return None
+        if self._fitted is None or self._fitted.n != n:
+            X, y = torch.cat(self._features[:n]), torch.tensor(self._y[:n], dtype=torch.float64)
+            self._fitted, self._belief = fit_raw(X, y), None
+        belief, self._belief = self._belief, None  # stored again when it is complete
+        if belief is None:
+            belief = PracticalBelief(*self._given, self._fitted)
+            self._add(belief, 0, n)
+        if belief.posterior.n < len(self._y):
+            self._add(belief, belief.posterior.n, len(self._y))
+        self._belief = belief
+        return belief
+
+    def _add(self, belief: PracticalBelief, start: int, stop: int) -> None:
+        """Add some observations; many first ones best first, so that a sketch is finest at the best."""
+        X = torch.cat(self._features[start:stop])
+        targets = torch.tensor([belief.target(y) for y in self._y[start:stop]], dtype=torch.float64)
+        if start == 0 and stop > MOST_EXACT:
+            best_first = targets.argsort(descending=True, stable=True)
+            X, targets = X[best_first], targets[best_first]
+        belief.posterior.update(X, targets)

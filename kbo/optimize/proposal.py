@@ -1,7 +1,9 @@
-"""Where to go next: points that fill the space, and points whose bounds are the largest there."""
+"""The next point: from a design that fills the space, or the argmax of an acquisition over numbers and choices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -10,13 +12,19 @@ from torch.quasirandom import SobolEngine
 
 from kbo.acquisition.thompson import drawn_at, inflated
 from kbo.confidence import Confidence
-from kbo.optimize.context import Question
-from kbo.optimize.search import argmax
+from kbo.optimize.context import Restriction
 from kbo.regression import Hypothetical, Posterior, draw_path
 from kbo.space import Space
 
+KEPT = 8
+"""Best points that a step of the local search goes on from."""
+
+_RANDOM_POINTS = 1024
+_CHILDREN = 32
+_STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
+
 _MOST_POINTS = 10_000
-"""Points of a finite space that are all looked at."""
+"""Points of a finite space that are all evaluated."""
 
 
 class SpaceGap(NamedTuple):
@@ -24,112 +32,144 @@ class SpaceGap(NamedTuple):
 
     Attributes:
         value: The optimum is at most this much better than the recommendation, if the bounds hold.
-        exact: Whether every point of the space was looked at, or many starts were searched from.
+        exact: Whether every point of the space was evaluated; False after a search from many starts.
     """
 
     value: float
     exact: bool
 
 
-class Search(NamedTuple):
-    """Where to look.
+@dataclass(frozen=True)
+class Search:
+    """A search over a part of a space.
 
     Attributes:
-        space: Makes features of points.
-        question: The part of the space that is searched.
+        space: Maps points to features.
+        restriction: The part of the space that is searched.
         starts: Promising points [s P].
         generator: Source of randomness.
     """
 
     space: Space
-    question: Question
+    restriction: Restriction
     starts: Tensor
     generator: torch.Generator
 
+    @torch.no_grad()
+    def argmax(self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None) -> Tensor:
+        """Return a point [P] of the unit cube that nearly maximises a function of features; among choices, exactly.
 
-def filling(question: Question, number: int, seed: int, generator: torch.Generator) -> Tensor:
-    """Point [P] ``number`` of a design that fills the space, with the context in place; one of the choices if any."""
-    if question.choices is not None:
-        return question.at_random(generator)
-    sobol = SobolEngine(len(question.fixed), scramble=True, seed=seed)
-    return question.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
-
-
-def most_promising(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
-    """A point [P] of the unit cube whose upper bound is nearly the largest; exactly so among choices.
-
-    Args:
-        confidence: The bound.
-        view: The posterior.
-        search: Where to look.
-    """
-    space, question, starts, generator = search
-
-    def score(U: Tensor) -> Tensor:
-        return confidence.quick_upper(view, space.features(U))
-
-    def argmax_upper(U: Tensor) -> int:
-        return confidence.argmax_upper(view, space.features(U))[0]
-
-    if question.choices is not None:
-        return question.choices[argmax_upper(question.choices)]
-    return argmax(score, starts, generator, argmax_upper, question.fixed)
+        Args:
+            score: Values [n] at features [n D].
+            row: The best row of features [n D], by a more expensive rule; by default that of the largest score.
+        """
+        features, choices = self.space.features, self.restriction.choices
+        if choices is not None:
+            return choices[row(features(choices)) if row else int(score(features(choices)).argmax())]
+        last = None if row is None else lambda U: row(features(U))
+        return argmax(lambda U: score(features(U)), self.starts, self.generator, last, self.restriction.fixed)
 
 
 @torch.no_grad()
-def drawn(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
-    """A point [P] of the unit cube at which one draw of the function, as wide as the confidence, is nearly the largest.
+def argmax(
+    score: Callable[[Tensor], Tensor],
+    starts: Tensor,
+    generator: torch.Generator,
+    row: Callable[[Tensor], int] | None = None,
+    fixed: Tensor | None = None,
+) -> Tensor:
+    """Return a point [P] of the unit cube that nearly maximises ``score`` [n P] -> [n]: random, then local search.
 
-    Arguments as ``most_promising``.
+    Every point that is scored is one that the objective can be given, so integers and choices need no
+    relaxation, and repeated steps at shrinking scales find continuous coordinates to about 1e-3.
+
+    Args:
+        score: The acquisition.
+        starts: Promising points [s P], for example the best ones evaluated.
+        generator: Source of randomness.
+        row: The best row of the last points [n P], by a more expensive rule than the score.
+        fixed: Coordinates [P] that stay as they are, NaN where they are free; the search runs over the free ones only.
     """
-    space, question, starts, generator = search
-    path = draw_path(view, space.features(starts), generator, drawn_at(confidence, view))
+    fixed = starts.new_full(starts.shape[-1:], torch.nan) if fixed is None else fixed
+    free = fixed.isnan()
+    P = int(free.sum())
 
-    def score(U: Tensor) -> Tensor:
-        features = space.features(U)
-        return inflated(confidence, view, features, path(features))
+    def whole(U: Tensor) -> Tensor:
+        return fixed.expand(len(U), -1).masked_scatter(free, U)
 
-    if question.choices is not None:
-        return question.choices[int(score(question.choices).argmax())]
-    return argmax(score, starts, generator, fixed=question.fixed)
+    points = torch.cat([torch.rand(_RANDOM_POINTS, P, generator=generator, dtype=torch.float64), starts[:, free]])
+    values = score(whole(points))
+    for step in _STEPS:
+        best = values.topk(min(KEPT, len(values))).indices
+        points, values = points[best], values[best]
+        children = points.repeat_interleave(_CHILDREN, 0)
+        # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
+        moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
+        moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True
+        noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
+        children = torch.where(moves, (children + step * noise).clamp(0, 1), children)
+        jumps = moves & (torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1)
+        children = torch.where(jumps, torch.rand(children.shape, generator=generator, dtype=torch.float64), children)
+        points = torch.cat([points, children])
+        values = torch.cat([values, score(whole(children))])
+    points = whole(points)
+    return points[row(points) if row else int(values.argmax())]
 
 
-def argmax_lower(confidence: Confidence, view: Posterior, search: Search) -> Tensor:
-    """As ``most_promising``, for the lower bound."""
-    space, question, starts, generator = search
-
-    def score(U: Tensor) -> Tensor:
-        return confidence.lower(view, space.features(U))
-
-    if question.choices is not None:
-        return question.choices[confidence.argmax_lower(view, space.features(question.choices))[0]]
-    return argmax(score, starts, generator, fixed=question.fixed)
+def filling(restriction: Restriction, number: int, seed: int, generator: torch.Generator) -> Tensor:
+    """Return point [P] ``number`` of a space-filling design with the context in place; a random one of the choices."""
+    if restriction.choices is not None:
+        return restriction.sample(generator)
+    sobol = SobolEngine(len(restriction.fixed), scramble=True, seed=seed)
+    return restriction.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
 
 
-def largest_upper(
-    confidence: Confidence, state: Posterior, space: Space, starts: Tensor, generator: torch.Generator
-) -> tuple[Tensor, bool]:
-    """The largest upper bound [] of a space, and whether every point was looked at, not only a search made."""
-    points = space.points(_MOST_POINTS)
+def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
+    """Return a point [P] of the unit cube whose upper bound is nearly the largest; among choices, exactly."""
+    return search.argmax(
+        lambda features: confidence.quick_upper(posterior, features),
+        lambda features: confidence.argmax_upper(posterior, features)[0],
+    )
+
+
+def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
+    """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly."""
+    return search.argmax(
+        lambda features: confidence.lower(posterior, features),
+        lambda features: confidence.argmax_lower(posterior, features)[0],
+    )
+
+
+@torch.no_grad()
+def argmax_draw(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
+    """Return a point [P] of the unit cube at which a draw as wide as the confidence is nearly the largest."""
+    starts = search.space.features(search.starts)
+    path = draw_path(posterior, starts, search.generator, drawn_at(confidence, posterior))
+    return search.argmax(lambda features: inflated(confidence, posterior, features, path(features)))
+
+
+def largest_upper(confidence: Confidence, posterior: Posterior, search: Search) -> tuple[Tensor, bool]:
+    """Return the largest upper bound [] of the space, and whether every point was evaluated, not only a search made."""
+    points = search.space.points(_MOST_POINTS)
     if points is not None:
-        return torch.tensor(confidence.argmax_upper(state, space.features(points))[1], dtype=torch.float64), True
-    point = most_promising(confidence, state, Search(space, Question(space), starts, generator))
-    return confidence.upper(state, space.features(point.unsqueeze(0)))[0], False
+        largest = confidence.argmax_upper(posterior, search.space.features(points))[1]
+        return torch.tensor(largest, dtype=torch.float64), True
+    point = argmax_upper(confidence, posterior, search)
+    return confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0], False
 
 
-def imagined(state: Posterior, failed: Tensor | None, worst: float, pending: Tensor | None) -> Posterior:
-    """The posterior in whose light the next point is chosen; what is reported never rests on it.
+def hypothetical(posterior: Posterior, failed: Tensor | None, worst: float, pending: Tensor | None) -> Posterior:
+    """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
 
-    Pending points are hallucinated at the mean. Failed ones are imagined as bad as the worst value seen, or the
+    Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
     search would return to them: the data say nothing against them.
 
     Args:
-        state: The posterior of the values seen.
+        posterior: The posterior of the observed values.
         failed: Features [f D] of failed points.
-        worst: The worst value seen, as the posterior holds it.
+        worst: The worst observed value, in units of the posterior.
         pending: Features [p D] of pending points.
     """
-    view = state
     if failed is not None:
-        view = Hypothetical(view, failed, failed.new_full((len(failed),), worst))
-    return view if pending is None else Hypothetical(view, pending)
+        posterior = Hypothetical(posterior, failed, failed.new_full((len(failed),), worst))
+    return posterior if pending is None else Hypothetical(posterior, pending)

@@ -1,4 +1,4 @@
-"""The two ways to run: certified, where everything a bound needs is given, and practical, where it is guessed."""
+"""The two settings: certified, where everything a bound needs is given, and practical, where it is estimated."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from kbo.errors import InvalidInput
 from kbo.optimize.certified import Certified
 from kbo.optimize.practical import Practical
 
-Settings = Certified | Practical
+Setting = Certified | Practical
 
 
-def resolve(setting: Settings | None, method: str | None, n_trials: int | None) -> tuple[Settings, str]:
-    """The setting and the method that are meant: by default ``Practical()``, and the best method of the setting.
+def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
+    """Return setting and method with their defaults: ``Practical()``, and the default method of the setting.
 
     Raises:
         InvalidInput: Not a setting, or a method that cannot search a box or lacks the number of trials.
     """
     setting = Practical() if setting is None else setting
-    if not isinstance(setting, Settings):
+    if not isinstance(setting, Setting):
         raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
     method = method or setting.default_method
     recipe = recipes.get(method)

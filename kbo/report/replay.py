@@ -107,7 +107,7 @@ def history(
     record = Record.of(run, kernel)
     replay = _Replay(record.blank(), record.maximize)
     observed = [event["number"] for event in record.events if event["event"] == "tell"]
-    replayed = observed if replay.optimizer.belief.certified else observed[:MOST_FITTED]
+    replayed = observed if replay.optimizer.setting.certified else observed[:MOST_FITTED]
     if most is None:
         most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
     watched = _spaced(replayed, most)
@@ -176,7 +176,9 @@ class _Replay:
             return None
         if interval is None:
             return None
-        margin = NOISE_MARGIN * self.optimizer.belief.assumptions()["noise_std"]
+        belief = self.optimizer.belief()
+        assert belief is not None
+        margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
         return interval[0] - margin, interval[2] + margin
 
     def _bounds(self, with_gap: bool) -> dict[str, Any]:
@@ -218,10 +220,11 @@ def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
 
 def _numbers(optimizer: Optimizer) -> dict[str, Any]:
     """Return the numbers in the bounds."""
-    numbers, state = optimizer.belief.assumptions(), optimizer.belief.state
+    belief = optimizer.belief()
+    if belief is None:
+        return {}
+    numbers, state = belief.assumptions(), belief.posterior
     found = {name: numbers[name] for name in ("noise_std", "norm_bound")}
-    if state is None:
-        return found
     found |= {"ridge": state.ridge, "anchors": anchors_of(state)}
     if isinstance(state.schedule, NoiseBounds):
         found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}

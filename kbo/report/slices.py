@@ -65,7 +65,9 @@ def slice_of(optimizer: Optimizer, parameter: str, at: Params | None = None) -> 
         units = torch.tensor([described.unit(value) for value in whole], dtype=centre.dtype)
     points = centre.repeat(len(units), 1)
     points[:, position] = units
-    bounds = optimizer.belief.interval(space.features(points))
+    belief = optimizer.belief()
+    assert belief is not None
+    bounds = belief.interval(space.features(points))
     if not optimizer.maximize:  # the belief is about the objective times -1
         bounds = tuple(-bound for bound in reversed(bounds))
     lower, mean, upper = (bound.tolist() for bound in bounds)

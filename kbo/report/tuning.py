@@ -11,7 +11,7 @@ from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
-from kbo.optimize.loop import format_params, result_of
+from kbo.optimize.result import format_params, result_of
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
 from kbo.report.record import Record
@@ -117,7 +117,7 @@ def _named(params: Params) -> dict[str, Any]:
 
 def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     """Return the numbers in the bounds by their labels."""
-    numbers, state = result.assumptions, optimizer.belief.state
+    numbers, belief = result.assumptions, optimizer.belief()
     entries = {
         "kernel": numbers["kernel"],
         "noise level (units of the objective)": numbers["noise_std"],
@@ -125,8 +125,9 @@ def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
         "probability that bounds may fail": numbers["delta"] if result.certified else f"{numbers['delta']:g}, nominal",
         "where they come from": numbers["from"],
     }
-    if state is None:
+    if belief is None:
         return entries
+    state = belief.posterior
     entries |= {"ridge (units of the kernel)": state.ridge, "observations": state.n}
     found = getattr(getattr(state, "kernel", None), "lengthscale", None)
     if found is None or found.numel() != optimizer.space.columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -21,7 +22,7 @@ from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
 from kbo.optimize.fitting import fit, unit_kernel
-from kbo.optimize.practical import PracticalBelief
+from kbo.optimize.practical import Fitted, PracticalBelief
 from kbo.space import Space
 
 _LEAST_NOISE = 0.01
@@ -39,7 +40,7 @@ class MethodGP(StreamingGP):
 
     def _new_state(self) -> Any:
         self._belief = self._new_belief()
-        return self._belief._state
+        return self._belief.posterior
 
     @property
     def belief(self) -> Belief:
@@ -89,10 +90,10 @@ class CertifiedGP(MethodGP):
                 "bound would hold. Give a noise level that is at least the largest standard error."
             )
         self._setting, self._given = setting, (method, n_trials, space)
-        super().__init__(train_X, train_Y, setting.kernel, self._new_belief()._state.ridge, input_transform)
+        super().__init__(train_X, train_Y, setting.kernel, self._new_belief().posterior.ridge, input_transform)
 
     def _new_belief(self) -> Any:
-        return self._setting.begin(*self._given)
+        return self._setting.begin(*self._given).current
 
 
 class PracticalGP(MethodGP):
@@ -134,11 +135,11 @@ class PracticalGP(MethodGP):
         """Fit kernel, noise level and constant to the data."""
         X, y, scale = self.train_inputs[0], self.train_targets, self.outcome_transform
         known = None if self._sem is None else max(self._sem / float(scale.stdvs), _LEAST_NOISE)
-        kernel, noise_std, constant = fit(X, y, known)
-        self.covar_module.load_state_dict(kernel.state_dict())
-        self.noise_std.fill_(noise_std)
-        scale.means += scale.stdvs * constant
-        self.set_train_data(targets=y - constant)
+        fitted = fit(X, y, known)
+        self.covar_module.load_state_dict(fitted.kernel.state_dict())
+        self.noise_std.fill_(fitted.noise_std)
+        scale.means += scale.stdvs * fitted.constant
+        self.set_train_data(targets=y - fitted.constant)
         self.ridge.fill_(self._new_state().ridge)
 
     def _new_belief(self) -> Any:
@@ -153,19 +154,18 @@ class FittedBelief(PracticalBelief):
     """
 
     def __init__(self, model: PracticalGP, setting: Practical, method: str, n_trials: int | None) -> None:
-        super().__init__(setting, method, n_trials, n_initial=2)
+        scale, n = model.outcome_transform, len(model.train_targets)
+        units = {"location": float(scale.means), "unit": float(scale.stdvs), "floor": -math.inf}
+        fitted = Fitted(model.covar_module, float(model.noise_std), **units, n=n)
+        super().__init__(setting, method, n_trials, fitted)
         self.sem = model._sem
-        self._kernel, self.noise_std = model.covar_module, float(model.noise_std)
-        self.location = float(model.outcome_transform.means)
-        self.unit = float(model.outcome_transform.stdvs)
-        self._state = self._posterior(len(model.train_targets))
 
     def estimates(self) -> str:
         """The estimates from the data, in words."""
         if self.sem is None:
             return super().estimates()
         given = f"is the largest standard error given, {self.sem:.3g}, but at least a hundredth of the spread of values"
-        return f"{self._level} {given}, the kernel was fitted and {self._guess}"
+        return f"{self._level()} {given}, the kernel was fitted and {self._guess()}"
 
 
 @fit_botorch_model.register(StreamingGP)

@@ -13,7 +13,6 @@ from ax.core.parameter import FixedParameter
 
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.models import MethodGP
-from kbo.optimize import guarantee as in_words
 
 
 def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -49,7 +48,7 @@ def guarantee(client: Client) -> str:
         return "none: there are too few observations for a bound"
     lost = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.EARLY_STOPPED)
     count = sum(trial.status in lost for trial in _experiment(client).trials.values())
-    return in_words.guarantee(model.belief, count, "failed, abandoned or stopped early")
+    return model.belief.guarantee(count, "failed, abandoned or stopped early")
 
 
 class _TooFew(InvalidInput):

@@ -63,10 +63,12 @@ def kbo_candidates_func(
 def _acquisition(X: Tensor, y: Tensor) -> KernelUCB:
     """The upper confidence bound of values y [n 1] at points X [n d] of the unit cube, in the practical setting."""
     space = Space([(0.0, 1.0)] * X.shape[-1])
-    belief = Practical(n_initial=len(y)).begin(Practical.default_method, None, space)
+    learner = Practical(n_initial=len(y)).begin(Practical.default_method, None, space)
     for x, value in zip(X, y.squeeze(-1).tolist(), strict=True):
-        belief.observe(x.unsqueeze(0), value)
-    state, confidence = belief.state, belief.confidence()
+        learner.observe(x.unsqueeze(0), value)
+    belief = learner.belief()
+    assert belief is not None
+    state, confidence = belief.posterior, belief.confidence()
     assert isinstance(state, KernelRidge | NystromRidge)
     assert confidence is not None
     targets = torch.tensor([[belief.target(value)] for value in y.squeeze(-1).tolist()], dtype=X.dtype)

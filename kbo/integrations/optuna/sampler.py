@@ -23,8 +23,8 @@ from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace, shared_distributions
 from kbo.integrations.optuna.study import StudyModel, event_of, finished, publish, result_of, running
 from kbo.optimize import Certified, Optimizer, Practical
+from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.fitting import unit_kernel
-from kbo.optimize.guarantee import guarantee
 from kbo.optimize.settings import resolve
 from kbo.space import Int
 
@@ -182,7 +182,8 @@ class KBOSampler(BaseSampler):
             if model is None:
                 return "none: there are too few trials for a bound"
             lost = sum(result_of(trial) is None for trial in finished(study))
-            return guarantee(model.optimizer.belief, lost, "failed or pruned")
+            belief = model.optimizer.belief()
+            return NO_BOUND if belief is None else belief.guarantee(lost, "failed or pruned")
 
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.

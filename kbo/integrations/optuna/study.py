@@ -71,7 +71,7 @@ class StudyModel:
 
     def _expecting(self, pending: Mapping[int, dict[str, Any]]) -> Optimizer:
         """The optimiser with pending trials: a copy that shares the data, which pending trials do not change."""
-        kept = (self.optimizer.belief, self.optimizer.setting, self.optimizer.space)
+        kept = (self.optimizer.learner, self.optimizer.setting, self.optimizer.space)
         view = copy.deepcopy(self.optimizer, {id(part): part for part in kept}) if pending else self.optimizer
         for number in sorted(pending):
             view.expect(pending[number])

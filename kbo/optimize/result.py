@@ -1,0 +1,104 @@
+"""Results of a run: the recommendation, its bounds and the assumptions of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kbo.optimize.belief import NO_BOUND
+from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.trials import Trial
+from kbo.space import Params
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of a run.
+
+    Attributes:
+        params: The recommended parameters: those of the completed trial with the best pessimistic bound, which under
+            noise need not have the best observed value.
+        value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
+            value while there is no posterior.
+        lower, upper: Confidence bounds of the objective there; None while there is no bound.
+        gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
+            ``gap_exact`` is False, as far as a search from many starts finds the largest one; None while there is no
+            bound.
+        gap_exact: Whether the gap is exact over the whole (finite) space, or found by a search from many starts.
+        best_observed: The best observed value; optimistically biased if the objective is noisy.
+        certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
+        guarantee: In words, what holds and what was given up.
+        assumptions: The numbers that the bounds rest on, in units of the objective.
+        trials: Every trial, failed ones included.
+        stopped: The reason why the run ended.
+        journal: Path of the journal; None without one.
+    """
+
+    params: Params | None
+    value: float | None
+    lower: float | None
+    upper: float | None
+    gap: float | None
+    gap_exact: bool
+    best_observed: float | None
+    certified: bool
+    guarantee: str
+    assumptions: dict[str, Any]
+    trials: list[Trial]
+    stopped: str
+    journal: str | None
+
+    def __repr__(self) -> str:
+        return str(self)  # without the list of all trials
+
+    def __str__(self) -> str:
+        failed = sum(trial.status == "failed" for trial in self.trials)
+        done = sum(trial.status != "pending" for trial in self.trials)
+        lines = [f"{done} trials{f', {failed} failed' if failed else ''}; {self.stopped}"]
+        if failed:
+            lines.append(f"last failure   {next(t.failure for t in reversed(self.trials) if t.failure)}")
+        if self.params is not None:
+            lines.append(f"recommended    {format_params(self.params)}")
+            bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
+            lines.append(f"value there    {self.value:.4g}{bounds}")
+            lines.append(f"best observed  {self.best_observed:.4g}")
+        if self.gap is not None:
+            how = "over the whole space" if self.gap_exact else "by a search from many starts"
+            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better; {how})")
+        lines.append(f"guarantee      {self.guarantee}")
+        if self.journal:
+            lines.append(f"journal        {self.journal}")
+        return "\n".join(lines)
+
+
+def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result:
+    """Return the result after the trials so far."""
+    best = optimizer.recommended()
+    interval = optimizer.interval(best.params) if best else None
+    belief = optimizer.belief() if interval else None
+    gap = optimizer.gap()
+    lower, value, upper = interval or (None, best.value if best else None, None)
+    pick = max if optimizer.maximize else min
+    return Result(
+        params=best.params if best else None,
+        value=value,
+        lower=lower,
+        upper=upper,
+        gap=gap and gap.value,
+        gap_exact=bool(gap and gap.exact),
+        best_observed=pick((t.value for t in optimizer.completed() if t.value is not None), default=None),
+        certified=belief is not None and belief.proved() is not None,
+        guarantee=belief.guarantee(len(optimizer.failed())) if belief else NO_BOUND,
+        assumptions=belief.assumptions() if belief else {},
+        trials=list(optimizer.trials),
+        stopped=stopped,
+        journal=journal,
+    )
+
+
+def format_params(params: Params) -> str:
+    """Format parameters on one line, numbers with four digits."""
+    entries = params.items() if isinstance(params, dict) else ((f"x{i}", v) for i, v in enumerate(params))
+    return "  ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries
+    )
