@@ -3,12 +3,16 @@
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.optimize.journal import Journal
@@ -40,7 +44,7 @@ def test_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_sa
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     undisturbed = launch("undisturbed")
-    chance, told, kills = random.Random(0), [], 0
+    rng, told, kills = random.Random(0), [], 0
     path = tmp_path / "killed"
     while kills < most:
         process = launch("killed")
@@ -48,7 +52,7 @@ def test_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_sa
         while process.poll() is None and len(trials(path)[1] if path.exists() else []) <= len(told):
             time.sleep(0.002)  # until the run has made progress
             assert time.monotonic() - before < 60
-        time.sleep(chance.uniform(0, 0.05))
+        time.sleep(rng.uniform(0, 0.05))
         process.kill()
         finished = process.wait() == 0
         now = trials(path)[1]
@@ -106,10 +110,37 @@ def test_a_journal_of_other_settings_is_refused_and_left_alone(tmp_path, options
     assert path.read_bytes() == before
 
 
-def test_a_journal_of_another_space_is_refused(tmp_path):
-    run(tmp_path / "run.jsonl")
-    with pytest.raises(kbo.JournalError, match="space"):
-        kbo.minimize(lambda x: x[0], [(0, 2)], 6, journal=tmp_path / "run.jsonl")
+WIDE = {f"a_parameter_with_a_long_name_{i}": (0.0, 1.0) for i in range(9)} | {"kind": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": ["a", "c"]}, "(space kind options: ['a', 'b'] in the journal, ['a', 'c'] in this run)"),
+        (
+            {"a_parameter_with_a_long_name_8": (0.0, 2.0)},
+            "(space a_parameter_with_a_long_name_8 high: 1.0 in the journal, 2.0 in this run)",
+        ),
+        ({"new": kbo.Int(1, 2)}, "(space new: only in this run: {'name': 'new', 'kind': 'Int', 'low': 1, 'high': 2"),
+        ({"kind": None}, "(space kind: only in the journal: {'name': 'kind', 'kind': 'Choice', 'options'"),
+        ({"kind": kbo.Int(0, 1)}, "space kind kind: 'Choice' in the journal, 'Int' in this run"),
+    ],
+)
+def test_a_journal_of_another_space_is_refused_with_the_parameter_that_differs(tmp_path, change, says):
+    kbo.Optimizer(WIDE, journal=tmp_path / "j").close()
+    other = {name: spec for name, spec in {**WIDE, **change}.items() if spec is not None}
+    with pytest.raises(kbo.JournalError, match=re.escape(says)):
+        kbo.Optimizer(other, journal=tmp_path / "j")
+    saved = kbo.Optimizer(WIDE)
+    saved.save(tmp_path / "saved")
+    with pytest.raises(kbo.JournalError, match=re.escape(says)):
+        kbo.Optimizer(other).load(tmp_path / "saved")
+
+
+def test_parameters_in_another_order_are_another_space(tmp_path):
+    kbo.Optimizer({"x": (0, 1), "y": (0, 1)}, journal=tmp_path / "j").close()
+    with pytest.raises(kbo.JournalError, match=r"space: in the order \['x', 'y'\] in the journal, \['y', 'x'\]"):
+        kbo.Optimizer({"y": (0, 1), "x": (0, 1)}, journal=tmp_path / "j")
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{"a": 1}\n', "[1]\n", "\x80\x04\x95\n"])
@@ -232,7 +263,7 @@ def test_an_error_while_opening_releases_the_journal(tmp_path):
     assert kept
 
 
-def test_a_trial_told_by_somebody_else_after_the_restart_is_not_asked_again(tmp_path):
+def test_a_pending_trial_whose_value_arrives_after_the_restart_is_not_returned_again(tmp_path):
     first = kbo.Optimizer([(0, 1)], journal=tmp_path / "j")
     x = first.ask()
     first.close()
@@ -248,8 +279,6 @@ def test_a_horizon_chosen_after_seeing_data_is_refused(tmp_path):
 
 
 def test_a_kernel_of_other_smoothness_is_another_problem(tmp_path):
-    from gpytorch.kernels import MaternKernel
-
     for nu, refused in ((2.5, False), (1.5, True)):
         setting = kbo.Certified(MaternKernel(nu=nu), noise_std=0.1, norm_bound=3.0)
         if refused:

@@ -1,6 +1,6 @@
 """A crash-safe journal: one JSON object per line, on disk before the run goes on.
 
-The first line says which problem the journal belongs to; then ``ask``, ``tell`` and ``fail`` events follow. A
+The first line identifies the problem; then ``ask``, ``tell`` and ``fail`` events follow. A
 process that is killed while writing leaves at most a last line without its newline, which opening the
 journal removes. Nothing in a journal is ever executed.
 """
@@ -25,7 +25,7 @@ class Journal:
 
     Args:
         path: The file; created, with its folders, if it does not exist.
-        header: What identifies the problem; a journal with another header is refused.
+        header: Identifies the problem; a journal with another header is refused.
 
     Attributes:
         events: The events on disk, oldest first.
@@ -75,7 +75,7 @@ class Journal:
             ) from error
 
     def _recover(self) -> list[dict[str, Any]]:
-        """The events on disk, after removing an unfinished last line; a file of anybody else is left as it is."""
+        """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is."""
         self._file.seek(0)
         text = self._file.read()
         self._size = whole = text.rfind(b"\n") + 1
@@ -86,21 +86,17 @@ class Journal:
             self._write(self._header)
             _sync_folder(self.path)
             return []
-        lines = text[:whole].splitlines()
-        self._check_header(_parse_header(lines[0], self.path))
-        events = [_parse(line, number, self.path) for number, line in enumerate(lines[1:], 2)]
+        header, events = _parse(text[:whole], self.path)
+        different = differences(header, self._header)
+        if different:
+            raise JournalError(
+                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
+                "arguments, or start a new one with another path."
+            )
         if whole < len(text):
             warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")
             self._file.truncate(whole)
         return events
-
-    def _check_header(self, found: dict[str, Any]) -> None:
-        different = differences(found, self._header)
-        if different:
-            raise JournalError(
-                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
-                "settings, or start a new one with another path."
-            )
 
     def _write(self, event: Mapping[str, Any]) -> None:
         rest = _line(event)
@@ -116,7 +112,7 @@ class Journal:
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Header and events of a journal, without locking or repairing it.
+    """Return header and events of a journal, without locking or repairing it.
 
     Raises:
         JournalError: There is no such file, or it is not a journal.
@@ -125,11 +121,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]
         text = Path(path).read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
-    lines = text[: text.rfind(b"\n") + 1].splitlines()
-    if not lines:
-        raise _not_a_journal(path)
-    header = _parse_header(lines[0], path)
-    return header, [_parse(line, number, path) for number, line in enumerate(lines[1:], 2)]
+    return _parse(text[: text.rfind(b"\n") + 1], path)
 
 
 def write(path: str | os.PathLike, header: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
@@ -152,15 +144,38 @@ def write(path: str | os.PathLike, header: Mapping[str, Any], events: Sequence[M
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Where two headers differ, in words; empty if they do not."""
+    """Return in words where the header of a journal differs from the expected one; empty if it does not."""
     expected = {"format": FORMAT, **json.loads(json.dumps(expected))}
-    keys = [key for key in sorted({*expected, *found}) if expected.get(key) != found.get(key)]
-    return "; ".join(f"{key}: journal {_short(found.get(key))}, this run {_short(expected.get(key))}" for key in keys)
+    return "; ".join(_differences("", found, expected))
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def _differences(name: str, found: Any, expected: Any) -> list[str]:
+    """Return one text for each entry that differs, with the parameters of a space compared by their names."""
+    if found == expected:
+        return []
+    here, there = _by_name(found), _by_name(expected)
+    if here is None or there is None:
+        return [f"{name}: {found!r} in the journal, {expected!r} in this run"]
+    if here == there:
+        return [f"{name}: in the order {list(here)} in the journal, {list(there)} in this run"]
+    texts = []
+    for key in dict.fromkeys([*here, *there]):
+        label = f"{name} {key}".strip()
+        if key in here and key in there:
+            texts += _differences(label, here[key], there[key])
+        else:
+            only = f"the journal: {here[key]!r}" if key in here else f"this run: {there[key]!r}"
+            texts.append(f"{label}: only in {only}")
+    return texts
+
+
+def _by_name(value: Any) -> Mapping[str, Any] | None:
+    """Return the entries of a header or a parameter, or the parameters of a space, by name; None for other values."""
+    if isinstance(value, Mapping):
+        return value
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) and "name" in entry for entry in value):
+        return None
+    return {str(entry["name"]): entry for entry in value}
 
 
 def _line(event: Mapping[str, Any]) -> bytes:
@@ -181,17 +196,19 @@ def _not_a_journal(path: str | os.PathLike) -> JournalError:
     return JournalError(f"{path} is not a kbo journal (its first line has no format {FORMAT!r}); choose another path.")
 
 
-def _parse_header(line: bytes, path: str | os.PathLike) -> dict[str, Any]:
+def _parse(text: bytes, path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return header and events of whole lines."""
+    lines = text.splitlines()
     try:
-        header = json.loads(line)
+        header = json.loads(lines[0]) if lines else None
     except ValueError as error:
         raise _not_a_journal(path) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _not_a_journal(path)
-    return header
+    return header, [_event(line, number, path) for number, line in enumerate(lines[1:], 2)]
 
 
-def _parse(line: bytes, number: int, path: str | os.PathLike) -> dict[str, Any]:
+def _event(line: bytes, number: int, path: str | os.PathLike) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError as error:
