@@ -124,7 +124,7 @@ class CertifiedBelief(Belief):
 
     def __init__(self, setting: Certified, recipe: Recipe, method: Method, noise_std: float) -> None:
         self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
-        self.posterior, self.draws = method.posterior(), recipe.draws
+        self.posterior, self.draws = method.state(), recipe.draws
         self._stated = method.confidence
         if isinstance(method.confidence, Chaining):
             self._stated = method.confidence.proved()

@@ -16,7 +16,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.recipes.method import Method
-from kbo.regression import MOST_ANCHORS, GreedyDictionary
+from kbo.regression import MOST_ANCHORS, GreedyDictionary, KernelRidge
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -149,9 +149,9 @@ class PracticalBelief(Belief):
         self.location, self.unit, self.floor = fitted.location, fitted.unit, fitted.floor
         self._plain = made = self._method(norm_bound=1.0)
         self.draws = self._recipe.draws
-        if fitted.n > MOST_EXACT and made.dictionary is None:
+        if fitted.n > MOST_EXACT and made.dictionary is None and made.posterior is KernelRidge:
             made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
-        self.posterior = made.posterior()
+        self.posterior = made.state()
         self._norm: tuple[int, float] | None = None
 
     def _method(self, norm_bound: float) -> Method:
