@@ -134,10 +134,12 @@ def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search) -
 
 def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
     """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly."""
-    return search.argmax(
-        lambda features: confidence.lower(posterior, features),
-        lambda features: confidence.argmax_lower(posterior, features)[0],
-    )
+
+    def row(features: Tensor) -> int:
+        return confidence.argmax_lower(posterior, features)[0]
+
+    listed = search.restriction.choices is not None
+    return search.argmax(lambda features: confidence.lower(posterior, features), row if listed else None)
 
 
 @torch.no_grad()
