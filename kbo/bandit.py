@@ -1,4 +1,4 @@
-"""Policy meets problem: regret, round by round."""
+"""A method on a bandit problem, and its regret round by round."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from kbo.regression import NystromRidge, Posterior
 from kbo.regression.posterior import View
 
 _CHOICES = 2_500_000_000
-"""Added to seeds: a method's random choices have nothing to do with a problem of the same seed."""
-
+"""Added to seeds, so that a method's random choices are independent of a problem of the same seed."""
 
 _INITIAL = 3_000_000_000
-"""The same for arms that are chosen before the first round."""
+"""Added to seeds for arms that are chosen before the first round."""
 
 
 def play(
@@ -38,16 +37,15 @@ def play(
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
-    The problem's function, arms and noise come from its own seed, so two methods on the same problem
-    meet the same ones.
+    The function, arms and noise of the problem come from its own seed, so they are the same for every method.
 
     Args:
         method: From ``kbo.recipes.make``.
-        problem: Offers arms and answers with noisy rewards.
+        problem: Gives the arms of each round and their noisy rewards.
         rounds: Number of rounds T.
         seed: Seed of the method's own random choices.
-        gap_every: Every so many rounds also report the optimality gap of the recommended arm; 0 for never. For
-            problems with fixed arms and methods with bounds.
+        gap_every: Rounds between reports of the optimality gap of the recommended arm; 0 for none. For problems with
+            fixed arms and methods with bounds.
         first: Index of the arm that is pulled in one uncounted round before the first; as published protocols do.
         initial: Number of uncounted rounds before the first in which arms are chosen uniformly at random, the same ones
             for all methods that are played with this seed.
@@ -60,7 +58,7 @@ def play(
         the gap whenever the bounds hold.
 
     Raises:
-        InvalidInput: A gap is asked for where there is none, ``first`` is no arm, or a number is out of range.
+        InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
     checks.positive("rounds", rounds)
@@ -108,7 +106,7 @@ def anchors_of(state: Posterior) -> int | None:
 
 
 def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
-    """Pull that arm, if any, and so many at random; the least regret of them, infinite if there were none."""
+    """Pull the arm ``first``, if any, and ``initial`` random ones; return their least regret, infinite if none."""
     rng, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
     for given in [first] * (first is not None) + [None] * initial:
         arms, values = _offered(problem)
@@ -122,7 +120,7 @@ def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | N
 
 
 def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
-    """The arms [A d] of the next round and their mean rewards [A], if they are that."""
+    """Return the arms [A d] of the next round and their mean rewards [A], after a check of both."""
     name, arms = type(problem).__name__, problem.arms()
     if not isinstance(arms, Tensor) or arms.ndim != 2 or not len(arms):
         shape = tuple(arms.shape) if isinstance(arms, Tensor) else type(arms).__name__

@@ -50,7 +50,7 @@ class Stages(View):
 
 @dataclass(frozen=True)
 class StagedElimination(Rule):
-    """SupK-UCB. Its confidence holds within a stage, so it states no bound over all data.
+    """Staged elimination: SupK-UCB. The confidence holds within a stage, so there is no bound over all data.
 
     Attributes:
         horizon: Number of rounds T; there are ``ceil(log2 T)`` stages.

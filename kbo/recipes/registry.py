@@ -170,7 +170,7 @@ _UNUSED = {
 
 
 def names() -> list[str]:
-    """The names that ``make`` knows."""
+    """Return the names of all recipes, sorted."""
     return sorted(RECIPES)
 
 
