@@ -15,8 +15,7 @@ from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.problems.base import Bandit
 from kbo.recipes.method import Method
-from kbo.regression import NystromRidge, Posterior
-from kbo.regression.posterior import View
+from kbo.regression import Posterior
 
 _CHOICES = 2_500_000_000
 """Added to seeds, so that a method's random choices are independent of a problem of the same seed."""
@@ -90,19 +89,12 @@ def play(
             "best": best,
             "cpu_seconds": seconds,
         }
-        if (m := anchors_of(state)) is not None:
-            row["m"] = m
+        if state.anchors is not None:
+            row["m"] = len(state.anchors)
         if gap_every and method.confidence is not None and t % gap_every == 0:
             found = optimality_gap(method.confidence, state, arms)
             row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
         yield row
-
-
-def anchors_of(state: Posterior) -> int | None:
-    """Size of the dictionary, if the posterior is sketched."""
-    while isinstance(state, View):
-        state = state.state
-    return state.m if isinstance(state, NystromRidge) else None
 
 
 def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int) -> float:

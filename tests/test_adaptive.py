@@ -31,9 +31,8 @@ from kbo.confidence import (
     SelfNormalized,
 )
 from kbo.models import AdaptiveRidgeGP
-from kbo.regression import BatchView, FixedDictionary, Hypothetical, track
+from kbo.regression import BatchView, FixedDictionary, Hypothetical, View, track
 from kbo.regression.exact.one_ridge import Factor
-from kbo.regression.posterior import View
 from tests.dense import Dense, close
 
 UPPER = {"paper": 1.0, "tight": 1.0, "tight+grid": 1.0, "mixture": None}
@@ -82,7 +81,7 @@ def test_the_ridge_moves_and_answers_are_those_of_the_ridge_of_now(variant, devi
     X, y = data(420, device)
     state = fed(variant, X, y)
     assert state.ridge < noise_bounds(variant).ridge
-    assert state.ridge == state.schedule.ridge == state.base.ridge
+    assert state.ridge == state.schedule.ridge == state.state.ridge
     Z, formulas = X[:7] + 0.01, Dense(rbf(), X, y)
     close(torch.stack(state.predict(Z)), torch.stack(formulas.predict(Z, state.ridge)))
     close(state.covariance(Z, Z), formulas.covariance(Z, Z, state.ridge))
@@ -141,7 +140,7 @@ def test_a_ridge_on_a_grid_costs_few_factorisations(monkeypatch):
     built: list[float] = []
     begin = Factor.__init__
     monkeypatch.setattr(
-        Factor, "__init__", lambda self, ridge, data: (built.append(ridge), begin(self, ridge, data))[1]
+        Factor, "__init__", lambda self, ridge, data, k: (built.append(ridge), begin(self, ridge, data, k))[1]
     )
     arms = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
     generator = torch.Generator().manual_seed(0)
@@ -161,7 +160,7 @@ def test_tracked_points_equal_predictions_while_the_ridge_moves(variant):
     state = track(AdaptiveRidge(KernelRidge(rbf(), bounds.ridge), bounds), Z)
     for start in range(0, 420, 20):
         state.update(X[start : start + 20], y[start : start + 20])
-        close(torch.stack(state.predict(Z)), torch.stack(state.base.predict(Z, state.ridge)))
+        close(torch.stack(state.predict(Z)), torch.stack(state.state.predict(Z, state.ridge)))
     assert state.ridge < bounds.ridge
 
 
@@ -169,7 +168,7 @@ def test_imagined_observations_leave_the_noise_bounds_alone(variant):
     X, y = data(200)
     state = fed(variant, X, y)
     views = Hypothetical(state, X[:2] + 0.1), BatchView(state, X[:9].clone())
-    views[1].imagine(3)
+    views[1].observe(3)
     for view in views:
         assert view.schedule is state.schedule
         assert confidence(variant).guarantee_on(view) is None
@@ -234,7 +233,7 @@ def test_a_floor_that_follows_the_data_never_makes_an_upper_bound_false():
     for variant in ("paper", "tight"):
         bounds = NoiseBounds(1e5, 0.1, upper=1.0, variant=variant)
         state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
-        state.base.update(X[:650], y[:650])  # what happens on the way does not matter here
+        state.state.update(X[:650], y[:650])  # what happens on the way does not matter here
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IllConditionedWarning)
             state.update(X[650:], y[650:])
@@ -328,7 +327,7 @@ def test_a_sketched_model_follows_its_noise_too():
         outcome_transform=Standardize(1),
     )
     bounds = model.state.schedule
-    assert model.state.base.m == 6
+    assert model.state.state.m == 6
     noise = 0.1 / float(y.std())
     assert bounds.lower < noise < bounds.upper < 3 * noise
 

@@ -287,8 +287,8 @@ def test_imagined_observations_change_standard_deviations_and_not_the_bonus(devi
     state, Z = fed(20, device), uniform(60, 2, device=device)
     confidence, P = Chaining(DELTA, points=Z, **KINDS[kind]), Z[[3, 8]]
     hypothetical, frozen = Hypothetical(state, P), BatchView(track(state, Z), Z)
-    frozen.imagine(3)
-    frozen.imagine(8)
+    frozen.observe(3)
+    frozen.observe(8)
     bonus, mean = confidence.bonus(state), state.predict(Z)[0]
     for view in (hypothetical, frozen, Hypothetical(Hypothetical(state, P[:1]), P[1:])):
         assert confidence.bonus(view) is bonus
@@ -316,7 +316,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     sketch.update(uniform(10, 2, seed=50), normal(10))
     frozen = BatchView(state, Z)
     assert rigorous.guarantee_on(frozen) is not None
-    frozen.imagine(3)
+    frozen.observe(3)
     moved = fed(10)
     moved.move_ridge(0.02)
     schedule = NoiseBounds(50.0, 0.1, variant="tight+grid", largest_ridge=0.1)

@@ -103,7 +103,7 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
     state.update(X, y)
     batch, fork = BatchView(state, Z), state.fork()
     for index in (3, 7, 7, 20, 0):
-        batch.imagine(index)
+        batch.observe(index)
         fork.update(Z[index : index + 1], torch.tensor([5.0]).to(Z))
         mean, variance = batch.predict(Z)
         close(mean, state.predict(Z)[0], 1e-12)
@@ -115,7 +115,7 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
     close(variance, fork.predict(Z, [0.05, 3.0])[1])
     for actual, expected in zip(batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True):
         close(actual, expected)
-    assert not batch.due
+    assert not batch.needs_refresh
 
 
 @pytest.mark.parametrize("growth", [2.0, 4.0])

@@ -112,7 +112,7 @@ class Case:
 
     def formulas(self, state: kbo.AdaptiveRidge, X: Tensor, y: Tensor) -> Dense:
         if self.sketched and len(y):
-            anchors = state.base.anchors if self.living else self.points().to(X)
+            anchors = state.state.anchors if self.living else self.points().to(X)
             return Sketched(self.make_kernel(), X, y, anchors)
         return Dense(self.make_kernel(), X, y)
 
@@ -177,7 +177,7 @@ def followed(
 def numbers(variant: str, state: kbo.AdaptiveRidge, step: Step, y: Tensor) -> Iterator[tuple[str, float, float, float]]:
     """Name, kbo's value, the dense one, and how large the numbers are whose difference it is."""
     schedule, energy = state.schedule, float(y[: step.t].square().sum())
-    sketched = not isinstance(state.base, KernelRidge)  # it keeps sums only: its residuals are differences of energies
+    sketched = not isinstance(state.state, KernelRidge)  # it keeps sums only: its residuals are differences of energies
     t = max(step.t, 1)
     if variant == "mixture":  # the root of quad - ridge C^2
         terms = (step.rss + step.ridge * schedule.norm_bound**2) / t / max(step.lower, 1e-300)
@@ -290,7 +290,7 @@ def test_rss_is_the_residual_sum_of_squares(name, device):
     adaptive = case.fed("tight+grid", 50, device)
     ridges = [1e-3, 0.1, adaptive.ridge, 10.0]
     d = case.formulas(adaptive, X, y)
-    for state in (adaptive, adaptive.base, adaptive.base.fork()):
+    for state in (adaptive, adaptive.state, adaptive.state.fork()):
         expected = [float((y - d.mean(X, r)).square().sum()) for r in ridges]
         assert state.rss(ridges).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-13 * float(y @ y))
         assert state.rss(torch.tensor(ridges[:1])).shape == (1,)
@@ -464,8 +464,8 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant, name):
         (lambda: AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z), "AdaptiveMixture needs"),
         (lambda: AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z), "AdaptiveSelfNormalized needs"),
         (lambda: AdaptiveSelfNormalized().interval(KernelRidge(Case().make_kernel(), 1.0), Z), "AdaptiveRidge"),
-        (lambda: kbo.AdaptiveRidge(Case().fed("tight", 3).base, Case().bounds("tight")), "observations already"),
-        (lambda: Case().fed("tight", 3).schedule.update(Case().fed("tight", 2).base), "seen 3 observations"),
+        (lambda: kbo.AdaptiveRidge(Case().fed("tight", 3).state, Case().bounds("tight")), "observations already"),
+        (lambda: Case().fed("tight", 3).schedule.update(Case().fed("tight", 2).state), "seen 3 observations"),
     ],
 )
 def test_mistakes_are_named(make, says):
@@ -539,8 +539,8 @@ def test_repeats_are_counted(variant):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IllConditionedWarning)
         distinct.update(shifted, y)
-    assert repeated.base.data.rows < 20
-    assert distinct.base.data.rows == 80
+    assert repeated.state.data.rows < 20
+    assert distinct.state.data.rows == 80
     assert answers(repeated) == pytest.approx(answers(distinct), rel=1e-5)
 
 

@@ -118,7 +118,7 @@ def test_a_method_without_bounds_cannot_stop_on_a_gap():
             "in_force",
             lambda: certify(kbo.confidence.UnknownNorm(0.1, 0.1), KernelRidge(RBFKernel(), 1), torch.rand(2).double()),
         ),
-        ("KernelRidge", lambda: Tracked(NystromRidge(RBFKernel(), 1.0, points(2)), points(2).points)),
+        ("state of Tracked must be", lambda: Tracked(RBFKernel(), points(2).points)),
     ],
 )
 def test_mistakes_are_named_where_they_are_made(what, build):
@@ -146,7 +146,7 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     X, y = torch.rand(30, 2, dtype=torch.float64), torch.rand(30, dtype=torch.float64)
     state = NystromRidge(RBFKernel(), 0.1, FixedDictionary(X[:8])) if sketched else KernelRidge(RBFKernel(), 0.1)
     state.update(X[:20], y[:20])
-    path, ridges = state.ridge_path(X[:5].unsqueeze(-2)), torch.tensor([0.1, 1.0], dtype=torch.float64)
+    path, ridges = state.all_ridges().path(X[:5].unsqueeze(-2)), torch.tensor([0.1, 1.0], dtype=torch.float64)
     before = path.grid(ridges)
     state.update(X[20:], y[20:])
     state.predict(X, [0.1, 1.0])

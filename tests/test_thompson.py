@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import pytest
 import torch
@@ -34,10 +35,8 @@ from kbo.regression import (
     Posterior,
     RidgeSchedule,
     Tracked,
-    TrackedSketch,
     centred_draws,
     draw_path,
-    draws,
     track,
 )
 from tests.dense import Dense, Sketched, close
@@ -174,7 +173,7 @@ def test_before_any_data_draws_are_those_of_the_prior(device, name):
 @pytest.mark.parametrize("name", ["exact", "tracked"])
 def test_more_points_of_an_exact_state_are_drawn_as_functions(device, name, monkeypatch):
     state, formulas, Z = fed(name, device)
-    monkeypatch.setattr(draws, "MOST_JOINT", 5)
+    monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
     drawn = centred_draws(state, Z, PATHS, seeded(3))
     expected = formulas.covariance(Z, Z, RIDGE)
     assert fits(drawn, 0.0, expected)
@@ -198,7 +197,7 @@ def test_the_same_seed_gives_the_same_draw(device, name):
 
 def test_remembered_features_give_the_draws_of_the_sketch(device):
     state, _, Z = fed("tracked-sketch", device)
-    assert isinstance(state, TrackedSketch)
+    assert isinstance(state, Tracked)
     close(centred_draws(state, Z, 3, seeded(3)), centred_draws(state.state, Z.clone(), 3, seeded(3)))
     other = unit_square(4, 8).to(Z)
     assert torch.equal(centred_draws(state, other, 3, seeded(3)), centred_draws(state.state, other, 3, seeded(3)))
@@ -208,9 +207,7 @@ def test_a_hundred_thousand_points_are_drawn_without_a_matrix_of_their_size(devi
     def refuse(*args, **kwargs):
         raise AssertionError("a joint covariance was formed")
 
-    monkeypatch.setattr(KernelRidge, "covariance", refuse)
-    monkeypatch.setattr(NystromRidge, "covariance", refuse)
-    monkeypatch.setattr(Tracked, "covariance", refuse)
+    monkeypatch.setattr("kbo.regression.posterior.joint_draws", refuse)
     Z, (X, y) = unit_square(100_000, 7).to(device), data(device)
     for state in (sketch(), track(sketch(), Z), KernelRidge(matern(1.5), RIDGE)):
         points = Z if not isinstance(state, KernelRidge) else Z[:5000]
@@ -227,18 +224,18 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     state, _, _ = fed("sketched", device)
     Z = unit_square(500, 7).to(device)
     whole = centred_draws(state, Z, 2, seeded(3))
-    monkeypatch.setattr(draws, "_CHUNK", {"cpu": 35, "cuda": 35})
+    for module in ("sampling.function", "sketch.draws"):
+        monkeypatch.setattr(f"kbo.regression.{module}._CHUNK", {"cpu": 35, "cuda": 35})
     close(centred_draws(state, Z, 2, seeded(3)), whole, 1e-10)
-    monkeypatch.setattr(draws, "MOST_JOINT", 5)
+    monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
     exact, _, _ = fed("exact", device)
     close(centred_draws(exact, Z, 1, seeded(3))[0], draw_path(exact, Z, seeded(3))(Z), 1e-10)
 
 
 def test_sample_adds_the_mean(device):
     state, _, Z = fed("exact", device)
-    sampled, deviations = state.sample(Z, 5, seeded(3)), state.deviations(Z, 5, seeded(3))
+    sampled, deviations = state.sample(Z, 5, seeded(3)), centred_draws(state, Z, 5, seeded(3))
     assert torch.equal(sampled, state.predict(Z)[0] + deviations)
-    assert torch.equal(deviations, centred_draws(state, Z, 5, seeded(3)))
 
 
 # The joint covariance of tracked points
@@ -256,15 +253,22 @@ def test_the_covariance_of_tracked_points_follows_the_data(device):
         close(state.covariance(Z, Z[:2]), formulas.covariance(Z, Z[:2], RIDGE))
 
 
-def test_a_draw_of_tracked_points_asks_the_kernel_for_new_rows_only(device, monkeypatch):
+class Counting(MaternKernel):
+    shapes: ClassVar[list[tuple[int, int]]] = []
+
+    def forward(self, x1, x2, diag=False, **params):
+        self.shapes.append((len(x1), len(x2)))
+        return super().forward(x1, x2, diag, **params)
+
+
+def test_a_draw_of_tracked_points_evaluates_the_kernel_for_new_rows_only(device):
     (X, y), Z = data(device), test_points(device)
-    state, asked = KernelRidge(matern(1.5), RIDGE), []
-    tracked, prior = Tracked(state, Z), state.prior
-    monkeypatch.setattr(state, "prior", lambda A, B: asked.append((len(A), len(B))) or prior(A, B))
+    tracked = Tracked(KernelRidge(Counting(nu=1.5).double(), RIDGE), Z)
+    Counting.shapes.clear()
     for i in range(4):
         tracked.update(X[i : i + 1], y[i : i + 1])
         centred_draws(tracked, Z, 1, seeded(3))
-    assert [shape for shape in asked if shape[1] == len(Z)] == [(6, 6), *[(1, 6)] * 4]
+    assert sorted(shape for shape in Counting.shapes if shape[1] == len(Z)) == [*[(1, 6)] * 4, (6, 6)]
 
 
 def test_tracked_points_remember_a_few_ridges_only(device):
@@ -272,8 +276,8 @@ def test_tracked_points_remember_a_few_ridges_only(device):
     for ridge in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
         state.predict(Z, ridge)
         state.predict(Z)
-    assert len(state._memory) == 4
-    assert RIDGE in state._memory
+    assert len(state.followed.columns) == 4
+    assert RIDGE in state.followed.columns
     for ridge in (0.2, 0.7, RIDGE):
         close(torch.stack(state.predict(Z, ridge)), torch.stack(formulas.predict(Z, ridge)))
 
@@ -436,21 +440,17 @@ def test_while_the_bounds_are_infinite_the_deviation_itself_is_the_draw(device):
 def test_a_point_that_is_known_exactly_is_drawn_at_its_value(device):
     Z = test_points(device)
 
-    class Known(Posterior):
-        """Knows everything."""
-
-        ridge = 1.0
+    class Known(KernelRidge):
+        """Every value is known."""
 
         def predict(self, X, ridge=None):
             return torch.ones(len(X)).to(X), torch.zeros(len(X)).to(X)
-
-    Known.__abstractmethods__ = frozenset()
 
     class Two(MartingaleMixture):
         def interval(self, state, X):
             return torch.full((len(X),), 2.0).to(X), torch.full((len(X),), 2.0).to(X)
 
-    assert torch.equal(inflated(Two(**BOUND), Known(), Z, torch.zeros(6).to(Z)), torch.full((6,), 2.0).to(Z))
+    assert torch.equal(inflated(Two(**BOUND), Known(rbf(), 1.0), Z, torch.zeros(6).to(Z)), torch.full((6,), 2.0).to(Z))
 
 
 # As an acquisition function
@@ -718,11 +718,11 @@ def test_imagined_observations_are_drawn_too(device):
     assert fits(centred_draws(view, Z, DRAWS, seeded(3)), 0.0, expected)
     assert fits(paths(view, Z), 0.0, expected)
     frozen = BatchView(state, Z)
-    frozen.imagine(0)
-    with pytest.raises(InvalidInput, match="at most 2048 points"):
-        centred_draws(frozen, unit_square(3000, 9).to(device))
-    with pytest.raises(InvalidInput, match="behind it"):
-        draw_path(frozen, Z)
+    frozen.observe(0)
+    after = Hypothetical(state, Z[:1])
+    assert fits(centred_draws(frozen, Z, DRAWS, seeded(3)), 0.0, after.covariance(Z, Z))
+    assert fits(paths(frozen, Z), 0.0, after.covariance(Z, Z))
+    assert centred_draws(view, unit_square(3000, 9).to(device)).shape == (1, 3000)
 
 
 def test_what_is_no_model_seed_or_transform_is_refused(device):

@@ -25,7 +25,7 @@ from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
-from kbo.regression import Posterior, SamplePath, centred_draws, draw_path
+from kbo.regression import Function, Posterior, centred_draws, draw_path
 
 
 def inflated(confidence: Confidence, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     ) -> None:
         super().__init__(model, confidence, posterior_transform, X_pending)
         self._generator = _seeded(seed)
-        self._paths: list[SamplePath] = []
+        self._paths: list[Function] = []
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
         return (self.weight * inflated(self.confidence, state, X, g) + self.offset).mean(-1)
 
-    def _path(self, number: int, state: Posterior, like: Tensor) -> SamplePath:
+    def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
             self._paths.append(draw_path(state, like.detach(), self._generator, drawn_at(self.confidence, state)))
         return self._paths[number]

@@ -20,8 +20,8 @@ class Confidence(ABC):
     guarantee: str | None = None
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """What holds on this posterior, in words; None if nothing is proved, as where observations were imagined."""
-        return self.guarantee if not state.imagined and self.holds_on(state) else None
+        """What holds on this posterior, in words; None if nothing is proved, as with hypothetical observations."""
+        return self.guarantee if not state.hypothetical and self.holds_on(state) else None
 
     def holds_on(self, state: Posterior) -> bool:
         """Whether the theorem covers this posterior: not a sketch, unless the bound accounts for its error."""
@@ -56,7 +56,7 @@ class Confidence(ABC):
         return True
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """A score [...] that is at least ``upper`` and cheap to search with; ``upper`` itself unless that is dear."""
+        """Return a score [...] of at least ``upper`` to search with; ``upper`` itself unless that is expensive."""
         return self.upper(state, X) if self.finite_on(state) else safe_sqrt(state.predict(X)[1])
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:

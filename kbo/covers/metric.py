@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression import KernelRidge, NystromRidge
+from kbo.regression import Posterior
 
 _BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Distances that are formed at once; on the CPU as many as stay in the cache."""
@@ -143,19 +143,20 @@ class PosteriorMetric(Metric):
         std: Posterior standard deviations [N].
     """
 
-    def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
-        if not isinstance(state, KernelRidge | NystromRidge):
+    def __init__(self, state: Posterior, points: Tensor) -> None:
+        if not isinstance(state, Posterior):
             raise InvalidInput(
-                f"state must be a KernelRidge or a NystromRidge, got {type(state).__name__}; that of a model is "
+                f"state must be a posterior of kbo.regression, got {type(state).__name__}; that of a model is "
                 "model.state."
             )
         state.check(points)
         if points.ndim != 2 or not len(points):
             raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
         with torch.no_grad():
+            points = points.clone()  # the caller may change theirs
             self.state, self.points, self.device = state, points, points.device
             prior = state.prior_variance(points)
-            left, right = state.explained(points)
+            _, left, right = state.at().factored(points)
             self._left = left.mT.contiguous()
             self._right = self._left if right is left else right.mT.contiguous()
             self._variance = (prior - (self._left * self._right).sum(1)).clamp_min(0)

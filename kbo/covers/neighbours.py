@@ -20,7 +20,6 @@ from torch import Tensor
 
 from kbo.covers.greedy import uncovered
 from kbo.covers.metric import Metric, PosteriorMetric
-from kbo.kernels import freeze
 
 _LISTED = 2**20
 """Neighbours that are listed together."""
@@ -47,7 +46,7 @@ class Neighbours:
         """The set; None if its distances have nothing to do with Euclidean ones."""
         if not isinstance(metric, PosteriorMetric):
             return None
-        radial = freeze(metric.state.kernel, metric.points).radial(metric.points)
+        radial = metric.state.radial(metric.points)
         return None if radial is None else cls(*radial)
 
     def reach(self, radius: float) -> float:

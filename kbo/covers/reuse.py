@@ -1,9 +1,8 @@
-"""A chain that is kept while data arrive: yesterday's covers are covers today."""
+"""A chain that is kept while data arrive: covers of earlier data are covers of more data."""
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -13,18 +12,18 @@ from torch import Tensor
 from kbo import checks
 from kbo.covers.chain import Chain
 from kbo.covers.metric import PosteriorMetric
-from kbo.regression import KernelRidge, NystromRidge
+from kbo.regression import Posterior
 
 _PROBES = 16
 """Points at which kernels are compared."""
 
 
 class ChainMemory:
-    """The chain of a set under a posterior that learns, computed anew when the data have grown by a factor.
+    """The chain of a set under a posterior that learns, computed again when the data have grown by a factor.
 
     Distances only shrink as observations are added at the same ridge, with the same kernel and, if the posterior is
-    sketched, the same anchors, so a chain stays one; its covers may just have more points than they need. Whatever else
-    happens to the posterior, or another posterior, means a new chain.
+    sketched, the same anchors, so a chain stays one; its covers may just have more points than they need. Any other
+    change of the posterior, or another posterior, means a new chain.
 
     Args:
         refresh: The factor, at least 1.
@@ -35,31 +34,31 @@ class ChainMemory:
         self._known: _Known | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"refresh": self.refresh, "_known": None}  # a snapshot knows objects; a chain is found again
+        return {"refresh": self.refresh, "_known": None}  # versions are numbers of one process
 
-    def chain(self, state: KernelRidge | NystromRidge, points: Tensor, depth: int) -> Chain:
-        """A chain of the points [N d] under ``state``, of at least that depth."""
+    def chain(self, state: Posterior, points: Tensor, depth: int) -> Chain:
+        """Return a chain of the points [N d] under ``state``, of at least that depth."""
         known = self._known
-        if known is None or not known.chains(state, points, self.refresh):
+        if known is None or not known.serves(state, points, self.refresh):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
             chain = Chain(PosteriorMetric(state, points), kappa, depth)
             self._known = known = _Known(chain, points.clone(), state.n, _Snapshot(state, points))
         elif depth > len(known.chain):
-            # The new levels are covers from here on, not of what was there when the first ones were computed.
+            # The new levels are covers from here on, not of the data at which the first ones were computed.
             known.chain.extend(PosteriorMetric(state, points), depth)
             self._known = known = known._replace(snapshot=_Snapshot(state, points))
         return known.chain
 
 
 class _Known(NamedTuple):
-    """A chain, its points, the number of observations when it was new, and of what posteriors it is a chain."""
+    """A chain, its points, the number of observations when it was new, and the posterior it was computed under."""
 
     chain: Chain
     points: Tensor
     n: int
     snapshot: _Snapshot
 
-    def chains(self, state: KernelRidge | NystromRidge, points: Tensor, refresh: float) -> bool:
+    def serves(self, state: Posterior, points: Tensor, refresh: float) -> bool:
         """Whether this is a chain of these points under ``state``, and not too old."""
         mine = self.points
         if (mine.shape, mine.dtype, mine.device) != (points.shape, points.dtype, points.device):
@@ -68,40 +67,54 @@ class _Known(NamedTuple):
 
 
 class _Snapshot:
-    """What distances depend on, at one moment."""
+    """Everything that distances depend on, at one moment."""
 
-    def __init__(self, state: KernelRidge | NystromRidge, points: Tensor) -> None:
-        chance = torch.Generator().manual_seed(0)
-        self._probes = points[torch.randperm(len(points), generator=chance)[:_PROBES].to(points.device)]
-        self._fixed = self._what_must_stay(state)
-        self._source, self._counts = weakref.ref(source(state)), _counts(state)
+    def __init__(self, state: Posterior, points: Tensor) -> None:
+        rng = torch.Generator().manual_seed(0)
+        self._probes = points[torch.randperm(len(points), generator=rng)[:_PROBES].to(points.device)]
+        self._prior_version, self._prior = state.prior_version, self._prior_of(state)
+        self._ridge, self._anchors = state.ridge, _copied(state.anchors)
+        known = state.locations
+        self._locations = None if known is None else (known[0].clone(), known[1].clone())
 
-    def extended_by(self, state: KernelRidge | NystromRidge) -> bool:
-        """Whether all that can have happened since is more data."""
-        now = self._what_must_stay(state)
-        pairs = zip(self._fixed, now, strict=False)
-        if len(now) != len(self._fixed) or not all(a is b or torch.equal(a, b) for a, b in pairs):
-            return False
-        return self._source() is source(state) or self._counts <= _counts(state)
+    def extended_by(self, state: Posterior) -> bool:
+        """Whether ``state`` differs by additional data at most."""
+        same_anchors = _equal([self._anchors], [state.anchors])
+        same_prior = state.prior_version == self._prior_version or _equal(self._prior, self._prior_of(state))
+        return (
+            state.ridge == self._ridge and same_anchors and same_prior and _contains(state.locations, self._locations)
+        )
 
-    def _what_must_stay(self, state: KernelRidge | NystromRidge) -> list[Tensor]:
-        """Ridge, anchors, and the kernel: the numbers that it has, and its values for what it is made of."""
-        anchors = state.anchors if isinstance(state, NystromRidge) else self._probes[:0]
-        numbers = [*(number.detach().clone() for number in state.kernel.parameters()), *state.kernel.buffers()]
-        values = state.prior(self._probes, self._probes)
-        return [self._probes.new_tensor([state.ridge]), anchors, values, *numbers]
-
-
-def source(state: KernelRidge | NystromRidge) -> Any:
-    """The object that holds the data: as long as it is the same one, data were added at most."""
-    return state if state.n == 0 else state.sketch if isinstance(state, NystromRidge) else state.data
+    def _prior_of(self, state: Posterior) -> list[Tensor | None]:
+        """The numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
+        numbers = [_copied(number) for number in state.hyperparameters]
+        return [state.prior(self._probes, self._probes), *numbers]
 
 
-def _counts(state: KernelRidge | NystromRidge) -> Counter[tuple[float, ...]]:
-    """How often every location was observed."""
-    data = state.sketch.rows if isinstance(state, NystromRidge) else state.data
+def _copied(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().clone()
+
+
+def _equal(before: list[Tensor | None], now: list[Tensor | None]) -> bool:
+    def same(a: Tensor | None, b: Tensor | None) -> bool:
+        return a is None and b is None if a is None or b is None else torch.equal(a, b)
+
+    return len(before) == len(now) and all(map(same, before, now))
+
+
+def _contains(now: tuple[Tensor, Tensor] | None, before: tuple[Tensor, Tensor] | None) -> bool:
+    """Whether every location was observed at least as often as before."""
+    if now is None or before is None:
+        return False
+    (X, counts), (old, old_counts) = now, before
+    m = len(old)
+    if len(X) >= m and torch.equal(X[:m], old) and bool((counts[:m] >= old_counts).all()):
+        return True
+    return _counter(old, old_counts) <= _counter(X, counts)
+
+
+def _counter(X: Tensor, counts: Tensor) -> Counter[tuple[float, ...]]:
     found: Counter[tuple[float, ...]] = Counter()
-    if data is not None:
-        for location, count in zip(map(tuple, data.X.tolist()), data.counts.tolist(), strict=True):
-            found[location] += round(count)
+    for location, count in zip(map(tuple, X.tolist()), counts.tolist(), strict=True):
+        found[location] += round(count)
     return found

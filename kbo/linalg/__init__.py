@@ -1,6 +1,6 @@
 """Growing buffers and triangular factors: the only place that knows about dtypes, pivots and positive definiteness."""
 
-from kbo.linalg.buffers import GrowingMatrix, GrowingTensor
+from kbo.linalg.buffers import GrowingTensor
 from kbo.linalg.cholesky import PANEL, GrowingCholesky, cholesky, ill_conditioned_ratio, safe_sqrt
 from kbo.linalg.factor import GrowingFactor
 from kbo.linalg.inverse_root import REFRESH, InverseRoot
@@ -10,7 +10,6 @@ __all__ = [
     "REFRESH",
     "GrowingCholesky",
     "GrowingFactor",
-    "GrowingMatrix",
     "GrowingTensor",
     "InverseRoot",
     "cholesky",

@@ -2,74 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
+from kbo.stateful import Stateful
 
-class GrowingTensor:
-    """A tensor that grows along its first axis in amortised constant time per row."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._buffer = like.clone()
-        self.n = like.shape[0]
-
-    @property
-    def value(self) -> Tensor:
-        """The rows so far, [n ...]; a view that later growth never changes."""
-        return self._buffer[: self.n]
-
-    def append(self, rows: Tensor) -> None:
-        """Add rows [r ...] at the end."""
-        stop = self.n + rows.shape[0]
-        if stop > self._buffer.shape[0]:
-            grown = self._buffer.new_empty(max(stop, 2 * self.n, 16), *self._buffer.shape[1:])
-            grown[: self.n] = self.value
-            self._buffer = grown
-        self._buffer[self.n : stop] = rows
-        self.n = stop
-
-    def fork(self) -> GrowingTensor:
-        """An independent copy."""
-        return GrowingTensor(self.value)
+_LEAST = 16
+"""Smallest capacity of an axis that has grown."""
 
 
-class GrowingMatrix:
-    """A matrix that grows along both axes in amortised constant time per entry.
+class GrowingTensor(Stateful):
+    """A tensor that grows along its leading axes.
+
+    Args:
+        like: The tensor to begin with; copied.
 
     Attributes:
-        value: The matrix so far, [a b], to read and to write: a view of a larger buffer.
+        value: The tensor so far, to read and to write: a view of a larger buffer. Rows that are appended later never
+            change an earlier view.
     """
+
+    saved = ("value", "capacity", "stride")
 
     def __init__(self, like: Tensor) -> None:
         self._buffer = like.clone()
         self.value = self._buffer
 
-    def grow(self, rows: int, columns: int) -> None:
-        """Enlarge by that many rows and columns of zeros."""
-        a, b = self.value.shape
-        wanted = (a + rows, b + columns)
-        if any(w > had for w, had in zip(wanted, self._buffer.shape, strict=True)):
-            room = (2 * w if w > had else had for w, had in zip(wanted, self._buffer.shape, strict=True))
+    @property
+    def n(self) -> int:
+        """Length of the first axis."""
+        return self.value.shape[0]
+
+    @property
+    def capacity(self) -> list[int]:
+        """Shape of the buffer."""
+        return list(self._buffer.shape)
+
+    @property
+    def stride(self) -> list[int]:
+        """Layout of the buffer, on which the last bits of products depend."""
+        return list(self._buffer.stride())
+
+    def append(self, rows: Tensor) -> None:
+        """Add rows [r ...] at the end of the first axis."""
+        start = self.n
+        self.grow(len(rows))
+        self.value[start:] = rows
+
+    def grow(self, *by: int) -> None:
+        """Enlarge the leading axes by these numbers of zeros."""
+        before = self.value.shape
+        wanted = [had + more for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)]
+        capacity = self._buffer.shape
+        if any(w > c for w, c in zip(wanted, capacity, strict=True)):
+            room = (max(w, 2 * had, _LEAST) if w > c else c for w, had, c in zip(wanted, before, capacity, strict=True))
             larger = self._buffer.new_zeros(*room)
-            larger[:a, :b] = self.value
+            larger[tuple(map(slice, before))] = self.value
             self._buffer = larger
-        self.value = self._buffer[: wanted[0], : wanted[1]]
+        self.value = self._buffer[tuple(map(slice, wanted))]
 
-    def state_dict(self) -> dict[str, Any]:
-        """The matrix and the layout of its buffer, on which the last bits of products depend."""
-        layout = {"shape": list(self._buffer.shape), "stride": list(self._buffer.stride())}
-        return {"value": self.value.clone(), **layout}
+    def fork_with(self, memo: dict[int, Any]) -> Self:
+        """Return a copy of the same layout; only what was written is copied."""
+        twin = object.__new__(type(self))
+        twin._allocate(self.value, self.capacity, self.stride)
+        return twin
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        (a, b), value = state["value"].shape, state["value"]
-        self._buffer = value.new_empty_strided(state["shape"], state["stride"]).zero_()
-        self.value = self._buffer[:a, :b]
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+        self.check_state_dict(state)
+        self._allocate(state["value"], state["capacity"], state["stride"])
+
+    def _allocate(self, value: Tensor, capacity: list[int], stride: list[int]) -> None:
+        self._buffer = value.new_zeros(()).new_empty_strided(capacity, stride).zero_()
+        self.value = self._buffer[tuple(map(slice, value.shape))]
         self.value.copy_(value)
-
-    def fork(self) -> GrowingMatrix:
-        """An independent copy, with the same layout."""
-        copy = GrowingMatrix(self._buffer)
-        copy.value = copy._buffer[: self.value.shape[0], : self.value.shape[1]]
-        return copy

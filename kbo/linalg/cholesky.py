@@ -13,10 +13,13 @@ products, and a fork shares every full panel with its parent.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor
 
 from kbo.errors import NotPositiveDefinite
+from kbo.stateful import Stateful
 
 PANEL = 128
 """Rows of a panel: large enough for matrix products to dominate, small enough to invert stably."""
@@ -84,7 +87,7 @@ class _Panel:
         return copy
 
 
-class GrowingCholesky:
+class GrowingCholesky(Stateful):
     """The lower Cholesky factor of a symmetric matrix that grows by rows and columns.
 
     Appending r rows to n costs O(n^2 r); the first n0 rows are never touched again, so results
@@ -151,14 +154,12 @@ class GrowingCholesky:
             return self._like
         return torch.cat([panel.block.diagonal()[: panel.n] for panel in self._panels])
 
-    def fork(self) -> GrowingCholesky:
-        """A copy that may grow on its own; full panels are shared, O(PANEL n)."""
-        copy = GrowingCholesky(self._like)
-        copy.n = self.n
-        copy._panels = list(self._panels)
-        if copy._panels and copy._panels[-1].n < PANEL:
-            copy._panels[-1] = copy._panels[-1].fork()
-        return copy
+    def fork_with(self, memo: dict[int, Any]) -> Self:
+        """Return a copy that may grow on its own; full panels are shared, O(PANEL n)."""
+        twin = super().fork_with(memo)
+        if twin._panels and twin._panels[-1].n < PANEL:
+            twin._panels[-1] = twin._panels[-1].fork()
+        return twin
 
     def _solve(self, B: Tensor) -> Tensor:
         out = torch.empty_like(B, memory_format=torch.contiguous_format)

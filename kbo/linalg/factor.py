@@ -10,26 +10,27 @@ the errors of those before it by up to 1/p, and after some dozens of nearly depe
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from kbo.linalg.buffers import GrowingMatrix
+from kbo.linalg.buffers import GrowingTensor
+from kbo.stateful import Stateful
 
 
-class GrowingFactor:
+class GrowingFactor(Stateful):
     """L and ``L^-1``.
 
     Args:
         L: The factor to begin with, [m m].
     """
 
+    saved = ("_transposed", "_inverse")
+
     def __init__(self, L: Tensor) -> None:
         # By columns: solving with a factor by rows would copy it every time.
-        self._transposed = GrowingMatrix(L.mT.contiguous())
+        self._transposed = GrowingTensor(L.mT.contiguous())
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        self._inverse = GrowingMatrix(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
+        self._inverse = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
 
     @property
     def L(self) -> Tensor:
@@ -56,18 +57,3 @@ class GrowingFactor:
         self._inverse.grow(1, 1)
         self._transposed.value[:m, m], self._transposed.value[m, m] = b, pivot
         self._inverse.value[m, :m], self._inverse.value[m, m] = c / -pivot, 1 / pivot
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values from which ``load_state_dict`` restores the same factor."""
-        return {"transposed": self._transposed.state_dict(), "inverse": self._inverse.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self._transposed.load_state_dict(state["transposed"])
-        self._inverse.load_state_dict(state["inverse"])
-
-    def fork(self) -> GrowingFactor:
-        """An independent copy."""
-        copy = object.__new__(GrowingFactor)
-        copy._transposed, copy._inverse = self._transposed.fork(), self._inverse.fork()
-        return copy

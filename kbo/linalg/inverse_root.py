@@ -9,26 +9,26 @@ a row is added to B, M grows by a border (g, h)       | ``border``: S gains the 
 with ``q^2 = h - g'M^-1 g``, ``s = (-M^-1 g, 1) / q``; so ``z'M^-1 z <- z'M^-1 z + (s'z)^2``
 
 The first is Potter's form of the rank-one update (Bierman 1977): the square root keeps twice the digits of an
-updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S is ``due`` to
-be computed anew, so that rounding does not pile up.
+updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S needs to be
+computed again from G (``needs_refresh``), so that rounding does not pile up.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from kbo.linalg.buffers import GrowingMatrix
+from kbo.linalg.buffers import GrowingTensor
 from kbo.linalg.cholesky import cholesky
+from kbo.stateful import Stateful, fresh_version
 
 REFRESH = 512
-"""Columns after which S is computed anew."""
+"""Columns after which S is computed again from G."""
 
 
-class InverseRoot:
+class InverseRoot(Stateful):
     """S with ``S S' = (G + ridge I)^-1``, and ``ln det(I + G / ridge)``.
 
     Args:
@@ -37,9 +37,11 @@ class InverseRoot:
 
     Attributes:
         log_det: ``ln det(I + G / ridge)``.
-        events: What happened since S was last computed anew, as signs and vectors: how quadratic forms followed.
-        generation: An object that is another one after S was computed anew.
+        events: What happened since S was last computed from G, as signs and vectors: how quadratic forms followed.
+        generation: A version that changes whenever S is computed from G.
     """
+
+    saved = ("_S", "log_det", "columns")
 
     def __init__(self, G: Tensor, ridge: float) -> None:
         self.ridge = ridge
@@ -50,11 +52,11 @@ class InverseRoot:
         m = len(G)
         identity = torch.eye(m, dtype=G.dtype, device=G.device)
         L = cholesky(G + self.ridge * identity) if m else identity
-        self._S = GrowingMatrix(torch.linalg.solve_triangular(L, identity, upper=False).mT)
+        self._S = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).mT)
         self.log_det = float(2 * L.diagonal().log().sum()) - m * math.log(self.ridge)
         self.events: list[tuple[int, Tensor]] = []
         self.columns = 0
-        self.generation = object()
+        self.generation = fresh_version()
 
     @property
     def S(self) -> Tensor:
@@ -62,8 +64,8 @@ class InverseRoot:
         return self._S.value
 
     @property
-    def due(self) -> bool:
-        """Whether S is best computed anew instead of taking in another column."""
+    def needs_refresh(self) -> bool:
+        """Whether the next column is best taken in by ``refresh``."""
         return self.columns + 1 >= REFRESH
 
     def add(self, b: Tensor) -> None:
@@ -91,20 +93,6 @@ class InverseRoot:
         self.log_det += math.log(q2 / self.ridge)
         self.events.append((1, self.S[:, m].clone()))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values from which ``load_state_dict`` restores the same root."""
-        return {"S": self._S.state_dict(), "log_det": self.log_det, "columns": self.columns}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self._S.load_state_dict(state["S"])
-        self.log_det, self.columns = state["log_det"], state["columns"]
+    def restored(self) -> None:  # noqa: D102
         self.events = []
-        self.generation = object()
-
-    def fork(self) -> InverseRoot:
-        """An independent copy."""
-        copy = object.__new__(InverseRoot)
-        vars(copy).update(vars(self))
-        copy._S, copy.events = self._S.fork(), list(self.events)
-        return copy
+        self.generation = fresh_version()

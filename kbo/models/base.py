@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression import Hypothetical, KernelRidge, Posterior
+from kbo.regression import Hypothetical, Posterior
 
 _MOST_DENSE = 64
 """Points whose joint covariance is formed densely; above, only its factors are."""
@@ -81,15 +81,15 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def _distribution(self, regression: Posterior, X: Tensor) -> MultivariateNormal:
-        if X.shape[-2] > 1 and isinstance(regression, KernelRidge):
-            mean, W = regression.whitened(X)
-            if X.shape[-2] > _MOST_DENSE:
-                covariance = self.covar_module(X) + MatmulLinearOperator(-W.mT, W)
-            else:
-                covariance = to_linear_operator(regression.prior(X, X) - W.mT @ W)
-        else:
+        if X.shape[-2] == 1:
             mean, variance = regression.predict(X)
-            covariance = to_linear_operator(variance.unsqueeze(-1) if X.shape[-2] == 1 else regression.covariance(X, X))
+            covariance = to_linear_operator(variance.unsqueeze(-1))
+        else:
+            mean, U, V = regression.at().factored(X)
+            if X.shape[-2] > _MOST_DENSE:
+                covariance = self.covar_module(X) + MatmulLinearOperator(-U.mT, V)
+            else:
+                covariance = to_linear_operator(regression.prior(X, X) - U.mT @ V)
         return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
@@ -118,9 +118,8 @@ class FantasyGP(PosteriorModel):
 
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor) -> None:
         super().__init__()
-        self.train_inputs = (P,)
-        self.train_targets = targets
         self._hypothetical = Hypothetical(model.regression, P, targets)
+        self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
         self.covar_module = model.covar_module
         if hasattr(model, "input_transform"):
             self.input_transform = model.input_transform

@@ -35,5 +35,5 @@ class KernelRidgeGP(StreamingGP):
 
     def _shared_state(self) -> KernelRidge:
         state = self.state
-        state.factor(state.ridge)
+        state.at()  # grows the factor
         return state

@@ -45,6 +45,7 @@ class StreamingGP(PosteriorModel):
             shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
             raise InvalidInput(f"train_Y must be one column, a tensor of shape [n 1], got {shape}.")
         checks.observations(train_X, train_Y.squeeze(-1))
+        train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform.to(train_X)
             train_Y, _ = outcome_transform(train_Y, X=train_X)
@@ -95,9 +96,9 @@ class StreamingGP(PosteriorModel):
     def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         if inputs is not None:
-            self.train_inputs = (inputs if isinstance(inputs, Tensor) else inputs[0],)
+            self.train_inputs = ((inputs if isinstance(inputs, Tensor) else inputs[0]).clone(),)
         if targets is not None:
-            self.train_targets = targets
+            self.train_targets = targets.clone()
         self._state = None
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):

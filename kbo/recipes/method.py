@@ -73,10 +73,10 @@ class UpperBound(Rule):
         if size == 1:
             return chosen
         batch = BatchView(state, points)
-        batch.imagine(chosen[0])
-        while len(chosen) < size and not batch.due:
+        batch.observe(chosen[0])
+        while len(chosen) < size and not batch.needs_refresh:
             chosen.append(method.bound.argmax_upper(batch, points)[0])
-            batch.imagine(chosen[-1])
+            batch.observe(chosen[-1])
         return chosen
 
     def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> KernelUCB:  # noqa: D102

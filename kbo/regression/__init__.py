@@ -1,10 +1,20 @@
 """data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
 
 from kbo.regression.exact.state import KernelRidge
-from kbo.regression.posterior import Posterior, RidgeSchedule
+from kbo.regression.posterior import (
+    MOST_JOINT,
+    AllRidges,
+    Answers,
+    Followed,
+    LowRankAnswers,
+    OneByOne,
+    Posterior,
+    PriorAnswers,
+    RidgeSchedule,
+)
 from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.sampling.finite_set import MOST_JOINT, centred_draws
-from kbo.regression.sampling.function import SamplePath, draw_path
+from kbo.regression.sampling.finite_set import centred_draws
+from kbo.regression.sampling.function import Function, SamplePath, draw_path
 from kbo.regression.sketch.dictionary import MOST_ANCHORS, Candidate, Dictionary
 from kbo.regression.sketch.leverage import (
     BatchedResampling,
@@ -17,31 +27,38 @@ from kbo.regression.sketch.state import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.hypothetical import Hypothetical
-from kbo.regression.views.tracked import Tracked
-from kbo.regression.views.tracked_sketch import TrackedSketch, track
+from kbo.regression.views.tracked import Tracked, track
+from kbo.regression.views.view import View
 
 __all__ = [
     "MOST_ANCHORS",
     "MOST_JOINT",
     "AdaptiveRidge",
+    "AllRidges",
+    "Answers",
     "BatchView",
     "BatchedResampling",
     "Candidate",
     "Dictionary",
     "FixedDictionary",
+    "Followed",
+    "Function",
     "GreedyDictionary",
     "Hypothetical",
     "KernelRidge",
     "LeverageResampling",
+    "LowRankAnswers",
     "Moments",
     "NystromRidge",
+    "OneByOne",
     "OnlineRowSampling",
     "Posterior",
+    "PriorAnswers",
     "RidgePath",
     "RidgeSchedule",
     "SamplePath",
     "Tracked",
-    "TrackedSketch",
+    "View",
     "centred_draws",
     "draw_path",
     "track",

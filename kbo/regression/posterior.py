@@ -1,24 +1,43 @@
-"""What a posterior must tell: the handful of numbers that every confidence bound is made of."""
+"""The interface of a posterior: everything that confidences, views, models and acquisition functions read.
+
+A new posterior subclasses ``Posterior`` and ``Answers``; docs/extending.md has one in full, and ``tests/laws`` states
+what both must obey. Notation: K is the kernel matrix of the n observations, y their targets, E = K - K~ the error of an
+approximate kernel matrix K~ (zero for exact posteriors).
+
+On paper                                            | in code
+``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``predict(X)[0]``
+``k(x, x) - k(x)'(K + ridge I)^-1 k(x)``            | ``predict(X)[1]``; ``covariance(X, Z)``
+``ln det(I + K / ridge)``                           | ``log_det()``, twice the information gain
+``y'(I + K / ridge)^-1 y``                          | ``quad()``
+``|y - mean(X)|^2``                                 | ``rss()``
+``Tr K (K + ridge I)^-1``                           | ``effective_dimension()``
+``Tr E``, a bound of the operator norm of E         | ``residual_trace``, ``residual_norm()``
+"""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import IllConditionedWarning, InvalidInput
-from kbo.regression.ridge_path import AskedPath, RidgePath
+from kbo.regression.ridge_path import Moments, RidgePath
+from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
+Value = TypeVar("Value")
+
+MOST_JOINT = 2048
+"""Points whose joint covariance is decomposed or remembered."""
 
 
-class RidgeSchedule(ABC):
-    """What moves the ridge of a posterior as data come in; see ``adaptive.py``.
+class RidgeSchedule(Stateful, ABC):
+    """Rule that moves the ridge of a posterior as data come in; see ``views/adaptive_ridge.py``.
 
     Attributes:
         ridge: The ridge after the data seen so far.
@@ -34,34 +53,292 @@ class RidgeSchedule(ABC):
     def update(self, state: Posterior) -> None:
         """Take in what ``state`` has learned since the last update."""
 
-    @abstractmethod
-    def fork(self) -> RidgeSchedule:
-        """An independent copy."""
+
+class Answers(ABC):
+    """A posterior at one ridge, valid until the posterior changes.
+
+    Args:
+        state: The posterior.
+        ridge: The ridge.
+    """
+
+    def __init__(self, state: Posterior, ridge: float) -> None:
+        self.state, self.ridge = state, ridge
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Plain numbers, from which ``load_state_dict`` continues exactly."""
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean [...] and variance [...] of the function, without noise, at points X [... d]."""
 
     @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``, for an equally constructed schedule."""
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Return the posterior covariance [... a b] of X [... a d] and Z [... b d] (equal batch shapes)."""
+
+    @abstractmethod
+    def log_det(self) -> Tensor:
+        """Return ``ln det(I + K / ridge)``, []."""
+
+    @abstractmethod
+    def quad(self) -> Tensor:
+        """Return ``y'(I + K / ridge)^-1 y``, [], in squared units of y."""
+
+    @abstractmethod
+    def rss(self) -> Tensor:
+        """Return ``|y - mean(X)|^2``, [], the residual sum of squares of the fit, in squared units of y."""
+
+    @abstractmethod
+    def effective_dimension(self) -> Tensor:
+        """Return ``Tr K (K + ridge I)^-1``, [], the sum of the training leverages."""
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean [... q] at X [... q d], and U, V [... r q] with ``covariance = prior - U'V`` among X.
+
+        By default r = q and V is the identity; a posterior of low rank overrides it.
+        """
+        explained = self.state.prior(X, X) - self.covariance(X, X)
+        identity = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
+        return self.predict(X)[0], explained, identity.expand(explained.shape)
+
+    @torch.no_grad()
+    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior, less its mean.
+
+        Up to ``MOST_JOINT`` points by the eigenvalues of their covariance, O(N^3); those that rounding makes negative
+        count as zero, and nothing is added. More points as functions.
+
+        Raises:
+            InvalidInput: Too many points for a posterior that draws no functions.
+        """
+        if len(X) > MOST_JOINT:
+            return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
+        return joint_draws(self.covariance(X, X), count, generator)
+
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+        """Return a draw of the function less its mean, [... d] -> [...], to be evaluated and differentiated anywhere.
+
+        Args:
+            like: Any points [... d] of the dtype, device and columns of those to come.
+            generator: Source of randomness, on the CPU; None for torch's global one.
+
+        Raises:
+            InvalidInput: This posterior draws no functions.
+        """
+        raise InvalidInput(
+            f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, "
+            f"or define draw_function in {type(self).__name__}."
+        )
 
 
-class Posterior(ABC):
+class LowRankAnswers(Answers):
+    """Answers whose covariance is the prior less a product of factors: ``covariance = prior - U'V``."""
+
+    @abstractmethod
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
+        ...
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        self.state.check(Z)
+        _, U, V = self.factored(X)
+        return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
+
+
+class PriorAnswers(Answers):
+    """Answers without data."""
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        self.state.check(X)
+        prior = self.state.prior_variance(X)
+        return torch.zeros_like(prior), prior
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        self.state.check(X)
+        self.state.check(Z)
+        return self.state.prior(X, Z)
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
+        none = X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
+        return X.new_zeros(X.shape[:-1]), none, none
+
+    def _zero(self) -> Tensor:
+        return torch.zeros((), dtype=torch.float64)
+
+    log_det = quad = rss = effective_dimension = _zero
+
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+        """Return a draw from the prior."""
+        prior = self.state.draw_prior(like, generator)
+        return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+
+
+class AllRidges(ABC):
+    """A posterior at any ridges, valid until the posterior changes; cheap for each of many ridges.
+
+    Args:
+        state: The posterior.
+    """
+
+    def __init__(self, state: Posterior) -> None:
+        self.state = state
+
+    @abstractmethod
+    def log_det(self, ridges: Tensor) -> Tensor:
+        """Return ``ln det(I + K / ridge)`` [r] for ridges [r]."""
+
+    @abstractmethod
+    def quad(self, ridges: Tensor) -> Tensor:
+        """Return ``y'(I + K / ridge)^-1 y`` [r]."""
+
+    @abstractmethod
+    def rss(self, ridges: Tensor) -> Tensor:
+        """Return ``|y - mean(X)|^2`` [r]."""
+
+    @abstractmethod
+    def effective_dimension(self, ridges: Tensor) -> Tensor:
+        """Return ``Tr K (K + ridge I)^-1`` [r]."""
+
+    @abstractmethod
+    def path(self, X: Tensor) -> RidgePath:
+        """Return the posterior of groups of g points as a function of the ridge.
+
+        Args:
+            X: Groups [... g d]; the path numbers them in order of their flattened batch shape.
+        """
+
+    @abstractmethod
+    def at(self, ridge: float) -> Answers:
+        """Return the answers at one ridge."""
+
+    def ridges(self, values: Sequence[float]) -> Tensor:
+        """Return ridges [r] as the tensor that the other methods take."""
+        return torch.tensor(values, dtype=self.state.dtype, device=self.state.device)
+
+    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [r ...] at X [... d] for ridges [r]."""
+        moments = self.path(X.unsqueeze(-2)).grid(ridges)
+        shape = (len(ridges), *X.shape[:-1])
+        return moments.mean.reshape(shape), moments.covariance.reshape(shape)
+
+
+class OneByOne(AllRidges):
+    """All ridges of any posterior, one at a time: right for every posterior, fast for none."""
+
+    def _stacked(self, ridges: Tensor, number: Callable[[Answers], Tensor]) -> Tensor:
+        return torch.stack([number(self.state.at(ridge)) for ridge in ridges.tolist()])
+
+    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._stacked(ridges, lambda answers: answers.log_det())
+
+    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._stacked(ridges, lambda answers: answers.quad())
+
+    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._stacked(ridges, lambda answers: answers.rss())
+
+    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._stacked(ridges, lambda answers: answers.effective_dimension())
+
+    def path(self, X: Tensor) -> RidgePath:  # noqa: D102
+        return PathOneByOne(self.state, X.reshape(-1, *X.shape[-2:]))
+
+    def at(self, ridge: float) -> Answers:  # noqa: D102
+        return self.state.at(ridge)
+
+
+class PathOneByOne(RidgePath):
+    """The path of groups X [B g d] of any posterior, one ridge at a time."""
+
+    def __init__(self, state: Posterior, X: Tensor) -> None:
+        self.state, self.X = state, X
+
+    def _moments(self, X: Tensor, ridge: float) -> Moments:
+        answers = self.state.at(ridge)
+        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad())
+
+    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+        groups = [self._moments(X, ridge) for X, ridge in zip(self.X, ridges.tolist(), strict=True)]
+        return Moments(*map(torch.stack, zip(*groups, strict=True)))
+
+    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+        mean, covariance, quad = map(
+            torch.stack, zip(*(self._moments(self.X, r) for r in ridges.tolist()), strict=True)
+        )
+        return Moments(mean, covariance, quad.unsqueeze(-1))
+
+    def select(self, groups: Tensor) -> PathOneByOne:  # noqa: D102
+        return PathOneByOne(self.state, self.X[groups])
+
+
+class Followed(Stateful):
+    """Answers for a fixed set of points that follow a posterior as it learns; by default computed each time.
+
+    Args:
+        state: The posterior.
+        points: The points [A d]; never written to.
+    """
+
+    def __init__(self, state: Posterior, points: Tensor) -> None:
+        self.state, self.points = state, points
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [A] at one ridge."""
+        return self.state.at(ridge).predict(self.points)
+
+    def covariance(self, ridge: float) -> Tensor:
+        """Return the joint covariance [A A] at one ridge."""
+        return self.state.at(ridge).covariance(self.points, self.points)
+
+    def path(self) -> RidgePath:
+        """Return the path of the points as A groups of one."""
+        return self.state.all_ridges().path(self.points.unsqueeze(-2))
+
+    def deviations(self, ridge: float, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Return joint draws [count A] less their mean; see ``Answers.deviations``."""
+        if len(self.points) > MOST_JOINT:
+            return self.state.at(ridge).deviations(self.points, count, generator)
+        return joint_draws(self.covariance(ridge), count, generator)
+
+    def moving(self) -> Followed:
+        """Return the same for a ridge that moves at every observation."""
+        return self
+
+
+class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
-    ``ridge=None`` means the state's own ridge; a number overrides it; a tensor [r] (or a list) asks for r
-    ridges at once and gives every result a leading axis r, also if r is 1.
-    Points are the rows of X, of any batch shape.
+    A subclass defines ``n``, ``dimension``, ``dtype``, ``device``, ``trace``, ``prior``, ``prior_variance``, ``update``
+    and ``at``, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. Points are
+    the rows of X, of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or
+    list [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many
+    ridges use ``all_ridges()``.
+
+    Args:
+        ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
+
+    Raises:
+        InvalidInput: The ridge is not a finite number above zero.
+
+    Attributes:
+        hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
+        ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
+        anchors: The points [m d] that span an approximate posterior; None if it is exact.
+        prior_version: A number that a state shares with its forks: equal ones have the same kernel.
     """
 
     ridge: float
+    hypothetical: bool = False
+    ridge_moved: bool = False
+    anchors: Tensor | None = None
 
-    imagined = False
-    """Whether observations were imagined: then no bound on it is a theorem."""
+    def __init__(self, ridge: float) -> None:
+        self.ridge = checks.positive("ridge", ridge)
+        self.prior_version = fresh_version()
+        self.changed()
 
-    ridge_moved = False
-    """Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems on it."""
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.prior_version = fresh_version()  # versions are numbers of one process
+        self.changed()
+
+    # What every posterior defines
 
     @property
     @abstractmethod
@@ -69,18 +346,27 @@ class Posterior(ABC):
         """Number of observations, repeats included."""
 
     @property
-    def schedule(self) -> RidgeSchedule | None:
-        """What moves the ridge as data come in; None if it stays."""
-        return None
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """Number of columns of points; None while it is unknown."""
 
-    def move_ridge(self, ridge: float) -> None:
-        """From here on the state's own ridge is this one.
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the answers; float64 while it is unknown."""
 
-        Raises:
-            InvalidInput: It is not a finite number above zero.
-        """
-        self.ridge = checks.positive("ridge", ridge)
-        self.ridge_moved |= self.n > 0
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device of the answers; the CPU while it is unknown."""
+
+    @abstractmethod
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Return the kernel ``k(X, Z)`` [... a b] itself, for X [... a d] and Z [... b d]."""
+
+    @abstractmethod
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """Return ``k(x, x)`` [...] for X [... d]."""
 
     @abstractmethod
     def update(self, X: Tensor, y: Tensor) -> None:
@@ -91,211 +377,224 @@ class Posterior(ABC):
         """
 
     @abstractmethod
-    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance ``k(x)'(K + ridge I)^-1 y``, ``k(x,x) - k(x)'(K + ridge I)^-1 k(x)``.
-
-        Args:
-            X: Points [... d].
-            ridge: None, a number, or r numbers.
-
-        Returns:
-            Mean [...] and variance [...] of the function (without observation noise), in the units of y
-            and of the kernel; with a leading r if r ridges were given.
-        """
-
-    @abstractmethod
-    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:
-        """Posterior covariance [... a b] of X [... a d] and Z [... b d] (equal batch shapes)."""
-
-    @abstractmethod
-    def log_det(self, ridge: Ridge = None) -> Tensor:
-        """``ln det(I + K / ridge)``, twice the information gain; [] or [r]."""
-
-    @abstractmethod
-    def quad(self, ridge: Ridge = None) -> Tensor:
-        """``y'(I + K / ridge)^-1 y``, in squared units of y; [] or [r]."""
-
-    @abstractmethod
-    def rss(self, ridge: Ridge = None) -> Tensor:
-        """``|y - mean(X)|^2``, the residual sum of squares of the fit to the data, in squared units of y; [] or [r]."""
-
-    @abstractmethod
-    def effective_dimension(self, ridge: Ridge = None) -> Tensor:
-        """``Tr K (K + ridge I)^-1``, the sum of the training leverages; [] or [r]."""
+    def at(self, ridge: float | None = None) -> Answers:
+        """Return the answers at one ridge; None for the state's own."""
 
     @property
     @abstractmethod
     def trace(self) -> Tensor:
-        """``Tr K``, the sum of ``k(x, x)`` over the observations; []."""
+        """``Tr K``, the sum of ``k(x, x)`` over the observations, []."""
+
+    # What a posterior may define better
+
+    def all_ridges(self) -> AllRidges:
+        """Return the answers at any ridges."""
+        return OneByOne(self)
+
+    def follow(self, points: Tensor) -> Followed:
+        """Return answers for the fixed points [A d] that follow this state; ``views.Tracked`` asks them."""
+        return Followed(self, points)
+
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+        """Return a draw of the function from the prior, [N d] -> [N].
+
+        Args:
+            like: A tensor [... d].
+            generator: Source of randomness, on the CPU.
+
+        Raises:
+            InvalidInput: This posterior draws no functions.
+        """
+        raise InvalidInput(
+            f"a {type(self).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, or "
+            "define draw_prior."
+        )
+
+    def fork_frozen(self) -> Posterior:
+        """Return a fork for hypothetical observations: its ridge and its anchors stay as they are."""
+        return self.fork()
 
     @property
-    @abstractmethod
+    def needs_refresh(self) -> bool:
+        """Whether a frozen fork has taken in so much that its anchors should be chosen again."""
+        return False
+
+    @property
+    def schedule(self) -> RidgeSchedule | None:
+        """The rule that moves the ridge as data come in; None if it stays."""
+        return None
+
+    @property
     def least_ridge(self) -> float:
         """The least ridge at which log-determinants and variances keep their digits."""
+        return 0.0
 
     @property
-    @abstractmethod
     def residual_trace(self) -> Tensor:
-        """Trace of ``K`` minus its approximation; zero for an exact state."""
+        """``Tr E``, []."""
+        return torch.zeros((), dtype=self.dtype, device=self.device)
 
-    @abstractmethod
     def residual_norm(self) -> Tensor:
-        """An upper bound of the operator norm of ``K`` minus its approximation; zero if exact."""
+        """Return an upper bound of the operator norm of E, []."""
+        return torch.zeros((), dtype=self.dtype, device=self.device)
 
     @property
     def rounding(self) -> float:
         """What rounding may do to ``quad`` and ``rss``, in squared units of y; zero where they are sums of squares."""
         return 0.0
 
+    @property
+    def locations(self) -> tuple[Tensor, Tensor] | None:
+        """Observed locations [m d] and how many observations each row stands for [m]; None if they are not kept."""
+        return None
+
+    @property
+    def hyperparameters(self) -> list[Tensor]:
+        """The numbers on which the prior depends; empty if its values at a few points tell."""
+        return []
+
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone, without hypothetical ones."""
+        return self
+
+    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Return coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None without any."""
+        return None
+
+    # Written once
+
+    @property
+    def version(self) -> int:
+        """A number that every change of the answers increases; equal versions give equal answers."""
+        return self._version
+
+    def changed(self) -> None:
+        """Give the state a new version."""
+        self._version = fresh_version()
+
+    def restored(self) -> None:  # noqa: D102
+        self.changed()
+
+    def check(self, X: Tensor) -> None:
+        """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
+        like = None if self.dimension is None else torch.empty(0, dtype=self.dtype, device=self.device)
+        checks.points("X", X, like, self.dimension)
+
+    def move_ridge(self, ridge: float) -> None:
+        """Replace the state's own ridge.
+
+        Raises:
+            InvalidInput: It is not a finite number above zero.
+        """
+        self.ridge = checks.positive("ridge", ridge)
+        self.ridge_moved |= self.n > 0
+        self.changed()
+
+    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the function (without observation noise), in units of y and of the kernel.
+
+        Args:
+            X: Points [... d].
+            ridge: None, a number, or r numbers.
+
+        Returns:
+            Mean [...] and variance [...]; with a leading r if r ridges were given.
+        """
+        if _is_single(ridge):
+            return self._at(ridge).predict(X)
+        mean, variance = zip(*(self.at(value).predict(X) for value in as_ridges(ridge)), strict=True)
+        return torch.stack(mean), torch.stack(variance)
+
+    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:
+        """Return the posterior covariance [... a b] or [r ... a b] of X [... a d] and Z [... b d]."""
+        return self._each(ridge, lambda answers: answers.covariance(X, Z))
+
+    def log_det(self, ridge: Ridge = None) -> Tensor:
+        """Return ``ln det(I + K / ridge)``, twice the information gain; [] or [r]."""
+        return self._each(ridge, lambda answers: answers.log_det())
+
+    def quad(self, ridge: Ridge = None) -> Tensor:
+        """Return ``y'(I + K / ridge)^-1 y``, in squared units of y; [] or [r]."""
+        return self._each(ridge, lambda answers: answers.quad())
+
+    def rss(self, ridge: Ridge = None) -> Tensor:
+        """Return ``|y - mean(X)|^2``, the residual sum of squares of the fit, in squared units of y; [] or [r]."""
+        return self._each(ridge, lambda answers: answers.rss())
+
+    def effective_dimension(self, ridge: Ridge = None) -> Tensor:
+        """Return ``Tr K (K + ridge I)^-1``, the sum of the training leverages; [] or [r]."""
+        return self._each(ridge, lambda answers: answers.effective_dimension())
+
+    def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
+        """Return the ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
+        return self._each(ridge, lambda answers: answers.predict(X)[1] / answers.ridge)
+
     def leverage_sum(self, ridge: Ridge = None) -> Tensor:
-        """The sum of the leverages of the observations, [] or [r].
+        """Return the sum of the leverages of the observations, [] or [r].
 
         At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
         ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
         subadditive).
         """
-        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        inner = self.effective_dimension(self.ridge if ridge is None else ridge)
-        return inner + self.residual_trace / (ridges[0] if single else inner.new_tensor(ridges))
+        trace = self.residual_trace
+        return self._each(ridge, lambda answers: answers.effective_dimension() + trace / answers.ridge)
 
-    def ridge_path(self, X: Tensor) -> RidgePath:
-        """The posterior of groups of points as a function of the ridge.
-
-        Args:
-            X: Groups of g points, [... g d]; the path numbers them in order of their flattened batch shape.
-        """
-        return AskedPath(self, X.reshape(-1, *X.shape[-2:]))
-
-    @torch.no_grad()
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge, O(N^3).
+        """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""
+        answers = self.at()
+        return answers.predict(X)[0] + answers.deviations(X, count, generator)
 
-        Eigenvalues of the covariance that rounding makes negative count as zero: nothing is added to it.
-        """
-        return self.predict(X)[0] + self.deviations(X, count, generator)
+    def _each(self, ridge: Ridge, value: Callable[[Answers], Tensor]) -> Tensor:
+        if _is_single(ridge):
+            return value(self._at(ridge))
+        return torch.stack([value(self.at(number)) for number in as_ridges(ridge)])
 
-    @torch.no_grad()
-    def deviations(
-        self, X: Tensor, count: int, generator: torch.Generator | None = None, ridge: float | None = None
-    ) -> Tensor:
-        """Joint draws [count N] as of ``sample`` less their mean, at any one ridge; ``draws.py`` has many points."""
-        values, vectors = torch.linalg.eigh(self.covariance(X, X, ridge))
-        normal = torch.randn(count, len(X), generator=generator, dtype=X.dtype).to(X.device)
-        return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
-
-    def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
-        """Ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
-        ridges, squeeze = as_ridges(self.ridge if ridge is None else ridge)
-        variance = self.predict(X, ridges)[1]
-        leverage = torch.stack([v / r for v, r in zip(variance, ridges, strict=True)])
-        return leverage[0] if squeeze else leverage
+    def _at(self, ridge: Ridge) -> Answers:
+        return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
 
 
-def as_ridges(ridge: float | Tensor | Sequence[float]) -> tuple[list[float], bool]:
-    """The ridges as floats, and whether a single number was given.
+@torch.no_grad()
+def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
+    values, vectors = torch.linalg.eigh(covariance)
+    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype).to(covariance.device)
+    return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
+
+
+def _is_single(ridge: Ridge) -> bool:
+    return ridge is None or isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
+
+
+def as_ridges(ridge: Any) -> list[float]:
+    """Return several ridges as floats.
 
     Raises:
-        InvalidInput: A ridge is not a finite number above zero.
+        InvalidInput: There is none, or one is not a finite number above zero.
     """
-    single = isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
-    values = [ridge] if single else (ridge.tolist() if isinstance(ridge, Tensor) else list(ridge))  # pyright: ignore[reportArgumentType]
+    values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
     if not values:
         raise InvalidInput("ridge must be a number or at least one number, got none.")
-    return [checks.positive("ridge", value) for value in values], single  # pyright: ignore[reportArgumentType]
+    return [checks.positive("ridge", value) for value in values]
 
 
 def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Mean and variance [... N] of X [N d], asked ``size`` points at a time: temporaries stay small."""
+    """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
     if len(X) <= size:
         return answer(X)
     if X.requires_grad:
         mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
-        return torch.cat(mean, -1), torch.cat(variance, -1)
+        return torch.cat(mean), torch.cat(variance)
     # Results in one piece: kept apart between freed temporaries, they would fragment the heap without bound.
-    mean, variance = answer(X[:size])
-    whole = [part.new_empty(*part.shape[:-1], len(X)) for part in (mean, variance)]
+    mean, variance = X.new_empty(len(X)), X.new_empty(len(X))
     for start in range(0, len(X), size):
-        parts = answer(X[start : start + size]) if start else (mean, variance)
-        for target, part in zip(whole, parts, strict=True):
-            target[..., start : start + size] = part
-    return whole[0], whole[1]
+        here = slice(start, start + size)
+        mean[here], variance[here] = answer(X[here])
+    return mean, variance
 
 
-class View(Posterior):
-    """Another posterior seen through a change of a few answers: everything else is passed on."""
-
-    def __init__(self, state: Posterior) -> None:
-        self.state = state
-        self.imagined = state.imagined
-
-    @property
-    def ridge(self) -> float:
-        """The ridge of the posterior behind, also after it moved."""
-        return self.state.ridge
-
-    @property
-    def schedule(self) -> RidgeSchedule | None:  # noqa: D102
-        return self.state.schedule
-
-    @property
-    def ridge_moved(self) -> bool:
-        """Whether the ridge of the posterior behind was moved."""
-        return self.state.ridge_moved
-
-    def move_ridge(self, ridge: float) -> None:  # noqa: D102
-        self.state.move_ridge(ridge)
-
-    @property
-    def n(self) -> int:  # noqa: D102
-        return self.state.n
-
-    def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations to the posterior behind."""
-        self.state.update(X, y)
-
-    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self.state.predict(X, ridge)
-
-    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self.state.covariance(X, Z, ridge)
-
-    def ridge_path(self, X: Tensor) -> RidgePath:  # noqa: D102
-        return self.state.ridge_path(X)
-
-    def log_det(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self.state.log_det(ridge)
-
-    def quad(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self.state.quad(ridge)
-
-    def rss(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self.state.rss(ridge)
-
-    def effective_dimension(self, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self.state.effective_dimension(ridge)
-
-    @property
-    def trace(self) -> Tensor:  # noqa: D102
-        return self.state.trace
-
-    @property
-    def least_ridge(self) -> float:  # noqa: D102
-        return self.state.least_ridge
-
-    @property
-    def residual_trace(self) -> Tensor:  # noqa: D102
-        return self.state.residual_trace
-
-    def residual_norm(self) -> Tensor:  # noqa: D102
-        return self.state.residual_norm()
-
-    @property
-    def rounding(self) -> float:  # noqa: D102
-        return self.state.rounding
-
-
-def floored(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
-    """``variance``, lifted to the least value that it can have; only rounding is ever below it.
+def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
+    """Return ``variance`` clamped from below at the least value that it can have; only rounding is ever below it.
 
     K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior
     variance (Durand et al. 2018, Sec. 2).

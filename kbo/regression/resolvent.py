@@ -1,6 +1,7 @@
-"""Every ridge from one eigendecomposition: (A + a I)^-1 for all a, while A grows by rows and columns.
+"""A posterior at every ridge from one eigendecomposition: ``(A + a I)^-1`` for all a, while A grows.
 
-A0 = Q diag(l) Q' is decomposed once; the b rows that came later are a border whose columns C are rotated by Q':
+The first n0 rows A0 = Q diag(l) Q' are decomposed once; the b rows that came later are a border whose columns C are
+rotated by Q':
 
     H(a) = [[diag(l) + a, C], [C', T(a)]],      S = T - C' diag(1 / (l + a)) C,
 
@@ -18,27 +19,24 @@ posteriors use this; the sketched one has no border.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from kbo.linalg import cholesky
-from kbo.regression.posterior import floored
+from kbo.regression.posterior import AllRidges, Answers, LowRankAnswers, Posterior, clamped, warn_below_precision
 from kbo.regression.ridge_path import Moments, RidgePath
+from kbo.stateful import Stateful
 
 _CHUNK = {"cpu": 2**22, "cuda": 2**26}
 """Numbers of the largest temporary, ridges x border x basis."""
 
 _MOST_GRIDS = 8
-"""Grids of ridges whose factors are remembered."""
+"""Grids of ridges whose factors are kept."""
 
 
-def border_limit(basis: int) -> int:
-    """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
-    return max(8, basis // 32)
-
-
-class Resolvent(ABC):
+class Resolvent(Stateful, ABC):
     """``H(a)^-1`` for all a.
 
     Attributes:
@@ -47,7 +45,7 @@ class Resolvent(ABC):
         C: The border in the basis, [n0 b].
         target: y in the basis [n0] and at the border [b].
         rest: The part of ``quad`` that does not depend on the ridge.
-        memory: What ``factored`` knows; to be emptied when anything changes.
+        grids: Weights and factors of the grids of ridges in use; emptied when anything changes.
     """
 
     values: Tensor
@@ -55,7 +53,19 @@ class Resolvent(ABC):
     C: Tensor
     target: tuple[Tensor, Tensor]
     rest: Tensor
-    memory: dict[tuple[float, ...], tuple[Tensor, Tensor]]
+    grids: dict[tuple[float, ...], tuple[Tensor, Tensor]]
+
+    @abstractmethod
+    def log_det(self, ridges: Tensor) -> Tensor:
+        """``ln det(I + K / a)``, [r]."""
+
+    @abstractmethod
+    def rss(self, ridges: Tensor) -> Tensor:
+        """``|y - mean(X)|^2``, [r]."""
+
+    @abstractmethod
+    def effective_dimension(self, ridges: Tensor) -> Tensor:
+        """``Tr K (K + a I)^-1``, [r]."""
 
     @abstractmethod
     def border(self, ridges: Tensor) -> Tensor:
@@ -80,14 +90,14 @@ class Resolvent(ABC):
         return cholesky(self.border(ridges) - torch.cat(products), len(self.values))
 
     def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and factor for a grid of ridges; several questions in turn ask for the same grid."""
+        """Weights and factor for a grid of ridges; several numbers in turn are computed at the same grid."""
         key = tuple(ridges.tolist())
-        if key not in self.memory:
-            if len(self.memory) >= _MOST_GRIDS:
-                self.memory.clear()
+        if key not in self.grids:
+            if len(self.grids) >= _MOST_GRIDS:
+                self.grids.clear()
             W = self.weights(ridges)
-            self.memory[key] = W, self.schur(ridges, W)
-        return self.memory[key]
+            self.grids[key] = W, self.schur(ridges, W)
+        return self.grids[key]
 
     def fit(self, ridges: Tensor, W: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
         """``L^-1 e_y`` [r b], and ``quad`` [r]."""
@@ -123,7 +133,7 @@ class SpectralPath(RidgePath):
         p: The groups in the basis, [n0 B g] or [n0 Bg].
         p_border: The groups at the border, [b B g] or [b Bg].
         prior: Prior part of their covariance, [B g g].
-        variance: ``k(x, x)`` of the points, [B g]: computed variances are lifted to their least possible value.
+        variance: ``k(x, x)`` of the points, [B g]: computed variances are clamped from below.
         trace: ``Tr K``, [].
     """
 
@@ -172,6 +182,86 @@ class SpectralPath(RidgePath):
             form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + torch.einsum("bkg,bkh->kgh", s, s)
         covariance = H.covariance(self.prior, form, ridges.reshape(-1, 1, 1))
         if g == 1:
-            least = floored(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)
+            least = clamped(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)
             covariance = least.unsqueeze(-1)
         return mean, covariance
+
+
+class SpectralRidges(AllRidges):
+    """Any ridges of a posterior through a resolvent.
+
+    Args:
+        state: The posterior.
+        resolvent: ``H(a)^-1``.
+    """
+
+    def __init__(self, state: Posterior, resolvent: Resolvent) -> None:
+        super().__init__(state)
+        self.resolvent = resolvent
+
+    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._number(self.resolvent.log_det, ridges)
+
+    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._number(self.resolvent.quad, ridges)
+
+    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._number(self.resolvent.rss, ridges)
+
+    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self._number(self.resolvent.effective_dimension, ridges)
+
+    def _number(self, number: Callable[[Tensor], Tensor], ridges: Tensor) -> Tensor:
+        warn_below_precision(float(ridges.min()), self.state)
+        return number(ridges.to(self.resolvent.values)).to(self.state.dtype)
+
+    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [r ...] at X [... d] for ridges [r], in chunks of points."""
+        size = max(1, _CHUNK.get(X.device.type, 2**22) // max(1, len(self.resolvent.vectors)))
+        parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
+        mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
+        shape = (len(ridges), *X.shape[:-1])
+        return mean.reshape(shape), variance.reshape(shape)
+
+    @abstractmethod
+    def factored(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+        """``Answers.factored`` at a ridge."""
+
+    def at(self, ridge: float) -> Answers:  # noqa: D102
+        return AtRidge(self, ridge)
+
+
+class AtRidge(LowRankAnswers):
+    """Answers at one ridge through a resolvent.
+
+    Args:
+        ridges: Any ridges of the posterior.
+        ridge: The ridge.
+    """
+
+    def __init__(self, ridges: SpectralRidges, ridge: float) -> None:
+        super().__init__(ridges.state, ridge)
+        self.ridges, self.single = ridges, ridges.ridges([ridge])
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        mean, variance = self.ridges.predict(X, self.single)
+        return mean[0], variance[0]
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
+        return self.ridges.factored(X, self.ridge)
+
+    def log_det(self) -> Tensor:  # noqa: D102
+        return self.ridges.log_det(self.single)[0]
+
+    def quad(self) -> Tensor:  # noqa: D102
+        return self.ridges.quad(self.single)[0]
+
+    def rss(self) -> Tensor:  # noqa: D102
+        return self.ridges.rss(self.single)[0]
+
+    def effective_dimension(self) -> Tensor:  # noqa: D102
+        return self.ridges.effective_dimension(self.single)[0]
+
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+        """Return a draw from a factor at this ridge."""
+        return self.state.at(self.ridge).draw_function(like, generator)

@@ -1,19 +1,16 @@
 """The posterior at fixed points as a function of the ridge.
 
-A bound that is a minimum over all ridges asks for the same points again and again, each point at a ridge of its own.
-A path does what does not depend on the ridge once, so that every further question is cheap.
+A bound that is a minimum over all ridges evaluates the same points again and again, each point at a ridge of its own.
+A path does what does not depend on the ridge once, so that every further ridge is cheap.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from kbo.regression.posterior import Posterior
 
 
 class Moments(NamedTuple):
@@ -35,45 +32,22 @@ class RidgePath(ABC):
 
     @abstractmethod
     def at(self, ridges: Tensor) -> Moments:
-        """Moments with every group at its own ridge, ridges [B]."""
+        """Return the moments with every group at its own ridge, ridges [B]."""
 
     @abstractmethod
     def grid(self, ridges: Tensor) -> Moments:
-        """Moments with a leading axis r, all groups at each of the ridges [r]; quad is [r 1]."""
+        """Return the moments with a leading axis r, all groups at each of the ridges [r]; quad is [r 1]."""
 
     @abstractmethod
     def select(self, groups: Tensor) -> RidgePath:
-        """The path of some of the groups, given by their numbers."""
-
-
-class AskedPath(RidgePath):
-    """The path of any state, one ridge at a time: right for every posterior, fast for none."""
-
-    def __init__(self, state: Posterior, X: Tensor) -> None:
-        self.state, self.X = state, X
-
-    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
-        means, covariances = [], []
-        for X, ridge in zip(self.X, ridges.tolist(), strict=True):
-            means.append(self.state.predict(X, ridge)[0])
-            covariances.append(self.state.covariance(X, X, ridge))
-        return Moments(torch.stack(means), torch.stack(covariances), self.state.quad(ridges.tolist()))
-
-    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
-        values = ridges.tolist()
-        mean = torch.stack([self.state.predict(self.X, ridge)[0] for ridge in values])
-        covariance = torch.stack([self.state.covariance(self.X, self.X, ridge) for ridge in values])
-        return Moments(mean, covariance, self.state.quad(values).unsqueeze(-1))
-
-    def select(self, groups: Tensor) -> AskedPath:  # noqa: D102
-        return AskedPath(self.state, self.X[groups])
+        """Return the path of some of the groups, given by their numbers."""
 
 
 class CastPath(RidgePath):
-    """A path that computes in another dtype than it is asked and answers in.
+    """A path that computes in float64 and takes ridges and returns moments in another dtype.
 
     Args:
-        path: The path behind.
+        path: The path in float64.
         dtype: Of ridges and moments.
     """
 

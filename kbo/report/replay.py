@@ -10,7 +10,6 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from kbo.bandit import anchors_of
 from kbo.confidence import NoiseBounds
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
@@ -225,7 +224,7 @@ def _numbers(optimizer: Optimizer) -> dict[str, Any]:
         return {}
     numbers, state = belief.assumptions(), belief.posterior
     found = {name: numbers[name] for name in ("noise_std", "norm_bound")}
-    found |= {"ridge": state.ridge, "anchors": anchors_of(state)}
+    found |= {"ridge": state.ridge, "anchors": None if state.anchors is None else len(state.anchors)}
     if isinstance(state.schedule, NoiseBounds):
         found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
     return found

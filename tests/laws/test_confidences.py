@@ -37,9 +37,10 @@ from kbo.regression import (
     LeverageResampling,
     NystromRidge,
     OnlineRowSampling,
+    Posterior,
     Tracked,
+    View,
 )
-from kbo.regression.posterior import Posterior, View
 from tests import dense
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.confidences import BOUNDS, LAWS, Bound, Setting
@@ -541,7 +542,7 @@ def test_nothing_is_claimed_where_observations_were_imagined():
     batch = BatchView(state, P)
     bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), BKB(0.3, 4.0, 0.1))
     assert all(bound.guarantee_on(batch) is not None for bound in bounds)
-    batch.imagine(2)
+    batch.observe(2)
     for view in (batch, Hypothetical(state, P), Hypothetical(Hypothetical(state, P), P)):
         assert all(bound.guarantee_on(view) is None for bound in bounds)
 

@@ -19,8 +19,8 @@ from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture
 from kbo.errors import IllConditionedWarning, InvalidInput, NotPositiveDefinite
 from kbo.linalg import PANEL
-from kbo.regression import Hypothetical, track
-from kbo.regression.ridge_path import AskedPath, RidgePath
+from kbo.regression import Hypothetical, RidgePath, track
+from kbo.regression.posterior import PathOneByOne
 from tests.dense import Dense, close
 from tests.laws.states import DICTIONARIES, STATES, VARIANTS, State, rbf, seeded
 
@@ -335,14 +335,14 @@ def test_a_path_answers_as_the_state_and_the_formulas_do(case, device, n, g):
     state, groups = case.make(case.kernel(), 0.1), case.points(6 * g, 4).reshape(6, g, -1).to(device)
     for piece in chunks(n, 12):
         state.update(X[piece], y[piece])
-    same_path(state.ridge_path(groups), AskedPath(state, groups), 6, groups)
+    same_path(state.all_ridges().path(groups), PathOneByOne(state, groups), 6, groups)
     reference, ridges = case.formulas(state, X, y), [1e-3, 0.01, 0.05, 0.3, 2.0, 50.0]
-    found = state.ridge_path(groups).at(groups.new_tensor(ridges))
+    found = state.all_ridges().path(groups).at(groups.new_tensor(ridges))
     for i, (P, ridge) in enumerate(zip(groups, ridges, strict=True)):
         close(found.mean[i], reference.mean(P, ridge))
         close(found.covariance[i], reference.covariance(P, P, ridge))
         close(found.quad.expand(6)[i], reference.quad(ridge))
-    same_path(state.ridge_path(groups.reshape(2, 3, g, -1)), AskedPath(state, groups), 6, groups)
+    same_path(state.all_ridges().path(groups.reshape(2, 3, g, -1)), PathOneByOne(state, groups), 6, groups)
 
 
 @pytest.mark.parametrize(("g", "with_targets"), [(1, True), (3, False)])
@@ -351,13 +351,13 @@ def test_a_path_of_hypothetical_data_answers_as_the_view_does(case, device, g, w
     P = case.points(6, 5).reshape(2, 3, -1).to(device)
     targets = torch.randn(2, 3, generator=seeded(6), dtype=torch.float64).to(device) if with_targets else None
     views = [Hypothetical(state, P[i], targets[i] if with_targets else None) for i in range(2)]
-    same_path(views[0].ridge_path(groups), AskedPath(views[0], groups), 6, groups)
+    same_path(views[0].all_ridges().path(groups), PathOneByOne(views[0], groups), 6, groups)
     batched = groups.reshape(2, 3, g, -1)  # P [2 p d] and X [2 3 g d]
     ridges = torch.tensor([0.01, 0.1, 1.0, 0.02, 0.2, 2.0], dtype=torch.float64, device=device)
-    found = Hypothetical(state, P, targets).ridge_path(batched).at(ridges)
+    found = Hypothetical(state, P, targets).all_ridges().path(batched).at(ridges)
     for i, view in enumerate(views):
         half = slice(3 * i, 3 * i + 3)
-        for actual, wanted in zip(found, AskedPath(view, batched[i]).at(ridges[half]), strict=True):
+        for actual, wanted in zip(found, PathOneByOne(view, batched[i]).at(ridges[half]), strict=True):
             close(actual[half], wanted)
 
 
@@ -367,9 +367,9 @@ def test_a_path_of_tracked_points_answers_as_the_state_does_along_a_stream(case,
     tracked = track(state, Z)
     for piece in chunks(90, 7):
         tracked.update(X[piece].repeat(2, 1), torch.cat([y[piece], y[piece] + 0.3]))  # rows that count twice
-        same_path(tracked.ridge_path(Z.unsqueeze(-2)), AskedPath(state, Z.unsqueeze(-2)), 8, Z)
+        same_path(tracked.all_ridges().path(Z.unsqueeze(-2)), PathOneByOne(state, Z.unsqueeze(-2)), 8, Z)
     triples = case.points(6, 5).reshape(2, 3, -1).to(device)
-    same_path(tracked.ridge_path(triples), AskedPath(state, triples), 2, Z)
+    same_path(tracked.all_ridges().path(triples), PathOneByOne(state, triples), 2, Z)
 
 
 # Copies

@@ -21,7 +21,6 @@ bound is never much wider, and the v_c and H_i of the levels are those at shares
 from __future__ import annotations
 
 import math
-import weakref
 from typing import Any
 
 import torch
@@ -32,11 +31,10 @@ from kbo.confidence.base import Confidence
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
 from kbo.confidence.widths import contal, srinivas
 from kbo.covers.chain import Chain
-from kbo.covers.reuse import ChainMemory, source
+from kbo.covers.reuse import ChainMemory
 from kbo.errors import InvalidInput
 from kbo.linalg import ill_conditioned_ratio, safe_sqrt
-from kbo.regression import KernelRidge, NystromRidge, Posterior
-from kbo.regression.posterior import View
+from kbo.regression import Posterior
 
 
 class Chaining(Confidence):
@@ -128,24 +126,21 @@ class Chaining(Confidence):
     def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:
         """The bonus as a function of the standard deviation, now; X [N d] is the set if no points were given.
 
-        Imagined observations change standard deviations, not the bonus.
+        Hypothetical observations change standard deviations, not the bonus.
 
         Raises:
-            InvalidInput: There is no finite set, or a posterior of another kind.
+            InvalidInput: There is no finite set.
         """
-        real, base = _real(state)
-        points, known = self._set(X), self._bonus
-        moment = (weakref.ref(source(base)), base.n, base.ridge, self.delta)
+        observed, points, known = state.observed, self._set(X), self._bonus
+        moment = observed.version, self.delta
         if known is None or known[0] != moment or not _equal(known[1], points):
-            given = points if points is self._given else points.clone()  # others may be written to
-            self._bonus = known = moment, given, self._compute(real, base, points)
+            self._bonus = known = moment, points.clone(), self._compute(observed, points)
         return known[2]
 
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:
         """The covers behind ``bonus``, for those who want to see or check them; arguments and errors as there."""
-        real, base = _real(state)
-        points = self._set(X)
-        return self._memory.chain(base, points, self._depth(real, base, points))
+        observed, points = state.observed, self._set(X)
+        return self._memory.chain(observed, points, self._depth(observed, points))
 
     def _set(self, X: Tensor | None) -> Tensor:
         """The finite set [N d]."""
@@ -160,12 +155,12 @@ class Chaining(Confidence):
             )
         return _finite_set(X)
 
-    def _depth(self, real: Posterior, base: KernelRidge | NystromRidge, points: Tensor) -> int:
+    def _depth(self, state: Posterior, points: Tensor) -> int:
         """The last level whose radius is at least the least standard deviation, at least 1."""
-        kappa = math.sqrt(float(base.prior_variance(points).max()))
+        kappa = math.sqrt(float(state.prior_variance(points).max()))
         if kappa == 0:
             return 1
-        least = math.sqrt(float(real.predict(points)[1].min()))
+        least = math.sqrt(float(state.predict(points)[1].min()))
         # Finer levels would be made of rounding errors.
         least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
         depth = 1
@@ -173,10 +168,10 @@ class Chaining(Confidence):
             depth += 1
         return depth
 
-    def _compute(self, real: Posterior, base: KernelRidge | NystromRidge, points: Tensor) -> Bonus:
-        depth = self._depth(real, base, points)
-        chain = self._memory.chain(base, points, depth)
-        levels, t = range(1, depth + 1), base.n + 1
+    def _compute(self, state: Posterior, points: Tensor) -> Bonus:
+        depth = self._depth(state, points)
+        chain = self._memory.chain(state, points, depth)
+        levels, t = range(1, depth + 1), state.n + 1
         sizes = chain.sizes[:depth]
         if chain.scale == 0:
             return Cuts([0.0], [0.0])  # the prior knows everything
@@ -206,18 +201,6 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     away = [sum(radii[c:]) for c in range(len(radii))]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
     return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
-
-
-def _real(state: Posterior) -> tuple[Posterior, KernelRidge | NystromRidge]:
-    """The posterior of the real data, as it is seen, and the one behind all views."""
-    while state.imagined and isinstance(state, View):
-        state = state.state
-    real = state
-    while isinstance(state, View):
-        state = state.state
-    if not isinstance(state, (KernelRidge, NystromRidge)):
-        raise InvalidInput(f"Chaining covers sets under a KernelRidge or a NystromRidge, got {type(state).__name__}.")
-    return real, state
 
 
 def _equal(known: Tensor, points: Tensor) -> bool:

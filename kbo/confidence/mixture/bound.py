@@ -94,8 +94,8 @@ class MartingaleMixture(Confidence):
         """
         lower, upper = self._bounds(state, X, (-1, 1))
         crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
-        # Only for real data is crossing a contradiction: hallucinated points shrink variances without evidence.
-        if bool(crossed.any()) and not state.imagined:
+        # Only for observed data is crossing a contradiction: hypothetical points shrink variances without evidence.
+        if bool(crossed.any()) and not state.hypothetical:
             self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
 
@@ -129,23 +129,19 @@ class MartingaleMixture(Confidence):
 
     def _candidates(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
         """``mean +- sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
-        mean, variance = state.predict(X, self._asked)
+        ridges = X.new_tensor(self.ridges)
         if self.kind == "amm":
-            mean, variance = mean.unsqueeze(0), variance.unsqueeze(0)
-        ridges = mean.new_tensor(self.ridges)
+            mean, variance = state.predict(X, self.ridges)
+        else:
+            mean, variance = state.all_ridges().predict(X, ridges)
         width = torch.sqrt(self.slack(state) / ridges).to(mean)
         margin = width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
         return [mean + sign * margin for sign in signs]
 
-    @property
-    def _asked(self) -> float | list[float]:
-        """AMM asks for its ridge as a number, which has a growing factor of its own."""
-        return self.ridges[0] if self.kind == "amm" else self.ridges
-
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
         """For every sign the dual over the points of X [... d], which share one path."""
         flat = X if X.ndim > 1 else X.unsqueeze(0)
-        path = state.ridge_path(flat.unsqueeze(-2))
+        path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
         C = self.squared_radius(state)
         high = max(high, 1e12 * float(C) / self.norm_bound**2)
@@ -161,8 +157,10 @@ class MartingaleMixture(Confidence):
         Raises:
             RefutedAssumptions: It is negative for some ridge, so F is empty.
         """
-        quad = state.quad(self._asked).reshape(-1)
-        return self._slack(state, self.squared_radius(state), quad, quad.new_tensor(self.ridges))
+        C = self.squared_radius(state)
+        ridges = C.new_tensor(self.ridges)
+        quad = state.quad(ridges) if self.kind == "amm" else state.all_ridges().quad(ridges)
+        return self._slack(state, C, quad, ridges)
 
     def squared_radius(self, state: Posterior) -> Tensor:
         """``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""

@@ -37,11 +37,11 @@ def squared_radius(
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bounds may fail.
         scale: Covariance scale c of the mixture.
-        many: Whether the state is asked for other ridges too, so that ``a0`` is best asked for with them.
+        many: Whether other ridges are needed too, so that ``a0`` is best answered with them, from ``all_ridges()``.
     """
     a0 = noise_std**2 / scale
-    log_det, quad = (state.log_det([a0])[0], state.quad([a0])[0]) if many else (state.log_det(a0), state.quad(a0))
-    return quad + noise_std**2 * (log_det + 2 * math.log(1 / delta)) + scale * state.residual_trace
+    at = state.all_ridges().at(a0) if many else state.at(a0)
+    return at.quad() + noise_std**2 * (at.log_det() + 2 * math.log(1 / delta)) + scale * state.residual_trace
 
 
 def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
@@ -87,11 +87,11 @@ def norm_lower_bound(
             all of them: concave over affine, the ratio has a single peak, which one search finds.
     """
     square = squared_radius(state, noise_std, delta, scale, many=True)
-    error = state.residual_norm().to(square)
+    error, quad = state.residual_norm().to(square), state.all_ridges().quad
 
     def least_norm(a: Tensor) -> Tensor:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
-        excess = state.quad(a).to(square) - square
+        excess = quad(a).to(square) - square
         root = torch.sqrt((square * error + (a + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
         return torch.where(excess > 0, root, excess) / (a + error)
 

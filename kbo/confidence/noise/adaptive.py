@@ -39,9 +39,9 @@ class _Adaptive(Confidence):
         return True
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """That of the noise bounds; None where observations were imagined, or the assumptions are refuted."""
+        """That of the noise bounds; None where some observations are hypothetical, or the assumptions are refuted."""
         bounds = self._described(state)
-        return None if state.imagined or bounds.refuted else bounds.guarantee
+        return None if state.hypothetical or bounds.refuted else bounds.guarantee
 
     def finite_on(self, state: Posterior) -> bool:
         return math.isfinite(self._described(state).upper)
@@ -49,7 +49,7 @@ class _Adaptive(Confidence):
     def _bounds(self, state: Posterior) -> NoiseBounds:
         """The noise bounds, to be used."""
         bounds = self._described(state)
-        if not state.imagined:
+        if not state.hypothetical:
             bounds.refuse_if_refuted()
         return bounds
 

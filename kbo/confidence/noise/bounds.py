@@ -1,10 +1,10 @@
-"""Online bounds of the noise level: nobody told it, the residuals of the fit do.
+"""Online bounds of the noise level from the residuals of the fit.
 
 Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if exact).
 
 On paper                                                             | in code
 ``D = 2 ln(1/delta) + ln det(I + K / lam')``                         | ``NoiseBounds.deviation``
-residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``residuals.py``
+residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``fit.py``
 ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``    | ``_update_mixture``, upper bound
 ``quad(a) - a C^2 <= |xi|^2``                                        | ``_update_mixture``, lower bound
 how the energy ``|xi|^2`` is related to ``t sigma^2``                | ``energy.py``
@@ -21,8 +21,7 @@ from kbo import checks
 from kbo.confidence.noise.energy import mixed, printed_deviation, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.regression import Posterior
-from kbo.regression.posterior import RidgeSchedule
+from kbo.regression import Answers, Posterior, RidgeSchedule
 
 VARIANTS = ("paper", "tight", "tight+grid", "mixture")
 
@@ -79,6 +78,8 @@ class NoiseBounds(RidgeSchedule):
         n: Observations seen.
     """
 
+    saved = ("description", "upper", "lower", "ridge", "n", "_floor")
+
     def __init__(
         self,
         norm_bound: float,
@@ -94,7 +95,7 @@ class NoiseBounds(RidgeSchedule):
         self.lower = checks.non_negative("lower", lower)
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
-        self._told = self.lower, self.upper
+        self._given = self.lower, self.upper
         if variant not in VARIANTS:
             raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
         self.variant, self.n = variant, 0
@@ -134,7 +135,7 @@ class NoiseBounds(RidgeSchedule):
     @property
     def guarantee(self) -> str:
         """What holds, in words."""
-        least, most = self._told
+        least, most = self._given
         known = [f"at least {least:g}"] * (least > 0) + [f"at most {most:g}"] * math.isfinite(most)
         level = f"a level of {' and '.join(known)}" if known else "an unknown level"
         return (
@@ -163,7 +164,7 @@ class NoiseBounds(RidgeSchedule):
 
     def _suspects(self) -> str:
         """The given bound of the noise level that must be wrong if the one from the data is right, in words."""
-        least, most = self._told
+        least, most = self._given
         if self.upper == most:
             return f"the upper bound of the noise level that was given, {most:g}, is too small, or "
         return f"the lower bound that was given, {least:g}, is too large, or " if self.lower == least > 0 else ""
@@ -200,7 +201,13 @@ class NoiseBounds(RidgeSchedule):
         if self.variant == "mixture":
             raise InvalidInput('variant "mixture" rests on another event: ask an AdaptiveMixture for bounds.')
         ridge, delta = self._reference()
-        return 2 * math.log(1 / delta) + (_log_det(state, ridge, self.continuous) if state.n else 0.0)
+        # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
+        gain = float(self._at(state, ridge).log_det()) + float(state.residual_trace) / ridge if state.n else 0.0
+        return 2 * math.log(1 / delta) + gain
+
+    def _at(self, state: Posterior, ridge: float) -> Answers:
+        """A ridge that may move at every observation has no factor worth keeping."""
+        return state.all_ridges().at(ridge) if self.continuous else state.at(ridge)
 
     # The sandwich of Durand et al. (2018)
 
@@ -210,7 +217,7 @@ class NoiseBounds(RidgeSchedule):
         C_t = printed_deviation(t, self.event_delta)
         least, most = stitched(t, self.event_delta)
         most = t * (1 + math.sqrt(2 * C_t / t)) ** 2 if printed else most
-        rss, rounding = float(state.rss([self.ridge])[0] if self.continuous else state.rss(self.ridge)), state.rounding
+        rss, rounding = float(self._at(state, self.ridge).rss()), state.rounding
         fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, float(state.residual_norm()), most)
         self.lower = max(self.lower, at_least(fit))
         fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
@@ -256,8 +263,10 @@ class NoiseBounds(RidgeSchedule):
         if not ridges:
             return
         trace, error = float(state.residual_trace), float(state.residual_norm())
-        quads, costs = state.quad(ridges).tolist(), []
-        for ridge, gain in zip(ridges, state.log_det(ridges).tolist(), strict=True):
+        answers = state.all_ridges()
+        values = answers.ridges(ridges)
+        quads, costs = answers.quad(values).tolist(), []
+        for ridge, gain in zip(ridges, answers.log_det(values).tolist(), strict=True):
             costs.append(gain + trace / ridge + 2 * math.log(1 / self.mixture_delta))
         least, most = mixed(state.n, self.event_delta)
         for ridge, quad, cost in zip(ridges, quads, costs, strict=True):
@@ -270,48 +279,23 @@ class NoiseBounds(RidgeSchedule):
             radii = [quad + self.upper**2 * cost for quad, cost in zip(quads, costs, strict=True)]
             self.ridge = ridges[radii.index(min(radii))]
 
-    # Plumbing
-
-    def fork(self) -> NoiseBounds:
-        """An independent copy."""
-        copy = object.__new__(NoiseBounds)
-        vars(copy).update(vars(self))
-        return copy
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain numbers, from which ``load_state_dict`` continues exactly."""
-        return {"described": self._described(), **{name: vars(self)[name] for name in _MEMORY}}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``.
+        """Replace the memory by that of ``state_dict``.
 
         Raises:
             InvalidInput: These bounds were constructed otherwise.
         """
-        if state["described"] != self._described():
+        self.check_state_dict(state)
+        if state["description"] != self.description:
             raise InvalidInput(
-                f"these noise bounds are {self._described()}, the saved ones {state['described']}: construct them "
+                f"these noise bounds are {self.description}, the saved ones {state['description']}: construct them "
                 "equally."
             )
-        vars(self).update({name: state[name] for name in _MEMORY})
+        vars(self).update({name: state[name] for name in self.saved if name != "description"})
 
-    def _described(self) -> dict[str, Any]:
-        """What they were constructed with."""
-        lower, upper = self._told
+    @property
+    def description(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        lower, upper = self._given
         given = {"norm_bound": self.norm_bound, "delta": self.delta, "upper": upper, "lower": lower}
         return {**given, "variant": self.variant, "largest_ridge": self.largest_ridge}
-
-
-_MEMORY = ("upper", "lower", "ridge", "n", "_floor")
-
-
-def _log_det(state: Posterior, ridge: float, listed: bool) -> float:
-    """At least ``ln det(I + K / ridge)``: that of the sketch and what it leaves out.
-
-    Args:
-        state: The posterior.
-        ridge: The ridge.
-        listed: Whether the ridge is one of many, so that it is best asked for in a list.
-    """
-    value = state.log_det([ridge])[0] if listed else state.log_det(ridge)
-    return float(value) + float(state.residual_trace) / ridge

@@ -76,7 +76,7 @@ def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
 
 
 def _noise_bounds_to_dict(bounds: NoiseBounds) -> dict[str, Any]:
-    return {"__type": "NoiseBounds", **bounds._described()}
+    return {"__type": "NoiseBounds", **bounds.description}
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:

@@ -9,12 +9,21 @@ so repeated points keep one decomposition for all ridges.
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
-from kbo.regression.resolvent import Resolvent, border_limit
+from kbo.regression.posterior import Posterior
+from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
+
+
+def border_limit(basis: int) -> int:
+    """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
+    return max(8, basis // 32)
 
 
 class Eigenbasis(Resolvent):
@@ -32,11 +41,19 @@ class Eigenbasis(Resolvent):
         self.rows = self._basis = 0
         empty = data.X.new_empty(0, 0)
         self.values, self.vectors, self.C, self.D = data.y[:0], empty, empty, empty
-        self.grow()
+        self.target, self.rest = (data.y[:0], data.y[:0]), data.within
+        self.grids = {}
 
     @torch.no_grad()
-    def grow(self) -> None:
-        """Take in all rows of the data."""
+    def grown(self) -> Self:
+        """Return the basis of all rows of the data; paths over this one stay what they are."""
+        if self.rows == self.data.rows:
+            return self
+        basis = copy.copy(self)
+        basis._grow()
+        return basis
+
+    def _grow(self) -> None:
         basis, border = self._basis, []
         for start, stop in self.data.blocks_after(self.rows):
             if stop - basis > border_limit(basis):
@@ -49,7 +66,7 @@ class Eigenbasis(Resolvent):
         for start, stop in border:
             self._extend(start, stop)
         self._project()
-        self.memory = {}
+        self.grids = {}
 
     def _decompose(self, basis: int) -> None:
         X, scale = self.data.X[:basis], self._scale[:basis]
@@ -105,24 +122,45 @@ class Eigenbasis(Resolvent):
         trace = W.sum(-1) + WC.square().sum((-2, -1)) + corner.square().sum((-2, -1))
         return self.rows - ridges * trace
 
-    def coordinates(self, cross: Tensor) -> tuple[Tensor, Tensor]:
-        """Kernel columns ``k(rows, points)`` [rows q] in the basis [n0 q] and at the border [b q]."""
+    def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
+        return self.rotated(self.k(self.data.X, X))
+
+    def rotated(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """Return kernel columns ``k(rows, points)`` [rows q] in the basis [n0 q] and at the border [b q]."""
         cross = self._scale * cross
         return self.vectors.mT @ cross[: self._basis], cross[self._basis :]
 
-    def whitened(self, cross: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean [q] and W [rows q] with posterior covariance ``k - W'W``, from kernel columns [rows q]."""
-        parts = self.whiten(*self.coordinates(cross), ridge)
-        return self._mean(parts, ridge), torch.cat(parts)
 
-    def _mean(self, parts: tuple[Tensor, Tensor], ridge: Tensor) -> Tensor:
-        v, y = self.target
-        zv, zy = self.whiten(v.unsqueeze(-1), y.unsqueeze(-1), ridge)
-        return (zv.mT @ parts[0] + zy.mT @ parts[1]).squeeze(0)
+class ExactRidges(SpectralRidges):
+    """Any ridges of an exact posterior with data.
 
-    def fork(self, data: Observations) -> Eigenbasis:
-        """A copy that follows other data; tensors are never changed in place, so they are shared."""
-        copy = object.__new__(Eigenbasis)
-        vars(copy).update(vars(self))
-        copy.data, copy.memory = data, {}
-        return copy
+    Args:
+        state: The posterior.
+        basis: The eigenbasis of all its rows.
+    """
+
+    def __init__(self, state: Posterior, basis: Eigenbasis) -> None:
+        super().__init__(state, basis)
+        self.basis = basis
+
+    def path(self, X: Tensor) -> SpectralPath:
+        """Return the path of groups X [... g d]."""
+        self.state.check(X)
+        X = X.reshape(-1, *X.shape[-2:])
+        k = self.basis.k
+        variance = k.diagonal(X)
+        prior = k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
+        coordinates = self.basis.coordinates(X.reshape(-1, X.shape[-1]))
+        return SpectralPath(self.basis, *coordinates, prior, variance, self.state.trace)
+
+    def factored(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
+        self.state.check(X)
+        (v, y), at = self.basis.target, self.ridges([ridge])[0]
+        p, border = self.basis.whiten(*self.basis.coordinates(X.reshape(-1, X.shape[-1])), at)
+        zv, zy = self.basis.whiten(v.unsqueeze(-1), y.unsqueeze(-1), at)
+        mean = (zv.mT @ p + zy.mT @ border).reshape(X.shape[:-1])
+        W = torch.cat([p, border])
+        W = W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
+        return mean, W, W

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
+from kbo.stateful import Stateful, fresh_version
 
 _FEWEST_REPEATS_TO_FOLD = 32
 
 
-class Observations:
+class Observations(Stateful):
     """Rows of distinct or repeated locations with counts and mean targets.
 
     Attributes:
@@ -36,8 +37,11 @@ class Observations:
         n: Number of observations.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
             rounding, so a resumed run continues exactly.
-        epoch: How often the rows were folded; whatever was derived from an older epoch is void.
+        layout: A version that changes whenever rows change other than by appending: what was derived from the rows of
+            another layout is void.
     """
+
+    saved = ("_X", "_y", "_counts", "within", "n", "blocks")
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         self._X = GrowingTensor(X[:0])
@@ -46,7 +50,7 @@ class Observations:
         self.within = y.new_zeros(())
         self.n = 0
         self.blocks: list[int] = []
-        self.epoch = 0
+        self.layout = fresh_version()
         self._seen: set[tuple[float, ...]] = set()
         self._repeats = 0
 
@@ -96,39 +100,13 @@ class Observations:
         self.within = self.within + within
         self._X, self._counts, self._y = GrowingTensor(X), GrowingTensor(counts), GrowingTensor(y)
         self.blocks = [self.rows]
-        self.epoch += 1
+        self.layout = fresh_version()
         self._repeats = 0
 
-    def fork(self) -> Observations:
-        """An independent copy."""
-        copy = object.__new__(Observations)
-        vars(copy).update(vars(self))
-        copy._X, copy._y, copy._counts = self._X.fork(), self._y.fork(), self._counts.fork()
-        copy.blocks, copy._seen = list(self.blocks), set(self._seen)
-        return copy
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Plain tensors from which ``from_state_dict`` restores the same rows in the same blocks."""
-        return {
-            "X": self.X.clone(),
-            "y": self.y.clone(),
-            "counts": self.counts.clone(),
-            "within": self.within.clone(),
-            "n": torch.tensor(self.n),
-            "blocks": torch.tensor(self.blocks, dtype=torch.long),
-        }
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Tensor]) -> Observations:
-        """The inverse of ``state_dict``."""
-        self = cls(state["X"], state["y"])
-        self._X, self._y = GrowingTensor(state["X"]), GrowingTensor(state["y"])
-        self._counts = GrowingTensor(state["counts"])
-        self.within, self.n = state["within"].clone(), int(state["n"])
-        self.blocks = state["blocks"].tolist()
-        self._seen = set(map(tuple, state["X"].tolist()))
+    def restored(self) -> None:  # noqa: D102
+        self._seen = set(map(tuple, self.X.tolist()))
         self._repeats = self.rows - len(self._seen)
-        return self
+        self.layout = fresh_version()
 
 
 def merge(X: Tensor, counts: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:

@@ -1,19 +1,41 @@
-"""The growing Cholesky factor of a kernel matrix at one ridge."""
+"""The exact posterior at one ridge: a Cholesky factor that grows by one row in O(n^2).
+
+Notation: A = K + ridge C^-1 over the rows of ``observations.py``, A = L L', W = L^-1 k(X, x), z = L^-1 y.
+
+On paper                         | in code
+``mean = k(x)'A^-1 y``           | ``z @ W``
+``variance = k - k(x)'A^-1 k(x)``| ``prior - (W * W).sum(0)``
+``ln det(I + K / ridge)``        | ``2 sum ln L_ii - sum ln(ridge / c)``
+``y'(I + K / ridge)^-1 y``       | ``within + ridge * z'z``
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingCholesky, GrowingTensor
 from kbo.regression.exact.observations import Observations
+from kbo.regression.posterior import LowRankAnswers, Posterior, clamped, in_chunks
+from kbo.regression.sampling.function import SamplePath
+from kbo.stateful import Stateful
+
+_CHUNK = {"cpu": 2**20, "cuda": 2**25}
+"""Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
 
 
-class Factor:
-    """L, z = L^-1 y and the running determinant for one ridge; the notation of ``exact.py``."""
+class Factor(Stateful):
+    """L, z = L^-1 y and the determinant for one ridge.
 
-    def __init__(self, ridge: float, data: Observations) -> None:
-        self.ridge, self.data = ridge, data
+    Args:
+        ridge: The ridge.
+        data: The observations.
+        k: Their kernel.
+    """
+
+    def __init__(self, ridge: float, data: Observations, k: DenseKernel) -> None:
+        self.ridge, self.data, self.k = ridge, data, k
         self.cholesky = GrowingCholesky(data.X)
         self.z = GrowingTensor(data.y[:0])
         self.log_det = data.within.new_zeros(())
@@ -23,41 +45,79 @@ class Factor:
         """Rows so far."""
         return self.cholesky.n
 
-    @property
-    def quad(self) -> Tensor:
-        """``y'(I + K / ridge)^-1 y``, []."""
-        return self.data.within + self.ridge * self.z.value.square().sum()
-
     @torch.no_grad()
-    def extend(self, stop: int, cross: Tensor, block: Tensor) -> None:
-        """Take in the rows up to ``stop``, given their kernel columns."""
-        start = self.n
-        noise = self.ridge / self.data.counts[start:stop]
-        regularised = block.clone()
-        regularised.diagonal().add_(noise)
-        self.cholesky.append(cross, regularised)
-        left, corner = self.cholesky.rows(start, stop)
-        rest = (self.data.y[start:stop] - left @ self.z.value).unsqueeze(-1)
-        z = rest / corner if stop - start == 1 else torch.linalg.solve_triangular(corner, rest, upper=False)
-        self.z.append(z.squeeze(-1))
-        self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
+    def grow(self) -> None:
+        """Take in all rows of the data."""
+        for start, stop in self.data.blocks_after(self.n):
+            new = self.data.X[start:stop]
+            noise = self.ridge / self.data.counts[start:stop]
+            block = self.k(new, new).clone()
+            block.diagonal().add_(noise)
+            self.cholesky.append(self.k(self.data.X[:start], new), block)
+            left, corner = self.cholesky.rows(start, stop)
+            rest = (self.data.y[start:stop] - left @ self.z.value).unsqueeze(-1)
+            z = rest / corner if stop - start == 1 else torch.linalg.solve_triangular(corner, rest, upper=False)
+            self.z.append(z.squeeze(-1))
+            self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
+
+
+class OneRidge(LowRankAnswers):
+    """Answers of an exact posterior with data.
+
+    Args:
+        state: The posterior.
+        factor: Its factor, grown to all rows.
+    """
+
+    def __init__(self, state: Posterior, factor: Factor) -> None:
+        super().__init__(state, factor.ridge)
+        self.factor, self.data, self.k = factor, factor.data, factor.k
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [...] at X [... d], O(n^2) per point."""
+        self.state.check(X)
+        size = max(1, _CHUNK.get(X.device.type, 2**20) // self.data.rows)
+        mean, variance = in_chunks(self._moments, X.reshape(-1, X.shape[-1]), size)
+        return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        prior = self.k.diagonal(X)
+        W = self.factor.cholesky.solve(self.k(self.data.X, X))
+        return self.factor.z.value @ W, clamped(prior - (W * W).sum(0), prior, self.ridge, self.state.trace)
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
+        self.state.check(X)
+        W = self.factor.cholesky.solve(self.k(self.data.X, X.reshape(-1, X.shape[-1])))
+        mean = (self.factor.z.value @ W).reshape(X.shape[:-1])
+        W = W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
+        return mean, W, W
+
+    def log_det(self) -> Tensor:  # noqa: D102
+        return self.factor.log_det.clone()
+
+    def quad(self) -> Tensor:  # noqa: D102
+        return self.data.within + self.ridge * self.factor.z.value.square().sum()
 
     @torch.no_grad()
     def rss(self) -> Tensor:
-        """``|y - mean(X)|^2``, in O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
-        solved = self.cholesky.solve_transposed(self.z.value)
+        """Return ``|y - mean(X)|^2``, in O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
+        solved = self.factor.cholesky.solve_transposed(self.factor.z.value)
         return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """``sum_r 1 - (ridge / c_r) [A^-1]_rr``: the sum of leverages over observations."""
-        identity = torch.eye(self.n, dtype=self.data.X.dtype, device=self.data.X.device)
-        inverse_diagonal = self.cholesky.solve(identity).square().sum(0)
+        """Return ``sum_r 1 - (ridge / c_r) [A^-1]_rr``, in O(n^3): the sum of leverages over observations."""
+        identity = torch.eye(self.data.rows, dtype=self.data.X.dtype, device=self.data.X.device)
+        inverse_diagonal = self.factor.cholesky.solve(identity).square().sum(0)
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
-    def fork(self, data: Observations) -> Factor:
-        """A copy that grows with other data."""
-        copy = object.__new__(Factor)
-        copy.ridge, copy.data, copy.log_det = self.ridge, data, self.log_det
-        copy.cholesky, copy.z = self.cholesky.fork(), self.z.fork()
-        return copy
+    @torch.no_grad()
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+        """Return a draw less its mean by Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
+        self.state.check(like)
+        prior, X, k, cholesky = self.state.draw_prior(like, generator), self.data.X, self.k, self.factor.cholesky
+        noise = torch.randn(len(X), generator=generator, dtype=X.dtype).to(X.device)
+        noise = noise * (self.ridge / self.data.counts).sqrt()
+        weights = -cholesky.solve_transposed(cholesky.solve(prior(X) + noise))
+        return SamplePath(prior, lambda points: k(X, points), weights)

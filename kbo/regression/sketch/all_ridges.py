@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from kbo.regression.resolvent import Resolvent
+from kbo.regression.posterior import Posterior
+from kbo.regression.resolvent import AtRidge, Resolvent, SpectralPath, SpectralRidges
+from kbo.regression.ridge_path import CastPath, RidgePath
+from kbo.regression.sketch.draws import SketchDraws
+from kbo.regression.sketch.stream import Sketch
 
 
 class SketchedResolvent(Resolvent):
-    """``(B B' + a I)^-1`` for every a, as things stand: one decomposition, O(m^3), and no border.
+    """``(B B' + a I)^-1`` for every a: one decomposition, O(m^3), and no border.
 
     Args:
         G: ``B B'``, [m m].
@@ -23,7 +29,7 @@ class SketchedResolvent(Resolvent):
         self.target = self.vectors.mT @ By, By[:0]
         self.rest = By.new_tensor(yy)
         self.C = G[:, :0]
-        self.memory = {}
+        self.grids = {}
 
     def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
         return ridges.new_empty(len(ridges), 0, 0)
@@ -47,5 +53,75 @@ class SketchedResolvent(Resolvent):
         return (self.values * self.weights(ridges)).sum(-1)
 
     def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [m q] in the basis [m q], and nothing at the border [0 q]."""
+        """Return features [m q] in the basis [m q], and nothing at the border [0 q]."""
         return self.vectors.mT @ features, features[:0]
+
+
+class SketchedRidges(SpectralRidges):
+    """Any ridges of a sketched posterior.
+
+    Args:
+        state: The posterior.
+        sketch: Its data.
+        spectrum: Their resolvent.
+    """
+
+    def __init__(self, state: Posterior, sketch: Sketch, spectrum: SketchedResolvent) -> None:
+        super().__init__(state, spectrum)
+        self.sketch, self.spectrum = sketch, spectrum
+
+    def path(self, X: Tensor) -> RidgePath:
+        """Return the path of groups X [... g d]."""
+        self.state.check(X)
+        dtype, X = X.dtype, X.reshape(-1, *X.shape[-2:]).double()
+        z = self.sketch.features(X.reshape(-1, X.shape[-1]))
+        prior = None if X.shape[-2] == 1 else self.sketch.k(X, X)
+        return self.path_of(z, self.sketch.k.diagonal(X), dtype, prior)
+
+    def path_of(self, z: Tensor, variance: Tensor, dtype: torch.dtype, prior: Tensor | None = None) -> RidgePath:
+        """Return the path of points with features z [m Bg], ``k(x, x)`` [B g] and, for groups of several, k [B g g]."""
+        grouped = z.reshape(len(z), *variance.shape)
+        if prior is None:
+            residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
+        else:
+            residual = prior - torch.einsum("mbg,mbh->bgh", grouped, grouped)
+        trace = variance.new_tensor(self.sketch.trace)
+        path = SpectralPath(self.spectrum, *self.spectrum.coordinates(z), residual, variance, trace)
+        return path if dtype == torch.float64 else CastPath(path, dtype)
+
+    def factored(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean and factors: ``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
+        self.state.check(X)
+        z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
+        at = z.new_tensor(ridge)
+        target = self.spectrum.whiten(self.spectrum.target[0].unsqueeze(-1), z[:0, :1], at)[0]
+        whitened = self.spectrum.whiten(*self.spectrum.coordinates(z), at)[0]
+        return factors((target.mT @ whitened)[0], z, whitened, ridge, X)
+
+    def at(self, ridge: float) -> OtherRidge:  # noqa: D102
+        return OtherRidge(self, ridge)
+
+
+class OtherRidge(SketchDraws, AtRidge):
+    """Answers of a sketched posterior at another ridge than its own.
+
+    Args:
+        ridges: Any ridges of the posterior.
+        ridge: The ridge.
+    """
+
+    def __init__(self, ridges: SketchedRidges, ridge: float) -> None:
+        super().__init__(ridges, ridge)
+        self.sketch = ridges.sketch
+
+    def root(self) -> Tensor:  # noqa: D102
+        values, vectors = torch.linalg.eigh(self.sketch.G)
+        return vectors / (values.clamp_min(0) + self.ridge).sqrt()
+
+
+def factors(mean: Tensor, z: Tensor, whitened: Tensor, ridge: float, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean [... q] and U, V [... 2m q] at X [... q d] from features z and ``M^-1/2 z``, [m N] each."""
+    part = math.sqrt(ridge) * whitened
+    U, V = (torch.cat([z, side]) for side in (-part, part))
+    U, V = (side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V))
+    return mean.reshape(X.shape[:-1]).to(X.dtype), U, V

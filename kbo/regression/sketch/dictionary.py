@@ -1,7 +1,7 @@
-"""What a sketch asks of its dictionary: two questions about every observation.
+"""Dictionaries: the choice of the points that span a sketch.
 
-``accepts`` is asked before an observation is taken in, ``redraws`` after it. A dictionary of your own is a subclass
-that answers one of them.
+A sketch calls ``accepts`` before it takes in an observation, and ``redraws`` after it. A dictionary of your own is a
+subclass that defines one of them.
 """
 
 from __future__ import annotations
@@ -9,16 +9,39 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.linalg import InverseRoot
 from kbo.regression.sketch.features import Features, dependent
+from kbo.regression.sketch.rows import Rows
+from kbo.stateful import Stateful
 
-if TYPE_CHECKING:
-    from kbo.regression.sketch.stream import Sketch
+
+class Observed(Protocol):
+    """The parts of a sketch that dictionaries read.
+
+    Attributes:
+        ridge: The regulariser.
+        root: ``M^-1`` as a square root.
+        rows: The distinct locations that were observed.
+    """
+
+    ridge: float
+    root: InverseRoot
+    rows: Rows
+
+    @property
+    def m(self) -> int:
+        """Number of anchors."""
+        ...
+
+    def row_leverages(self) -> Tensor:
+        """The leverages of all rows at the sketch's ridge, [rows]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,7 +54,7 @@ class Candidate:
         column: ``k(Z, x)``, [m].
         features: ``z(x)``, [m].
         anchor: The anchor at the same location; None if there is none.
-        seen_through: What the features are.
+        basis: The features of the anchors.
     """
 
     prior: float
@@ -39,12 +62,12 @@ class Candidate:
     column: Tensor
     features: Tensor
     anchor: int | None
-    seen_through: Features
+    basis: Features
 
     @cached_property
     def coefficients(self) -> Tensor:
         """``k(Z, Z)^-1 k(Z, x)``, [m]."""
-        return self.seen_through.coefficients(self.features)
+        return self.basis.coefficients(self.features)
 
     @property
     def dependent(self) -> bool:
@@ -53,10 +76,10 @@ class Candidate:
 
 
 MOST_ANCHORS = 500
-"""Points of a dictionary that nobody asked for; where more are needed, bounds are wider or lose their guarantee."""
+"""Points of a default dictionary; where more are needed, bounds are wider or lose their guarantee."""
 
 
-class Dictionary:
+class Dictionary(Stateful):
     """Chooses the points that span a sketch; the base class starts without points and never takes any.
 
     What is passed to a sketch is a description, which ``begin`` turns into a chooser with a memory of its own; so one
@@ -70,11 +93,14 @@ class Dictionary:
         capped: Whether the limit has kept a point out.
     """
 
+    saved: ClassVar[tuple[str, ...]] = ("capped",)
+    """The attributes that change while observations come: plain values, tensors, or stateful parts."""
+
     points: Tensor | None = None
     """The points to begin with, [m d]."""
 
     fixed = False
-    """Whether the two questions need not be asked at all."""
+    """Whether ``accepts`` and ``redraws`` need not be called at all."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = None if most is None else int(checks.at_least("most", most, 1))
@@ -88,46 +114,22 @@ class Dictionary:
         """A chooser that has seen nothing, for points in the dtype and on the device of ``like``."""
         return copy.copy(self)
 
-    def accepts(self, point: Candidate, sketch: Sketch) -> bool:
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """Whether the observation that is about to come becomes an anchor; ignored if it is dependent."""
         return False
 
-    def redraws(self, sketch: Sketch) -> list[int] | None:
+    def redraws(self, sketch: Observed) -> list[int] | None:
         """The rows of the sketch that make up the next dictionary, after an observation; None to keep this one."""
         return None
 
-    due = False
-    """Whether the dictionary would be drawn anew, if it were not held."""
+    needs_refresh = False
+    """Whether the dictionary would be drawn again, if it were not frozen."""
 
-    def hold(self) -> Dictionary:
+    def frozen(self) -> Dictionary:
         """A chooser for the time while a batch is chosen: the same, unless it waits for the batch to end."""
         return self
 
-    def fork(self) -> Self:
-        """An independent copy, memory included."""
-        return copy.deepcopy(self)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The memory, as plain values and tensors."""
-        memory = {key: getattr(self, key) for key in self._memory}
-        return {
-            key: value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
-            for key, value in memory.items()
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``, after ``begin``."""
-        for key, value in state.items():
-            load = getattr(vars(self).get(key), "load_state_dict", None)
-            if load is None:
-                setattr(self, key, copy.deepcopy(value))
-            else:
-                load(value)
-
-    _memory: tuple[str, ...] = ("capped",)
-    """The attributes that change while observations come: plain values, tensors, or objects with a ``state_dict``."""
-
-    def _room(self, m: int) -> bool:
+    def _has_capacity(self, m: int) -> bool:
         """Whether one more point is allowed beside m others; remembers that it was not."""
         if self.most is not None and m >= self.most:
             self.capped = True
@@ -135,8 +137,10 @@ class Dictionary:
         return True
 
 
-class Uniforms:
+class Uniforms(Stateful):
     """Uniform random numbers, the same for the same seed: all that must be remembered is how many were drawn."""
+
+    saved = ("drawn", "blocks")
 
     _BLOCK = 256
 
@@ -157,13 +161,8 @@ class Uniforms:
         self.blocks += 1
         return self._generate(-self.blocks, n)
 
-    def state_dict(self) -> dict[str, int]:
-        """How many were drawn."""
-        return {"drawn": self.drawn, "blocks": self.blocks}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """The inverse of ``state_dict``, for equal seeds."""
-        self.drawn, self.blocks, self._numbers = state["drawn"], state["blocks"], []
+    def restored(self) -> None:  # noqa: D102
+        self._numbers = []
 
     def _generate(self, block: int, n: int) -> Tensor:
         # Odd multipliers spread seeds and blocks over all 63 bits: far from the small seeds that problems use.

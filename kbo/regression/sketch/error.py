@@ -1,4 +1,4 @@
-"""How far a sketched kernel matrix may be from the exact one, without forming either.
+"""Upper bounds of the error of a sketched kernel matrix, without forming it.
 
 E = K - B'B is positive semi-definite. Cut the observations into blocks in the order of arrival: the norm of a positive
 semi-definite matrix is at most the sum of the norms of its diagonal blocks (``|E| = |V|^2`` for E = V'V, and
@@ -6,23 +6,23 @@ semi-definite matrix is at most the sum of the norms of its diagonal blocks (``|
 
     |E| <= sum over complete blocks of |E_bb| + Tr E over the rest.
 
-Every norm on the right is computed in full, and everything is lifted by an estimate of its rounding error, so that the
-result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it gains a factor of about the
-effective rank of the residual within a block. Norms are computed when somebody asks. More anchors only make E smaller,
-so what was computed before they came stays valid.
+Every norm on the right is computed in full, and everything is rounded up by an estimate of its rounding error, so that
+the result is not below |E| (an estimate is no proof: see ``rounding``). Against the trace it gains a factor of about
+the effective rank of the residual within a block. Norms are computed when they are needed. More anchors only make E
+smaller, so norms that were computed before they came stay valid.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.regression.sketch.rows import Rows
+from kbo.stateful import Stateful
 
 BLOCK = 1024
 """Observations of a complete block: its norm costs BLOCK^3 once, so BLOCK^2 per observation."""
@@ -33,7 +33,7 @@ _LEAST = 32
 """Observations of the smallest block whose norm is computed; fewer count with their trace."""
 
 
-class ResidualNorm:
+class ErrorNorm(Stateful):
     """A running upper bound of ``|K - B'B|`` over the entries of ``Rows.order``.
 
     The entries after the last complete block are cut into blocks of half its size, a quarter, .. 32, as their number is
@@ -42,6 +42,8 @@ class ResidualNorm:
     Args:
         block: Observations of a complete block, a power of two of at least 64.
     """
+
+    saved = ("_block", "_complete", "_done", "_norms")
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
@@ -66,29 +68,14 @@ class ResidualNorm:
             return total
         rest = slice(start, None)
         weights = rows.residual.new_tensor(rows.weights[rest])
-        return total + float(weights @ lifted(rows, rows.order[rest]))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values from which ``load_state_dict`` restores the bound."""
-        return {"complete": self._complete, "done": self._done, "norms": dict(self._norms), "block": self._block}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self._complete, self._done, self._norms = state["complete"], state["done"], dict(state["norms"])
-        self._block = state["block"]
-
-    def fork(self) -> ResidualNorm:
-        """An independent copy."""
-        twin = copy.copy(self)
-        twin._norms = dict(self._norms)
-        return twin
+        return total + float(weights @ rounded_up(rows, rows.order[rest]))
 
 
 Number = TypeVar("Number", float, Tensor)
 
 
 def rounding(m: int, prior: Number, spread: Number) -> Number:
-    """How far rounding is expected to have lowered the residual of a point with these numbers, under m anchors.
+    """Expected amount by which rounding has lowered the residual of a point with these numbers, under m anchors.
 
     An estimate of the usual size, not a worst case. The factor of the dictionary is that of ``k(Z, Z) + delta``, delta
     an error of the size of rounding, whose norm is about ``sqrt(m) eps k``. So ``|z(x)|^2`` is off by ``c'delta c``,
@@ -98,13 +85,13 @@ def rounding(m: int, prior: Number, spread: Number) -> Number:
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
 
 
-def lifted(rows: Rows, which: list[int]) -> Tensor:
-    """The residuals of some rows, lifted so that rounding does not make a sketch look better than it is."""
+def rounded_up(rows: Rows, which: list[int]) -> Tensor:
+    """Residuals of some rows, rounded up so that rounding does not make a sketch look better than it is."""
     return rows.residual[which] + rounding(rows.features.shape[1], rows.prior[which], rows.spread[which])
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
-    """An upper bound of the operator norm of E over a block of observations, lifted by its rounding."""
+    """An upper bound of the operator norm of E over a block of observations, rounded up."""
     block = slice(start, start + size)
     root = rows.residual.new_tensor(rows.weights[block]).sqrt()
     which = rows.order[block]
@@ -112,5 +99,5 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     K = root.unsqueeze(-1) * k(X, X) * root
     largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
     largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
-    lift = rounding(features.shape[1], rows.prior[which], rows.spread[which])
-    return float(largest + root.square() @ lift)
+    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread[which])
+    return float(largest + root.square() @ rounding_error)

@@ -16,14 +16,13 @@ together be singular. Among points that come together the independent ones are f
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
-from kbo.linalg import GrowingTensor, cholesky
-from kbo.linalg.factor import GrowingFactor
+from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
+from kbo.stateful import Stateful
 
 DEPENDENT = 1e-9
 """Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
@@ -32,13 +31,15 @@ _NOTHING, _SINGULAR = 1e-13, 1e-14
 """The same for points that come together, which pivoting keeps well-conditioned; and for a combination of points."""
 
 
-class Features:
+class Features(Stateful):
     """``z(x)`` for the anchors Z.
 
     Args:
         k: The kernel.
         points: Candidates for anchors, [m d]; those that depend on the others are left out.
     """
+
+    saved = ("_Z", "_factor", "_row_norms")
 
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
@@ -77,12 +78,12 @@ class Features:
         return self._k(self.anchors, X) if self.m else X.new_empty(0, len(X))
 
     def __call__(self, X: Tensor) -> Tensor:
-        """``z(X)``, [m N], by a product: for questions."""
+        """``z(X)``, [m N], by a product: for predictions."""
         columns = self.columns(X)
         return kept_for(columns, self.whitener) @ columns
 
     def solve(self, X: Tensor) -> Tensor:
-        """``z(X)``, [m N], by a triangular solve: for what is kept and grows on."""
+        """``z(X)``, [m N], by a triangular solve: for features that are stored and grow."""
         return self._factor.solve(self.columns(X))
 
     def solve_columns(self, column: Tensor) -> Tensor:
@@ -108,23 +109,6 @@ class Features:
         """The anchor at the location x [1 d]; None if there is none."""
         found = (self.anchors == x).all(-1).nonzero()
         return int(found[0]) if len(found) else None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values from which ``load_state_dict`` restores the same features."""
-        tensors = {"Z": self.anchors.clone(), "row_norms": self.row_norms.clone()}
-        return {**tensors, "factor": self._factor.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self._Z, self._row_norms = GrowingTensor(state["Z"]), GrowingTensor(state["row_norms"])
-        self._factor.load_state_dict(state["factor"])
-
-    def fork(self) -> Features:
-        """An independent copy."""
-        copy = object.__new__(Features)
-        vars(copy).update(vars(self))
-        copy._Z, copy._row_norms, copy._factor = self._Z.fork(), self._row_norms.fork(), self._factor.fork()
-        return copy
 
 
 def dependent(prior: float, residual: float, c: Tensor) -> bool:

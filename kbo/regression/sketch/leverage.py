@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -22,12 +22,8 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.linalg import cholesky
-from kbo.linalg.factor import GrowingFactor
-from kbo.regression.sketch.dictionary import Candidate, Dictionary, Uniforms
-
-if TYPE_CHECKING:
-    from kbo.regression.sketch.stream import Sketch
+from kbo.linalg import GrowingFactor, cholesky
+from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed, Uniforms
 
 
 class FixedDictionary(Dictionary):
@@ -97,8 +93,8 @@ class GreedyDictionary(Dictionary):
         super().__init__(most)
         self.threshold = checks.positive("threshold", threshold)
 
-    def accepts(self, point: Candidate, sketch: Sketch) -> bool:  # noqa: D102
-        return point.residual > self.threshold and self._room(sketch.m)
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
+        return point.residual > self.threshold and self._has_capacity(sketch.m)
 
 
 class OnlineRowSampling(Dictionary):
@@ -123,7 +119,7 @@ class OnlineRowSampling(Dictionary):
         self.mu, self.gamma = checks.positive("mu", mu), checks.positive("gamma", gamma)
         self.eps, self.seed = checks.probability("eps", eps), seed
 
-    _memory = ("capped", "_weights", "_factor", "_draws")
+    saved = ("capped", "_weights", "_factor", "_draws")
 
     _weights: list[float]
     """Sum of ``1 / p`` over the samples at each anchor: together they are one with noise ``mu / weight``."""
@@ -148,14 +144,14 @@ class OnlineRowSampling(Dictionary):
         begun._draws = Uniforms(self.seed)
         return begun
 
-    def accepts(self, point: Candidate, sketch: Sketch) -> bool:  # noqa: D102
-        whitened, g, p = self._chance(point)
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
+        whitened, g, p = self._entrance(point)
         if not self._draws.next() < p:
             return False
         if point.anchor is not None:
             self._repeat(point, p)
             return False
-        if point.dependent or not self._room(sketch.m):
+        if point.dependent or not self._has_capacity(sketch.m):
             return False
         self._weights.append(1 / p)
         self._factor.append(whitened, self._factor.coefficients(whitened), math.sqrt(g + self.mu * p))
@@ -165,15 +161,15 @@ class OnlineRowSampling(Dictionary):
         """One more sample at an anchor, O(m^3); that happens about ``gamma ln n`` times an anchor."""
         assert point.anchor is not None
         self._weights[point.anchor] += 1 / p
-        L = point.seen_through.L
+        L = point.basis.L
         noise = self.mu / L.new_tensor(self._weights)
         self._factor = GrowingFactor(cholesky(L @ L.mT + noise.diag()))
 
     def probability(self, point: Candidate) -> float:
         """The probability with which the point would enter now."""
-        return self._chance(point)[2]
+        return self._entrance(point)[2]
 
-    def _chance(self, point: Candidate) -> tuple[Tensor, float, float]:
+    def _entrance(self, point: Candidate) -> tuple[Tensor, float, float]:
         """The point seen through the samples [m], g, and the probability."""
         whitened = self._factor.solve(point.column.unsqueeze(-1)).squeeze(-1)
         g = max(point.prior - float(whitened @ whitened), 0.0)
@@ -196,7 +192,7 @@ class LeverageResampling(Dictionary):
         super().__init__(most)
         self.oversampling, self.seed = checks.positive("oversampling", oversampling), seed
 
-    _memory: tuple[str, ...] = ("capped", "_draws")
+    saved = ("capped", "_draws")
 
     _draws: Uniforms
 
@@ -217,7 +213,7 @@ class LeverageResampling(Dictionary):
         begun._draws = Uniforms(self.seed)
         return begun
 
-    def redraws(self, sketch: Sketch) -> list[int] | None:  # noqa: D102
+    def redraws(self, sketch: Observed) -> list[int] | None:  # noqa: D102
         p, u = self.probabilities(sketch), self._draws.many(sketch.rows.n).to(sketch.rows.counts)
         drawn = (u < p).nonzero().flatten()
         if self.most is not None and len(drawn) > self.most:
@@ -225,7 +221,7 @@ class LeverageResampling(Dictionary):
             drawn = drawn[(u[drawn] / p[drawn]).topk(self.most, largest=False).indices].sort().values
         return drawn.tolist() or [sketch.rows.newest]
 
-    def probabilities(self, sketch: Sketch) -> Tensor:
+    def probabilities(self, sketch: Observed) -> Tensor:
         """The probability of each row of the sketch to be drawn now: ``1 - (1 - min(1, q leverage))^count``."""
         once = (self.oversampling * sketch.row_leverages()).clamp_max(1)
         return 1 - (1 - once) ** sketch.rows.counts
@@ -247,32 +243,32 @@ class BatchedResampling(LeverageResampling):
     def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(oversampling, most, seed)
         self.growth = checks.at_least("growth", growth, 1)
-        self._spent, self._frozen, self._held = 0.0, None, False
+        self._spent, self._root, self._waits = 0.0, None, False
 
-    _memory = ("capped", "_draws", "_spent", "_frozen")
+    saved = ("capped", "_draws", "_spent", "_root")
 
     @property
-    def due(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_refresh(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the batch is over."""
         return 1 + self._spent > self.growth
 
-    def hold(self) -> BatchedResampling:
-        """The same, but it only says when it would be drawn anew."""
-        held = self.fork()
-        held._held = True
-        return held
+    def frozen(self) -> BatchedResampling:
+        """The same, but it only says when it would be drawn again."""
+        frozen = self.fork()
+        frozen._waits = True
+        return frozen
 
-    def accepts(self, point: Candidate, sketch: Sketch) -> bool:
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """No; but the leverage that the point had at the beginning of the batch counts."""
-        if self._frozen is None:
-            self._frozen = sketch.root.S.clone()
-        whitened = point.features @ self._frozen
+        if self._root is None:
+            self._root = sketch.root.S.clone()
+        whitened = point.features @ self._root
         self._spent += point.residual / sketch.ridge + float(whitened @ whitened)
         return False
 
-    def redraws(self, sketch: Sketch) -> list[int] | None:
+    def redraws(self, sketch: Observed) -> list[int] | None:
         """As in ``LeverageResampling``, if the batch is over; a sketch without any points does not wait."""
-        if self._held or not (self.due or sketch.m == 0):
+        if self._waits or not (self.needs_refresh or sketch.m == 0):
             return None
-        self._spent, self._frozen = 0.0, None
+        self._spent, self._root = 0.0, None
         return super().redraws(sketch)

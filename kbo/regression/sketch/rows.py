@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from kbo.linalg import GrowingMatrix, GrowingTensor
+from kbo.linalg import GrowingTensor
+from kbo.stateful import Stateful
 
 
-class Rows:
+class Rows(Stateful):
     """Distinct locations in order of first appearance; repeats are counts.
 
     Attributes:
@@ -19,10 +18,12 @@ class Rows:
         weights: How many observations each entry of ``order`` stands for.
     """
 
+    saved = ("_X", "_features", "_numbers", "order", "weights")
+
     def __init__(self, like: Tensor) -> None:
         """``like``: a tensor [... d] with the dtype and device of the points."""
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
-        self._features = GrowingMatrix(like.new_empty(0, 0))
+        self._features = GrowingTensor(like.new_empty(0, 0))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
         self._row: dict[tuple[float, ...], int] = {}
         self.newest = -1
@@ -56,7 +57,7 @@ class Rows:
 
     @property
     def spread(self) -> Tensor:
-        """How much rounding in the dictionary is multiplied in the features of a row, [n]; see ``residual.py``."""
+        """How much rounding in the dictionary is multiplied in the features of a row, [n]; see ``error.py``."""
         return self._numbers.value[:, 2]
 
     @property
@@ -115,7 +116,7 @@ class Rows:
 
     def set_features(self, features: Tensor, row_norms: Tensor) -> None:
         """Other features [n m] for all rows, and the norms [m] of the rows of ``L^-1``."""
-        self._features = GrowingMatrix(features)
+        self._features = GrowingTensor(features)
         self._numbers.value[:, 0] = (self.prior - features.square().sum(1)).clamp_min(0)
         self._numbers.value[:, 2] = features.abs() @ row_norms
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
@@ -125,25 +126,6 @@ class Rows:
         self.order += rows
         self.weights += [1.0] * len(rows)
 
-    def fork(self) -> Rows:
-        """An independent copy."""
-        copy = object.__new__(Rows)
-        vars(copy).update(vars(self))
-        copy._X, copy._features, copy._numbers = self._X.fork(), self._features.fork(), self._numbers.fork()
-        copy._row, copy.order, copy.weights = dict(self._row), list(self.order), list(self.weights)
-        return copy
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values from which ``load_state_dict`` restores the same rows."""
-        order = torch.tensor([self.order, self.weights], dtype=torch.float64)
-        features, numbers = self._features.state_dict(), self._numbers.value.clone()
-        return {"X": self.X.clone(), "numbers": numbers, "features": features, "order": order}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self._X, self._numbers = GrowingTensor(state["X"]), GrowingTensor(state["numbers"])
-        self._features.load_state_dict(state["features"])
-        self._row = {location: row for row, location in enumerate(map(tuple, state["X"].tolist()))}
-        rows, self.weights = state["order"].tolist()
-        self.order = [int(row) for row in rows]
+    def restored(self) -> None:  # noqa: D102
+        self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}
         self.newest = self.order[-1] if self.order else -1

@@ -1,4 +1,4 @@
-"""The data of a sketched posterior: what must be kept of the observations, and how it follows them and the dictionary.
+"""The data of a sketched posterior, following the observations and the dictionary.
 
 Notation: dictionary Z of m points, L = chol k(Z, Z), z(x) = L^-1 k(Z, x), B = [z(x_1) .. z(x_n)], M = B B' + ridge I.
 
@@ -8,18 +8,17 @@ new dictionary, n counting distinct locations.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo.kernels import freeze
-from kbo.linalg.inverse_root import REFRESH, InverseRoot
+from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
-from kbo.regression.sketch.error import ResidualNorm, rounding
+from kbo.regression.sketch.error import ErrorNorm, rounding
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
+from kbo.stateful import Stateful, fresh_version
 
 _FEW = 8
 """A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
@@ -28,10 +27,10 @@ _ROUNDING = 1e-13
 """Relative error of ``y'y``, with room to spare."""
 
 _SMALL_BLOCK = 64
-"""Observations of a block of ``residual.py`` where all norms are void whenever the dictionary is drawn anew."""
+"""Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
 
-class Sketch:
+class Sketch(Stateful):
     """Observations seen through a dictionary, in float64.
 
     Args:
@@ -44,22 +43,35 @@ class Sketch:
         dictionary: The dictionary at work, with what it remembers.
         features: ``z(x)``.
         rows: The distinct locations that were observed, with their features.
-        G: ``B B'``, [m m].
-        By: ``B y``, [m].
         root: ``M^-1`` as a square root.
         n: Number of observations, repeats included.
         trace: ``Tr K``.
         kappa: Largest ``k(x, x)`` of an observation.
         yy: ``y'y``.
-        epoch: An object that is another one after the dictionary was replaced: what was derived from features is void.
+        layout: A version that changes whenever the dictionary is replaced: what was derived from its features is void.
     """
+
+    saved = (
+        "n",
+        "trace",
+        "kappa",
+        "yy",
+        "rows",
+        "features",
+        "root",
+        "_G",
+        "_By",
+        "dictionary",
+        "_error",
+        "_residual_trace",
+    )
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
         self.ridge, self.k = ridge, freeze(kernel, like)
         self.dictionary = dictionary.begin(like)
         points = self.dictionary.points
         self.features = Features(self.k, like if points is None else points)
-        self.rows, self._residual = Rows(like), ResidualNorm()
+        self.rows, self._error = Rows(like), ErrorNorm()
         self.n, self.trace, self.kappa, self.yy = 0, 0.0, 0.0, 0.0
         self._project()
 
@@ -68,13 +80,23 @@ class Sketch:
         """Number of anchors."""
         return self.features.m
 
+    @property
+    def G(self) -> Tensor:
+        """``B B'``, [m m]."""
+        return self._G.value
+
+    @property
+    def By(self) -> Tensor:
+        """``B y``, [m]."""
+        return self._By.value
+
     def _project(self) -> None:
         """Everything that follows from features and rows."""
         self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
         self._sum()
         self.root = InverseRoot(self.G, self.ridge)
         self._residual_trace: float | None = None
-        self.epoch = object()
+        self.layout = fresh_version()
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor) -> None:
@@ -92,8 +114,8 @@ class Sketch:
         spread = self.features.row_norms @ features.abs()
         self.rows.extend(X, features.mT, residual, prior, spread, y)
         self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
-        self.G = self.G + features @ features.mT
-        self.By = self.By + features @ y
+        self.G.add_(features @ features.mT)
+        self.By.add_(features @ y)
         self._residual_trace = None
         if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
             self.root.refresh(self.G)
@@ -126,7 +148,7 @@ class Sketch:
         if self._residual_trace is not None:
             self._residual_trace += residual + rounding(self.m, prior, spread)
         self._count(1, prior, prior, y * y)
-        if not self.root.due:
+        if not self.root.needs_refresh:
             self.G.addr_(z, z)
             self.By.add_(z, alpha=y)
             self.root.add(z)
@@ -138,7 +160,7 @@ class Sketch:
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features.mT
-        self.G, self.By = (B * self.rows.counts) @ B.mT, B @ self.rows.sums
+        self._G, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
 
     def _refresh(self, z: Tensor, y: float) -> None:
         """As few additions as possible: thousands of repeats of a few rows would drift."""
@@ -163,11 +185,10 @@ class Sketch:
         coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
         self.rows.add_feature(coordinate, float(self.features.row_norms[-1]))
         g = (self.rows.counts * coordinate) @ self.rows.features
-        G = self.G.new_empty(self.m, self.m)
-        G[:-1, :-1], G[-1], G[:, -1] = self.G, g, g
-        self.G = G
-        self.By = torch.cat([self.By, (coordinate @ self.rows.sums).reshape(1)])
-        self.root.border(g[:-1], float(g[-1]) + self.ridge, G)
+        self._G.grow(1, 1)
+        self.G[-1], self.G[:, -1] = g, g
+        self._By.append((coordinate @ self.rows.sums).reshape(1))
+        self.root.border(g[:-1], float(g[-1]) + self.ridge, self.G)
         return torch.cat([point.features, g.new_tensor([pivot])])
 
     def _replace(self, drawn: list[int]) -> None:
@@ -176,11 +197,11 @@ class Sketch:
         if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
             return
         self.features = Features(self.k, points)
-        self._residual = ResidualNorm(_SMALL_BLOCK)
+        self._error = ErrorNorm(_SMALL_BLOCK)
         self._project()
 
     def move_ridge(self, ridge: float) -> None:
-        """From here on the regulariser is this one; O(m^3)."""
+        """Replace the regulariser, O(m^3)."""
         self.ridge = ridge
         self.root = InverseRoot(self.G, ridge)
 
@@ -211,7 +232,7 @@ class Sketch:
         return _ROUNDING * self.yy
 
     def residual_trace(self) -> float:
-        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, lifted by its rounding error."""
+        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, rounded up by its rounding error."""
         if not self.n:
             return 0.0
         if self._residual_trace is None:
@@ -220,45 +241,8 @@ class Sketch:
         return self._residual_trace
 
     def residual_norm(self) -> float:
-        """An upper bound of the operator norm of E; see ``residual.py``."""
-        return min(self._residual.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
+        """An upper bound of the operator norm of E; see ``error.py``."""
+        return min(self._error.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
 
-    def hold(self) -> Dictionary:
-        """From here on the dictionary stays as it is; what is returned says when it would have changed (``due``)."""
-        self.dictionary = self.dictionary.hold()
-        return self.dictionary
-
-    def fork(self) -> Sketch:
-        """An independent copy, with a dictionary that goes on as this one would."""
-        fork = object.__new__(Sketch)
-        vars(fork).update(vars(self))
-        fork.features, fork.rows, fork.root = self.features.fork(), self.rows.fork(), self.root.fork()
-        fork._residual, fork.dictionary = self._residual.fork(), self.dictionary.fork()
-        fork.G, fork.By = self.G.clone(), self.By.clone()
-        return fork
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values and tensors, from which ``load_state_dict`` continues exactly."""
-        return {
-            "numbers": [self.n, self.trace, self.kappa, self.yy],
-            "rows": self.rows.state_dict(),
-            "features": self.features.state_dict(),
-            "root": self.root.state_dict(),
-            "G": self.G.clone(),
-            "By": self.By.clone(),
-            "dictionary": self.dictionary.state_dict(),
-            "residual": self._residual.state_dict(),
-            "residual_trace": self._residual_trace,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``, for a new sketch with equal kernel, ridge and dictionary."""
-        self.n, self.trace, self.kappa, self.yy = state["numbers"]
-        self.rows.load_state_dict(state["rows"])
-        self.features.load_state_dict(state["features"])
-        self.G, self.By = state["G"].clone(), state["By"].clone()
-        self.root.load_state_dict(state["root"])
-        self.dictionary.load_state_dict(state["dictionary"])
-        self._residual.load_state_dict(state["residual"])
-        self._residual_trace = state["residual_trace"]
-        self.epoch = object()
+    def restored(self) -> None:  # noqa: D102
+        self.layout = fresh_version()

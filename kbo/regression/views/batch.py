@@ -1,76 +1,110 @@
-"""A batch of points chosen before any of them is observed: means frozen, variances following the choices."""
+"""A batch of points chosen before any of them is observed: means stay, variances follow the choices."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from kbo.errors import InvalidInput
-from kbo.regression.exact.state import KernelRidge
-from kbo.regression.posterior import Posterior, Ridge, View
+from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.sketch.state import NystromRidge
-from kbo.regression.views.adaptive_ridge import AdaptiveRidge
-from kbo.regression.views.tracked import TrackedPoints
-from kbo.regression.views.tracked_sketch import track
+from kbo.regression.views.tracked import track
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges
 
 
 class BatchView(View):
-    """``state`` after imagined observations at some of the points: means and widths as they are, variances as then.
+    """``state`` after hypothetical observations at some of the points: variances as then, means and widths as now.
 
-    Variances do not depend on targets, so a copy of the state that observes the choices has them, at the price of an
-    update each. The copy of a sketch goes on with its dictionary.
+    Variances do not depend on targets, so a frozen fork of the state that observes the choices has them, at the price
+    of an update each.
 
     Args:
-        state: The posterior of the real data.
+        state: The posterior of the observed data.
         points: The points [A d] among which the batch is chosen.
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        real = state.base if isinstance(state, AdaptiveRidge) else state
-        real = real.state if isinstance(real, TrackedPoints) else real
-        if not isinstance(real, (KernelRidge, NystromRidge)):
-            raise InvalidInput(f"batches are chosen under a KernelRidge or a NystromRidge, got {type(real).__name__}.")
-        fork = real.fork()
-        fork.check(points)
-        self._dictionary = fork.hold() if isinstance(fork, NystromRidge) else None
-        self._after = track(fork, points)
-        self.points = points
+        self.after = track(state.fork_frozen(), points)
 
     @property
-    def due(self) -> bool:
-        """Whether the dictionary wants to be drawn anew."""
-        return self._dictionary is not None and self._dictionary.due
+    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether points were chosen already."""
+        return self.after.n > self.state.n or self.state.hypothetical
+
+    @property
+    def needs_refresh(self) -> bool:
+        """Whether the choices should be observed now, so that the dictionary can be chosen again."""
+        return self.after.needs_refresh
 
     @torch.no_grad()
-    def imagine(self, index: int) -> None:
-        """From here on that row of the points counts as observed."""
-        self.imagined = True
-        chosen = self.points[index : index + 1]
-        self._after.update(chosen, chosen.new_zeros(1))
+    def observe(self, index: int) -> None:
+        """Count that row of the points as observed from now on."""
+        chosen = self.after.points[index : index + 1]
+        self.after.update(chosen, chosen.new_zeros(1))
+        self.changed()
 
-    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self.state.predict(X, ridge)[0], self._after.predict(X, ridge)[1]
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone."""
+        return self.state.observed
 
-    def ridge_path(self, X: Tensor) -> RidgePath:  # noqa: D102
-        return _FrozenPath(self.state.ridge_path(X), self._after.ridge_path(X))
+    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+        inner = self.state.at(ridge)
+        return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
 
-    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        return self._after.covariance(X, Z, ridge)
+    def all_ridges(self) -> AllRidges:  # noqa: D102
+        return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
+
+    def follow(self, points: Tensor):  # noqa: D102
+        return Posterior.follow(self, points)
 
 
-class _FrozenPath(RidgePath):
+class _BatchAnswers(ViewAnswers):
+    """Means of the observed data, variances after the choices."""
+
+    def __init__(self, view: Posterior, inner: Answers, after: Answers) -> None:
+        super().__init__(view, inner)
+        self.after = after
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner.predict(X)[0], self.after.predict(X)[1]
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.after.covariance(X, Z)
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.inner.predict(X)[0], *self.after.factored(X)[1:]
+
+    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        return self.after.deviations(X, count, generator)
+
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None):
+        return self.after.draw_function(like, generator)
+
+
+class _BatchRidges(ViewRidges):
+    def __init__(self, view: Posterior, inner: AllRidges, after: AllRidges) -> None:
+        super().__init__(view, inner)
+        self.after = after
+
+    def path(self, X: Tensor) -> RidgePath:
+        return _BatchPath(self.inner.path(X), self.after.path(X))
+
+    def at(self, ridge: float) -> Answers:
+        return _BatchAnswers(self.state, self.inner.at(ridge), self.after.at(ridge))
+
+
+class _BatchPath(RidgePath):
     """Mean and ``quad`` of one path, covariance of another."""
 
-    def __init__(self, real: RidgePath, after: RidgePath) -> None:
-        self.real, self.after = real, after
+    def __init__(self, observed: RidgePath, after: RidgePath) -> None:
+        self.observed, self.after = observed, after
 
     def at(self, ridges: Tensor) -> Moments:
-        return self.real.at(ridges)._replace(covariance=self.after.at(ridges).covariance)
+        return self.observed.at(ridges)._replace(covariance=self.after.at(ridges).covariance)
 
     def grid(self, ridges: Tensor) -> Moments:
-        return self.real.grid(ridges)._replace(covariance=self.after.grid(ridges).covariance)
+        return self.observed.grid(ridges)._replace(covariance=self.after.grid(ridges).covariance)
 
-    def select(self, groups: Tensor) -> _FrozenPath:
-        return _FrozenPath(self.real.select(groups), self.after.select(groups))
+    def select(self, groups: Tensor) -> _BatchPath:
+        return _BatchPath(self.observed.select(groups), self.after.select(groups))

@@ -1,101 +1,152 @@
 """A posterior with a few more observations, as a differentiable, batched view of another.
 
-With P the hypothetical points, S = cov(P, P) + ridge I and c(x) = cov(x, P), all under the posterior of the
-real data, block elimination gives the posterior of the real and the hypothetical data together:
+With P the hypothetical points, S = cov(P, P) + ridge I and c(x) = cov(x, P), all under the posterior of the observed
+data, block elimination gives the posterior of the observed and the hypothetical data together:
 
     mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P)),      cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z).
 
-One view serves pending points, joint batches and fantasies. Without targets it hallucinates: the
-mean stays, only the variance shrinks (GP-BUCB, Desautels, Krause & Burdick 2014).
+One view serves pending points, joint batches and fantasies. Without targets the mean stays and only the variance
+shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
 """
 
 from __future__ import annotations
+
+import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
-from kbo.regression.posterior import Posterior, Ridge, View, as_ridges, floored
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, clamped
 from kbo.regression.ridge_path import Moments, RidgePath
+from kbo.regression.sampling.function import SamplePath
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges
 
 
 class Hypothetical(View):
     """``state`` with hypothetical observations at P, differentiable in P, targets and points.
 
-    ``n``, ``log_det`` and ``quad`` remain those of the real data: a bound on this view keeps the width that
-    the real data justify, with a variance that also knows of P. It is a rule for choosing batches;
-    no theorem covers the bound itself.
+    ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps the width that the
+    observed data justify, with a variance that also knows of P. It is a rule for choosing batches; no theorem covers
+    the bound itself.
 
     Args:
-        state: The posterior of the real data.
+        state: The posterior of the observed data.
         P: Hypothetical points [... p d].
         targets: Their targets [... p], or None to hallucinate the mean.
     """
 
     def __init__(self, state: Posterior, P: Tensor, targets: Tensor | None = None) -> None:
         super().__init__(state)
-        self.imagined = True
-        self.P, self.targets = P, targets
+        self.P, self.targets = P.clone(), None if targets is None else targets.clone()
 
-    def refuse_batches(self) -> None:
-        """Raise InvalidInput unless P is one set of points [p d] with one set of targets [p]."""
-        if self.P.ndim != 2 or (self.targets is not None and self.targets.ndim != 1):
-            raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
+    @property
+    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """True."""
+        return True
 
-    def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone."""
+        return self.state.observed
+
+    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+        return _ConditionedAnswers(self, self.state.at(ridge))
+
+    def all_ridges(self) -> AllRidges:  # noqa: D102
+        return _ConditionedRidges(self, self.state.all_ridges())
+
+    def follow(self, points: Tensor) -> Followed:  # noqa: D102
+        return Posterior.follow(self, points)
+
+
+class _ConditionedAnswers(ViewAnswers):
+    """Answers of the observed data, conditioned on P."""
+
+    def __init__(self, view: Hypothetical, inner: Answers) -> None:
+        super().__init__(view, inner)
+        self.P, self.targets = view.P, view.targets
+
+    @cached_property
+    def _factor(self) -> tuple[Tensor, Tensor]:
+        """The factor L [... p p] of S, and the trace of cov(P, P) [...]."""
+        S = self.inner.covariance(self.P, self.P)
+        trace = S.diagonal(dim1=-2, dim2=-1).sum(-1).detach()
+        return cholesky(S + self.ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [... q] at X [... q d], whose batch shape broadcasts with that of P."""
-        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        means, variances = zip(*(self._predict(X, r) for r in ridges), strict=True)
-        if single:
-            return means[0], variances[0]
-        return torch.stack(means), torch.stack(variances)
-
-    def _predict(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        mean, variance = self.state.predict(X, ridge)
-        L, trace = self._schur_factor(ridge)
-        A = self._whitened(X, ridge, L)
-        reduced = floored(variance - A.square().sum(-2), variance, ridge, trace.unsqueeze(-1))
-        if self.targets is not None:
-            residual = (self.targets - self.state.predict(self.P, ridge)[0]).unsqueeze(-1)
-            shift = (A.mT @ torch.linalg.solve_triangular(L, residual, upper=False)).squeeze(-1)
-            mean = mean + shift
+        mean, variance = self.inner.predict(X)
+        A = self._whitened(X)
+        reduced = clamped(variance - A.square().sum(-2), variance, self.ridge, self._factor[1].unsqueeze(-1))
+        mean = self._shifted(mean, A)
         return mean.expand(torch.broadcast_shapes(mean.shape, reduced.shape)), reduced
 
-    def ridge_path(self, X: Tensor) -> RidgePath:
-        """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
-        P = self.P.unsqueeze(-3)
-        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
-        P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
-        targets = None if self.targets is None else self.targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
-        return _ConditionedPath(self.state.ridge_path(torch.cat([P, X], -2)), P.shape[-2], targets)
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.inner.covariance(X, Z) - self._whitened(X).mT @ self._whitened(Z)
 
-    def covariance(self, X: Tensor, Z: Tensor, ridge: Ridge = None) -> Tensor:  # noqa: D102
-        ridges, single = as_ridges(self.ridge if ridge is None else ridge)
-        out = torch.stack([self._covariance(X, Z, r) for r in ridges])
-        return out[0] if single else out
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, U, V = self.inner.factored(X)
+        A = self._whitened(X)
+        U, V = (side.expand(*A.shape[:-2], *side.shape[-2:]) for side in (U, V))
+        return self._shifted(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
 
-    def _covariance(self, X: Tensor, Z: Tensor, ridge: float) -> Tensor:
-        L, _ = self._schur_factor(ridge)
-        A, B = self._whitened(X, ridge, L), self._whitened(Z, ridge, L)
-        return self.state.covariance(X, Z, ridge) - A.mT @ B
+    def _shifted(self, mean: Tensor, A: Tensor) -> Tensor:
+        """``mean + c(x)'S^-1 (y_P - mean(P))``, given ``A = L^-1 c(X)``."""
+        if self.targets is None:
+            return mean
+        misfit = (self.targets - self.inner.predict(self.P)[0]).unsqueeze(-1)
+        return mean + (A.mT @ torch.linalg.solve_triangular(self._factor[0], misfit, upper=False)).squeeze(-1)
 
-    def _schur_factor(self, ridge: float) -> tuple[Tensor, Tensor]:
-        """The factor of S, and the trace of cov(P, P)."""
-        S = self.state.covariance(self.P, self.P, ridge)
-        trace = S.diagonal(dim1=-2, dim2=-1).sum(-1).detach()
-        return cholesky(S + ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
-
-    def _whitened(self, X: Tensor, ridge: float, L: Tensor) -> Tensor:
+    def _whitened(self, X: Tensor) -> Tensor:
         """``L^-1 cov(P, X)`` [... p q]."""
         if self.P.ndim == 2:  # one P for the whole batch: solve for it once
-            columns = self.state.covariance(self.P, X.reshape(-1, X.shape[-1]), ridge)
+            columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
         else:
             batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])
             P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
-            cross = self.state.covariance(P, Z, ridge)
-        return torch.linalg.solve_triangular(L, cross, upper=False)
+            cross = self.inner.covariance(P, Z)
+        return torch.linalg.solve_triangular(self._factor[0], cross, upper=False)
+
+    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        self._refuse_batches()
+        return super().deviations(X, count, generator)
+
+    @torch.no_grad()
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+        """Matheron's rule once more, for hypothetical observations at points [p d]."""
+        self._refuse_batches()
+        path, P, inner = self.inner.draw_function(like, generator), self.P, self.inner
+        noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
+        weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
+        return SamplePath(path, lambda X: inner.covariance(P, X), weights)
+
+    def _refuse_batches(self) -> None:
+        if self.P.ndim != 2 or (self.targets is not None and self.targets.ndim != 1):
+            raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
+
+
+class _ConditionedRidges(ViewRidges):
+    """Any ridges, conditioned on P."""
+
+    def __init__(self, view: Hypothetical, inner: AllRidges) -> None:
+        super().__init__(view, inner)
+        self.view = view
+
+    def path(self, X: Tensor) -> RidgePath:
+        """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
+        P, targets = self.view.P.unsqueeze(-3), self.view.targets
+        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
+        P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
+        if targets is not None:
+            targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
+        return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), P.shape[-2], targets)
+
+    def at(self, ridge: float) -> Answers:
+        return _ConditionedAnswers(self.view, self.inner.at(ridge))
 
 
 class _ConditionedPath(RidgePath):
@@ -117,23 +168,21 @@ class _ConditionedPath(RidgePath):
         return self._conditioned(self.joint.grid(ridges), ridges.unsqueeze(-1))
 
     def select(self, groups: Tensor) -> _ConditionedPath:
-        return _ConditionedPath(
-            self.joint.select(groups), self.p, None if self.targets is None else self.targets[groups]
-        )
+        targets = None if self.targets is None else self.targets[groups]
+        return _ConditionedPath(self.joint.select(groups), self.p, targets)
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
         p, mean, covariance = self.p, joint.mean, joint.covariance
-        noise = ridges.unsqueeze(-1).unsqueeze(-1) * torch.eye(p, dtype=mean.dtype, device=mean.device)
-        known = covariance[..., :p, :p]
-        L = cholesky(known + noise)
-        A = torch.linalg.solve_triangular(L, covariance[..., :p, p:], upper=False)
-        rest = covariance[..., p:, p:]
+        ridges = ridges.unsqueeze(-1).unsqueeze(-1)
+        known, cross, rest = covariance[..., :p, :p], covariance[..., :p, p:], covariance[..., p:, p:]
+        L = cholesky(known + ridges * torch.eye(p, dtype=mean.dtype, device=mean.device))
+        A = torch.linalg.solve_triangular(L, cross, upper=False)
         reduced = rest - A.mT @ A
         if reduced.shape[-1] == 1:
             trace = known.diagonal(dim1=-2, dim2=-1).sum(-1).detach().unsqueeze(-1).unsqueeze(-1)
-            reduced = floored(reduced, rest, ridges.unsqueeze(-1).unsqueeze(-1), trace)
+            reduced = clamped(reduced, rest, ridges, trace)
         shifted = mean[..., p:]
         if self.targets is not None:
-            residual = torch.linalg.solve_triangular(L, (self.targets - mean[..., :p]).unsqueeze(-1), upper=False)
-            shifted = shifted + (A.mT @ residual).squeeze(-1)
+            misfit = torch.linalg.solve_triangular(L, (self.targets - mean[..., :p]).unsqueeze(-1), upper=False)
+            shifted = shifted + (A.mT @ misfit).squeeze(-1)
         return Moments(shifted, reduced, joint.quad)

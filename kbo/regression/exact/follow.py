@@ -1,0 +1,165 @@
+"""Answers of an exact posterior for a fixed set of points, after every observation.
+
+A row of the factor turns into a row of ``W = L^-1 k(X, points)`` by one product, so mean and variance of A points
+follow a new observation in O(n A) instead of O(n^2 A):
+
+    w = (k(x_new, points) - l'W) / l_nn,   mean += z_new w,   variance -= w^2.
+
+For every ridge at once, the coordinates of the points in the eigenbasis are kept as long as the basis is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import GrowingTensor
+from kbo.regression.exact.all_ridges import Eigenbasis
+from kbo.regression.exact.observations import Observations
+from kbo.regression.exact.one_ridge import Factor
+from kbo.regression.posterior import MOST_JOINT, Followed, clamped
+from kbo.regression.resolvent import SpectralPath
+from kbo.regression.ridge_path import RidgePath
+from kbo.stateful import Stateful
+
+_MOST_RIDGES = 4
+"""Ridges that are kept; the least recently used one is dropped and would be recomputed."""
+
+
+class Exact(Protocol):
+    """The parts of an exact posterior with data that answers for fixed points are made of."""
+
+    data: Observations | None
+
+    @property
+    def trace(self) -> Tensor:
+        """``Tr K``, []."""
+        ...
+
+    def factor(self, ridge: float) -> Factor:
+        """Return the factor of all rows."""
+        ...
+
+    def basis(self) -> Eigenbasis:
+        """Return the eigenbasis of all rows."""
+        ...
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """Return ``k(x, x)`` [...]."""
+        ...
+
+
+class FollowedExact(Followed):
+    """O(n A) numbers of memory for each ridge, and for the eigenbasis."""
+
+    def __init__(self, state: Any, points: Tensor) -> None:
+        super().__init__(state, points)
+        self.exact: Exact = state
+        self.prior = state.prior_variance(points)
+        self.columns: dict[float, _Columns] = {}
+        self.coordinates: _Coordinates | None = None
+        self._joint: Tensor | None = None
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [A], in O(n A) per new observation."""
+        if self.exact.data is None:
+            return torch.zeros_like(self.prior), self.prior.clone()
+        columns = self._current(ridge)
+        variance = clamped(columns.variance, self.prior, ridge, self.exact.trace)
+        return columns.mean.clone(), variance
+
+    def covariance(self, ridge: float) -> Tensor:
+        """Return the joint covariance [A A], in O(n A^2) for up to ``MOST_JOINT`` points."""
+        if self.exact.data is None or len(self.points) > MOST_JOINT:
+            return super().covariance(ridge)
+        W = self._current(ridge).W.value
+        return self.joint_prior() - W.mT @ W
+
+    def path(self) -> RidgePath:
+        """Return the path of the points, whose coordinates follow the eigenbasis."""
+        if self.exact.data is None:
+            return super().path()
+        (basis, p, border), prior = self.in_basis(), self.prior.unsqueeze(-1)
+        return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, self.exact.trace)
+
+    def moving(self) -> Followed:  # noqa: D102
+        return _FollowedBasis(self)
+
+    @torch.no_grad()
+    def in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
+        """Return the eigenbasis, and the points in it [n0 A] and at its border [b A]."""
+        basis, known = self.exact.basis(), self.coordinates
+        if known is None or known.vectors is not basis.vectors:
+            p, border = basis.coordinates(self.points)
+            known = self.coordinates = _Coordinates(basis.vectors, p, GrowingTensor(border))
+        start = len(known.p) + known.border.n
+        new = basis.k(basis.data.X[start:], self.points)
+        known.border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
+        return basis, known.p, known.border.value
+
+    @torch.no_grad()
+    def joint_prior(self) -> Tensor:
+        """Return the prior covariance [A A], computed once."""
+        if self._joint is None:
+            self._joint = self.state.prior(self.points, self.points)
+        return self._joint
+
+    @torch.no_grad()
+    def _current(self, ridge: float) -> _Columns:
+        factor = self.exact.factor(ridge)
+        data, columns = factor.data, self.columns.pop(ridge, None)
+        if columns is None or columns.layout != data.layout:
+            columns = _Columns(data.layout, self.prior)
+        self.columns[ridge] = columns  # at the end of the dict: the most recently used
+        if len(self.columns) > _MOST_RIDGES:
+            del self.columns[next(iter(self.columns))]
+        for start, stop in data.blocks_after(columns.W.n):
+            left, corner = factor.cholesky.rows(start, stop)
+            rest = factor.k(data.X[start:stop], self.points) - left @ columns.W.value
+            w = torch.linalg.solve_triangular(corner, rest, upper=False)
+            columns.W.append(w)
+            columns.mean = columns.mean + factor.z.value[start:stop] @ w
+            columns.variance = columns.variance - w.square().sum(0)
+        return columns
+
+
+class _FollowedBasis(Followed):
+    """The same at a ridge that moves at every observation: from the eigenbasis, which serves all ridges."""
+
+    def __init__(self, inner: FollowedExact) -> None:
+        super().__init__(inner.state, inner.points)
+        self.inner = inner
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        if not self.state.n:
+            return self.inner.predict(ridge)
+        moments = self.path().grid(self.points.new_tensor([ridge]))
+        return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
+
+    def covariance(self, ridge: float) -> Tensor:
+        if not self.state.n or len(self.points) > MOST_JOINT:
+            return self.inner.covariance(ridge)
+        basis, p, border = self.inner.in_basis()
+        W = torch.cat(basis.whiten(p, border, p.new_tensor(ridge)))
+        return self.inner.joint_prior() - W.mT @ W
+
+    def path(self) -> RidgePath:
+        return self.inner.path()
+
+
+class _Columns(Stateful):
+    """W, mean and variance of the points at one ridge, for rows of one layout."""
+
+    def __init__(self, layout: int, prior: Tensor) -> None:
+        self.layout = layout
+        self.W = GrowingTensor(prior.new_empty(0, len(prior)))
+        self.mean, self.variance = torch.zeros_like(prior), prior
+
+
+class _Coordinates(Stateful):
+    """The points in the eigenbasis, p [n0 A], and at its border [b A]."""
+
+    def __init__(self, vectors: Tensor, p: Tensor, border: GrowingTensor) -> None:
+        self.vectors, self.p, self.border = vectors, p, border

@@ -1,0 +1,97 @@
+"""Answers of a sketched posterior for a fixed set of points, after every observation.
+
+The features of the points change only when the dictionary does. At the state's ridge, one observation changes
+``z'M^-1 z`` by the square of one product (see ``linalg/inverse_root.py``), so mean and variance of A points follow it
+in O(m A) instead of O(m^2 A).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import GrowingTensor
+from kbo.regression.posterior import Followed, clamped
+from kbo.regression.ridge_path import RidgePath
+from kbo.regression.sketch.all_ridges import SketchedRidges
+from kbo.regression.sketch.draws import SketchDraws, residual_noise
+from kbo.regression.sketch.stream import Sketch
+
+
+class Sketched(Protocol):
+    """The parts of a sketched posterior that answers for fixed points are made of."""
+
+    sketch: Sketch
+    ridge: float
+
+    def weights(self) -> Tensor:
+        """Return the weights of the features in the mean, [m]."""
+        ...
+
+    def all_ridges(self) -> SketchedRidges:
+        """Return the answers at any ridges."""
+        ...
+
+    def at(self, ridge: float | None = None) -> SketchDraws:
+        """Return the answers at one ridge."""
+        ...
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """Return ``k(x, x)`` [...]."""
+        ...
+
+
+class FollowedSketch(Followed):
+    """Features and variances of the points: m A numbers of memory."""
+
+    def __init__(self, state: Any, points: Tensor) -> None:
+        super().__init__(state, points)
+        self.sketched: Sketched = state
+        self.wide, self.prior = points.double(), state.prior_variance(points).double()
+        self.layout = self.generation = 0
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """Return mean and variance [A]; at the state's own ridge in O(m A) per new observation."""
+        if ridge != self.sketched.ridge:
+            ridges = self.sketched.all_ridges().ridges([ridge])
+            moments = self.path().grid(ridges)
+            return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
+        self._catch_up()
+        mean = self.sketched.weights() @ self.features.value
+        variance = self.residual + ridge * self.form.clamp_min(0)
+        variance = clamped(variance, self.prior, ridge, self.sketched.sketch.trace)
+        return mean.to(self.points.dtype), variance.to(self.points.dtype)
+
+    def path(self) -> RidgePath:
+        """Return the path of the points from their features."""
+        self._catch_up()
+        return self.sketched.all_ridges().path_of(self.features.value, self.prior.unsqueeze(-1), self.points.dtype)
+
+    @torch.no_grad()
+    def deviations(self, ridge: float, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Return joint draws [count A] less their mean, from the features."""
+        self._catch_up()
+        weights = self.sketched.at(ridge).weight_draws(count, generator)
+        normal = residual_noise(self.points, count, generator)
+        return (weights.mT @ self.features.value).addcmul_(self.residual.sqrt(), normal).to(self.points.dtype)
+
+    @torch.no_grad()
+    def _catch_up(self) -> None:
+        """Follow the state's dictionary, then its observations."""
+        sketch, root = self.sketched.sketch, self.sketched.sketch.root
+        if self.layout != sketch.layout:
+            self.features = GrowingTensor(sketch.features(self.wide))
+            self.residual = (self.prior - self.features.value.square().sum(0)).clamp_min(0)
+            self.layout, self.generation = sketch.layout, 0
+        for j in range(self.features.n, sketch.m):
+            coordinate = sketch.features.next_coordinate(j, self.wide, self.features.value)
+            self.features.append(coordinate.unsqueeze(0))
+            self.residual = (self.residual - coordinate.square()).clamp_min(0)
+        if self.generation != root.generation or len(root.events) - self.followed > sketch.m:
+            self.form = (root.S.mT @ self.features.value).square().sum(0)
+            self.generation, self.followed = root.generation, len(root.events)
+        for sign, vector in root.events[self.followed :]:
+            self.form = self.form + sign * (vector @ self.features.value[: len(vector)]).square()
+        self.followed = len(root.events)

@@ -1,0 +1,215 @@
+"""The base of all views: another posterior with a few answers changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, RidgeSchedule
+from kbo.stateful import fresh_version
+
+
+class View(Posterior):
+    """Another posterior with a few answers changed; all the others are passed on.
+
+    Args:
+        state: The underlying posterior.
+
+    Raises:
+        InvalidInput: The state is of another kind.
+    """
+
+    saved = ("state",)
+
+    def __init__(self, state: Posterior) -> None:
+        if not isinstance(state, Posterior):
+            raise InvalidInput(
+                f"state of {type(self).__name__} must be a posterior of kbo.regression, got {type(state).__name__}; "
+                "that of a model is model.state."
+            )
+        self.state = state
+        self.changed()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.changed()
+
+    def changed(self) -> None:
+        """Give the view a new version, beside that of the underlying posterior."""
+        self._own_version = fresh_version()
+
+    @property
+    def version(self) -> int:
+        """The versions of the underlying posterior and of the view, as one number."""
+        return (self.state.version << 64) + self._own_version
+
+    @property
+    def ridge(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The ridge of the underlying posterior, also after it moved."""
+        return self.state.ridge
+
+    @property
+    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether some observations are hypothetical."""
+        return self.state.hypothetical
+
+    @property
+    def ridge_moved(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the ridge of the underlying posterior was moved after data had come."""
+        return self.state.ridge_moved
+
+    @property
+    def anchors(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The anchors of the underlying posterior."""
+        return self.state.anchors
+
+    @property
+    def prior_version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The prior version of the underlying posterior."""
+        return self.state.prior_version
+
+    @property
+    def n(self) -> int:
+        """Number of observations of the underlying posterior."""
+        return self.state.n
+
+    @property
+    def dimension(self) -> int | None:  # noqa: D102
+        return self.state.dimension
+
+    @property
+    def dtype(self) -> torch.dtype:  # noqa: D102
+        return self.state.dtype
+
+    @property
+    def device(self) -> torch.device:  # noqa: D102
+        return self.state.device
+
+    @property
+    def schedule(self) -> RidgeSchedule | None:  # noqa: D102
+        return self.state.schedule
+
+    @property
+    def trace(self) -> Tensor:  # noqa: D102
+        return self.state.trace
+
+    @property
+    def least_ridge(self) -> float:  # noqa: D102
+        return self.state.least_ridge
+
+    @property
+    def residual_trace(self) -> Tensor:  # noqa: D102
+        return self.state.residual_trace
+
+    @property
+    def rounding(self) -> float:  # noqa: D102
+        return self.state.rounding
+
+    @property
+    def needs_refresh(self) -> bool:  # noqa: D102
+        return self.state.needs_refresh
+
+    @property
+    def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
+        return self.state.locations
+
+    @property
+    def hyperparameters(self) -> list[Tensor]:  # noqa: D102
+        return self.state.hyperparameters
+
+    def residual_norm(self) -> Tensor:  # noqa: D102
+        return self.state.residual_norm()
+
+    def check(self, X: Tensor) -> None:  # noqa: D102
+        self.state.check(X)
+
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        return self.state.prior(X, Z)
+
+    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
+        return self.state.prior_variance(X)
+
+    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:  # noqa: D102
+        return self.state.radial(X)
+
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
+        return self.state.draw_prior(like, generator)
+
+    def move_ridge(self, ridge: float) -> None:  # noqa: D102
+        self.state.move_ridge(ridge)
+
+    def update(self, X: Tensor, y: Tensor) -> None:
+        """Add observations X [r d], y [r] to the underlying posterior."""
+        self.state.update(X, y)
+
+    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+        return self.state.at(ridge)
+
+    def all_ridges(self) -> AllRidges:  # noqa: D102
+        return self.state.all_ridges()
+
+    def follow(self, points: Tensor) -> Followed:  # noqa: D102
+        return self.state.follow(points)
+
+    def fork_frozen(self) -> Posterior:  # noqa: D102
+        return self.state.fork_frozen()
+
+
+class ViewAnswers(Answers):
+    """Answers of a view; all that are not overridden are those of the underlying posterior.
+
+    Args:
+        view: The view.
+        inner: The answers of the underlying posterior at the same ridge.
+    """
+
+    def __init__(self, view: Posterior, inner: Answers) -> None:
+        super().__init__(view, inner.ridge)
+        self.inner = inner
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return self.inner.predict(X)
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.covariance(X, Z)
+
+    def log_det(self) -> Tensor:  # noqa: D102
+        return self.inner.log_det()
+
+    def quad(self) -> Tensor:  # noqa: D102
+        return self.inner.quad()
+
+    def rss(self) -> Tensor:  # noqa: D102
+        return self.inner.rss()
+
+    def effective_dimension(self) -> Tensor:  # noqa: D102
+        return self.inner.effective_dimension()
+
+
+class ViewRidges(AllRidges):
+    """Any ridges of a view; all that is not overridden is that of the underlying posterior.
+
+    Args:
+        view: The view.
+        inner: Any ridges of the underlying posterior.
+    """
+
+    def __init__(self, view: Posterior, inner: AllRidges) -> None:
+        super().__init__(view)
+        self.inner = inner
+
+    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.log_det(ridges)
+
+    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.quad(ridges)
+
+    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.rss(ridges)
+
+    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.effective_dimension(ridges)

@@ -1,0 +1,88 @@
+"""Forks and state dicts, written once for every object that remembers data."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from kbo.errors import InvalidInput
+
+_VERSIONS = itertools.count(1)
+
+
+def fresh_version() -> int:
+    """Return a number larger than all before in this process: equal versions mean equal contents."""
+    return next(_VERSIONS)
+
+
+class Stateful:
+    """An object whose memory is its attributes.
+
+    A fork copies what may change: stateful parts (once, also where two attributes refer to the same part), lists, sets
+    and dicts. Everything else is shared, tensors too: they are never written in place, except in the growing buffers of
+    ``kbo.linalg``, which copy them.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ()
+    """The attributes that a state dict holds; the others are constants of construction, or derived from these."""
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return _forked(self, {})
+
+    def fork_with(self, memo: dict[int, Any]) -> Self:
+        """Return a copy, with parts that were copied already taken from ``memo`` (by the identity of the original)."""
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        for name, value in vars(self).items():
+            vars(twin)[name] = _forked(value, memo)
+        return twin
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values and tensors, from which ``load_state_dict`` continues exactly."""
+        return {name: _plain(getattr(self, name)) for name in self.saved}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the memory by that of ``state_dict``, for an equally constructed object.
+
+        Raises:
+            InvalidInput: The state is of another class or of another version of kbo.
+        """
+        self.check_state_dict(state)
+        for name in self.saved:
+            part = getattr(self, name)
+            if isinstance(part, Stateful):
+                part.load_state_dict(state[name])
+            else:
+                setattr(self, name, _plain(state[name]))
+        self.restored()
+
+    def restored(self) -> None:
+        """Derive what is not saved from what is; called at the end of ``load_state_dict``."""
+
+    def check_state_dict(self, state: dict[str, Any]) -> None:
+        """Raise InvalidInput unless the state has the keys of this class."""
+        if not isinstance(state, dict) or set(state) != set(self.saved):
+            found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+            raise InvalidInput(
+                f"the state dict of a {type(self).__name__} has the keys {sorted(self.saved)}, got {found}. States of "
+                "another class or of kbo 0.6 and earlier cannot be loaded: build the object from its data again."
+            )
+
+
+def _forked(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, Stateful):
+        return memo[id(value)] if id(value) in memo else value.fork_with(memo)
+    if isinstance(value, dict):
+        first = next(iter(value.values()), None)
+        return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
+    return copy.copy(value) if isinstance(value, list | set) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Stateful):
+        return value.state_dict()
+    return value.clone() if isinstance(value, Tensor) else copy.copy(value)
