@@ -20,8 +20,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.recipes.inputs import Inputs
 from kbo.recipes.method import Method, Rule
-from kbo.regression import Posterior
-from kbo.regression.posterior import View
+from kbo.regression import Posterior, View
 
 
 class Stages(View):
