@@ -108,9 +108,9 @@ def test_a_damaged_or_foreign_file_is_not_taken_for_a_result(tmp_path):
     folder = Folder(tmp_path)
     sweep([one], tmp_path, workers=1, progress=False)
     folder.file(two).write_bytes(folder.file(one).read_bytes())
-    assert not folder.holds(two)
+    assert not folder.contains(two)
     folder.file(one).write_bytes(folder.file(one).read_bytes()[:100])
-    assert not folder.holds(one)
+    assert not folder.contains(one)
     assert sweep([one, two], tmp_path, workers=1, progress=False).rows["square"].tolist() == [0, 0, 1, 1]
 
 

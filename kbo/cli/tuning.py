@@ -48,9 +48,9 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     options.apply_verbosity(quiet, verbose)
-    from kbo.experiments.targets import target_of
+    from kbo.cli.target import load
 
-    name, objective, bounds = target_of(target)
+    name, objective, bounds = load(target)
     path = journal or out / f"tune-{name}.jsonl"
     _continue_or_set_aside(path, fresh, quiet)
     result = (kbo.maximize if maximize else kbo.minimize)(

@@ -1,7 +1,7 @@
-"""Cells, the pieces of work of an experiment, and the folder that remembers which are done.
+"""Cells, the pieces of work of an experiment, and the folder of those that are done.
 
-A finished cell is one parquet file, written in one step: whatever is there is whole. It stores which function it came
-from and with which arguments, and its name contains a hash of them, so a changed definition is a new cell.
+A finished cell is one parquet file, written in one step, so it is never half there. It stores its function and
+arguments, and its name contains a hash of them, so a changed definition is a new cell.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Cell:
         return f"{readable}-{hashlib.sha256(self.identity.encode()).hexdigest()[:10]}"
 
     def resolve(self) -> Callable[..., Rows]:
-        """The function.
+        """Return the function.
 
         Raises:
             InvalidInput: There is no such function at the top level of such a module.
@@ -91,7 +91,7 @@ class Folder:
     """The finished cells of a sweep: KEY.parquet, or KEY.error.txt of one that failed.
 
     Args:
-        path: Where the files lie; created if need be.
+        path: The folder; created if it does not exist.
 
     Raises:
         InvalidInput: The folder cannot be created.
@@ -107,15 +107,15 @@ class Folder:
             ) from error
 
     def file(self, cell: Cell) -> Path:
-        """Where the rows of a finished cell lie."""
+        """Return the path of the rows of a finished cell."""
         return self.path / f"{cell.key}.parquet"
 
     def error_file(self, cell: Cell) -> Path:
-        """Where the traceback of a failed cell lies."""
+        """Return the path of the traceback of a failed cell."""
         return self.path / f"{cell.key}.error.txt"
 
-    def holds(self, cell: Cell) -> bool:
-        """Whether exactly this cell is done; a damaged file, or one of another cell, does not count."""
+    def contains(self, cell: Cell) -> bool:
+        """Return whether exactly this cell is done; a damaged file, or one of another cell, does not count."""
         import pyarrow.parquet as pq
 
         try:
@@ -148,16 +148,16 @@ class Folder:
         self.error_file(cell).unlink(missing_ok=True)
 
     def write_error(self, cell: Cell, text: str) -> None:
-        """Store why a cell failed, if the disk lets us."""
+        """Store the reason of a failed cell, if the disk allows."""
         with contextlib.suppress(OSError):
             self.error_file(cell).write_text(text)
 
     def read(self, cell: Cell) -> pd.DataFrame:
-        """The rows of a finished cell; see ``read_file``."""
+        """Return the rows of a finished cell; see ``read_file``."""
         return read_file(self.file(cell))
 
     def clean(self) -> None:
-        """Remove what a killed sweep left half written."""
+        """Remove the unfinished files of a killed sweep."""
         for leftover in self.path.glob(f".*{_TEMPORARY}"):
             leftover.unlink(missing_ok=True)
 
@@ -185,7 +185,7 @@ class Folder:
 
 
 def read_file(path: str | os.PathLike) -> pd.DataFrame:
-    """The rows of a finished cell, with its key and those of its arguments that are single values as columns.
+    """Return the rows of a finished cell, with its key and those of its arguments that are single values as columns.
 
     Rows of other origin come back as they are.
     """
@@ -204,7 +204,7 @@ def read_file(path: str | os.PathLike) -> pd.DataFrame:
 
 
 def read_folder(path: str | os.PathLike) -> pd.DataFrame:
-    """The rows of all finished cells in a folder.
+    """Return the rows of all finished cells in a folder.
 
     Raises:
         InvalidInput: There are none.
@@ -216,7 +216,7 @@ def read_folder(path: str | os.PathLike) -> pd.DataFrame:
 
 
 def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """One table of many; an empty one of none."""
+    """Return one table of many; an empty one of none."""
     import pandas as pd
 
     parts = list(tables)

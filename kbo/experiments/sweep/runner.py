@@ -101,7 +101,7 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
 
     Args:
         cells: The cells; equal ones are done once.
-        folder: Where finished cells lie, KEY.parquet each.
+        folder: The folder of finished cells, KEY.parquet each.
         workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine: ``Ray(address)`` of
             ``kbo.experiments.sweep.ray``, or ``Processes(4, time_limit=60)`` of ``kbo.experiments.sweep.processes``.
         progress: Show a progress bar.
@@ -120,7 +120,7 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
     store = Folder(folder)
     with store.locked():
         store.clean()
-        todo = [cell for cell in requested if not store.holds(cell)]
+        todo = [cell for cell in requested if not store.contains(cell)]
         failures = _run(todo, store, workers, len(requested), progress)
     failed = {failure.cell.key for failure in failures}
     rows = concatenate(store.read(cell) for cell in requested if cell.key not in failed)

@@ -1,4 +1,4 @@
-"""What is tuned: a problem that comes with kbo, or the user's own script."""
+"""The target of ``kbo tune``: a problem that comes with kbo, or the user's own script."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kbo.optimize.loop import place
 from kbo.problems import TUNING
 
 
-def target_of(target: str) -> tuple[str, Any, Any]:
-    """Name, objective and bounds of a built-in problem or of a script.
+def load(target: str) -> tuple[str, Any, Any]:
+    """Return name, objective and bounds of a built-in problem or of a script.
 
     Args:
         target: The name of a problem, or the path of a Python file that defines ``bounds`` and ``objective``.
