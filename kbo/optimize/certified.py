@@ -51,8 +51,7 @@ class Certified:
     certified: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise InvalidInput(f"kernel must be a gpytorch.kernels.Kernel, got {type(self.kernel).__name__}.")
+        checks.kernel(self.kernel, type(self).__name__)
         for name in ("noise_std", "noise_upper"):
             if (value := getattr(self, name)) is not None:
                 checks.positive(name, value)

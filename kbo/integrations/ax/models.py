@@ -127,14 +127,14 @@ class PracticalGP(MethodGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         columns = getattr(input_transform, "columns", train_X.shape[-1])
-        self._sem, self._given = sem, (setting, method, n_trials)
+        self.sem, self._given = sem, (setting, method, n_trials)
         super().__init__(train_X, train_Y, unit_kernel(columns), 1.0, input_transform, Standardize(m=1))
         self.register_buffer("noise_std", torch.tensor(1.0, dtype=torch.float64))
 
     def estimate(self) -> None:
         """Fit kernel, noise level and constant to the data."""
         X, y, scale = self.train_inputs[0], self.train_targets, self.outcome_transform
-        known = None if self._sem is None else max(self._sem / float(scale.stdvs), _LEAST_NOISE)
+        known = None if self.sem is None else max(self.sem / float(scale.stdvs), _LEAST_NOISE)
         fitted = fit(X, y, known)
         self.covar_module.load_state_dict(fitted.kernel.state_dict())
         self.noise_std.fill_(fitted.noise_std)
@@ -158,7 +158,7 @@ class FittedBelief(PracticalBelief):
         units = {"location": float(scale.means), "unit": float(scale.stdvs), "floor": -math.inf}
         fitted = Fitted(model.covar_module, float(model.noise_std), **units, n=n)
         super().__init__(setting, method, n_trials, fitted)
-        self.sem = model._sem
+        self.sem = model.sem
 
     def estimates(self) -> str:
         """The estimates from the data, in words."""

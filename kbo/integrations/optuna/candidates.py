@@ -10,7 +10,6 @@ from kbo.acquisition import KernelUCB
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize import Practical
-from kbo.regression import KernelRidge, NystromRidge
 from kbo.space import Space
 
 
@@ -68,8 +67,7 @@ def _acquisition(X: Tensor, y: Tensor) -> KernelUCB:
         learner.observe(x.unsqueeze(0), value)
     belief = learner.belief()
     assert belief is not None
-    state, confidence = belief.posterior, belief.confidence()
-    assert isinstance(state, KernelRidge | NystromRidge)
+    confidence = belief.confidence()
     assert confidence is not None
     targets = torch.tensor([[belief.target(value)] for value in y.squeeze(-1).tolist()], dtype=X.dtype)
-    return KernelUCB(KernelRidgeGP(X, targets, state.kernel, state.ridge), confidence)
+    return KernelUCB(KernelRidgeGP(X, targets, belief.fitted.kernel, belief.posterior.ridge), confidence)
