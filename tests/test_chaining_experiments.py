@@ -7,12 +7,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from kbo import recipes
 from kbo.cli import app
 from kbo.experiments.bench import chaining as chaining_bench
+from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.papers import chaining, chaining_studies
-from kbo.experiments.papers import chaining_problems as chaining_games
-from kbo.experiments.papers.chaining_problems import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
+from kbo.experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def is_picture(path):
 
 
 def test_there_are_two_figures_and_two_studies():
-    assert papers.paper("chaining") is chaining.PAPER
-    assert set(chaining.PAPER.figures) == {1, 2}
-    assert set(chaining.PAPER.studies) == {"size", "coverage"}
+    paper = papers.paper("chaining")
+    assert set(paper.figures) == {1, 2}
+    assert set(paper.studies) == {"size", "coverage"}
 
 
 def test_exploration_terms_are_drawn_and_only_algorithm_1_gives_the_surest_point_nothing(out):
@@ -51,8 +52,8 @@ def test_simple_regret_comes_with_pairs_and_the_rounds_it_took(out):
     table = pd.read_csv(folder / "figure2.csv")
     assert len(table) == len(PROBLEMS) * 4 * 2 * 2  # methods, seeds, rounds
     shown = table[(table["problem"] == "gp-draw") & (table["method"] == RANDOM) & (table["round"] == 6)]["best"]
-    (line,) = (line for line in printed.splitlines() if line.startswith(f"gp-draw     {RANDOM} ") and "±" in line)
-    assert chaining_games.with_error(shown.mean(), shown.sem()) in line
+    (line,) = (line for line in printed.splitlines() if line.split()[:2] == ["gp-draw", RANDOM] and "±" in line)
+    assert tables.with_error(shown) in line
     counts = [
         line.split()[-3:] for line in printed.splitlines() if line.startswith(PROBLEMS) and len(line.split()) == 8
     ]
@@ -68,37 +69,38 @@ def test_a_simple_regret_counts_as_reached_when_half_of_the_seeds_are_there():
         for seed, values in best.items()
         for t, value in enumerate(values, start=1)
     )
-    assert chaining._reached(rows)[1] == ("p", "m", "3", "-", "-", "-")
-    assert chaining._reached(rows[rows["seed"] < 2])[1] == ("p", "m", "2", "3", "-", "-")
+    assert chaining.reached(rows).loc["p", "m"].tolist() == ["3", "-", "-", "-"]
+    assert chaining.reached(rows[rows["seed"] < 2]).loc["p", "m"].tolist() == ["2", "3", "-", "-"]
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_game_is_thinned_and_all_methods_begin_with_the_same_points(problem):
-    games = {method: chaining_games.play(problem, method, 1, 50, 7, 3) for method in (ALGORITHM, PROVED, UNION, RANDOM)}
-    for rows in games.values():
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_rows_are_thinned_and_all_methods_begin_with_the_same_points(name):
+    problem = chaining.problem(name, 50, 7, every=3)
+    found = {method: problem.cell(method, 1).run() for method in (ALGORITHM, PROVED, UNION, RANDOM)}
+    for rows in found.values():
         assert [row["round"] for row in rows] == [3, 6, 7]
-        assert all(set(row) == {"round", "best", "cumulative", "cpu_seconds"} for row in rows)
+        assert all({"round", "best", "cumulative", "cpu_seconds"} <= set(row) for row in rows)
         assert rows[0]["best"] >= rows[-1]["best"] >= 0
-    # The best of the initial points is known to everybody.
-    world = chaining_games.world(problem, 1, 50)
+    # All methods know the best of the initial points.
+    environment = problem.environment(1)
     generator = torch.Generator().manual_seed(3_000_000_001)
     initial = [int(torch.randint(50, (), generator=generator)) for _ in range(10)]
-    values = world.mean(world.fixed_arms)
+    values = environment.mean(environment.fixed_arms)
     known = float(values.max() - values[initial].max())
-    assert all(rows[0]["best"] <= known for rows in games.values())
+    assert all(rows[0]["best"] <= known for rows in found.values())
 
 
-def test_every_seed_plays_with_the_kernel_of_its_own_world(monkeypatch):
-    kernels = []
-    make = chaining_games.recipes.make
-    monkeypatch.setattr(
-        chaining_games.recipes, "make", lambda name, k, *a, **b: kernels.append(k) or make(name, k, *a, **b)
-    )
-    for seed in (0, 1):
-        chaining_games.play("himmelblau", UNION, seed, 200, 1, 1)
-    lengthscales = [chaining_games.world("himmelblau", seed, 200).lengthscale for seed in (0, 1)]
-    assert [float(kernel.lengthscale) for kernel in kernels] == pytest.approx(lengthscales)
-    assert lengthscales[0] != lengthscales[1]
+def test_every_seed_has_the_kernel_and_the_norm_of_its_own_problem(monkeypatch):
+    given, make = [], recipes.make
+    monkeypatch.setattr(recipes, "make", lambda name, *a, **b: given.append(a) or make(name, *a, **b))
+    for problem in (chaining.problem("himmelblau", 200, 1), chaining.problem("gp-draw", 200, 1)):
+        for seed in (0, 1):
+            problem.cell(UNION, seed).run()
+            environment, (kernel, _, norm_bound, _) = problem.environment(seed), given[-1]
+            assert float(kernel.lengthscale) == pytest.approx(float(environment.kernel.lengthscale))
+            assert norm_bound == environment.norm_bound
+    assert float(given[0][0].lengthscale) != float(given[1][0].lengthscale)
+    assert given[2][2] != given[3][2]
 
 
 def test_sizes_are_a_picture_and_a_line_for_every_method(out):

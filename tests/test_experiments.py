@@ -17,7 +17,7 @@ from kbo.cli import app
 from kbo.confidence import WangDeFreitas
 from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
 from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.papers import mixture, sketching, streaming, streaming_uniform
+from kbo.experiments.papers import mixture, mixture_studies, sketching, sketching_studies, streaming, streaming_uniform
 from kbo.experiments.sweep.cells import Cell, Folder, read_folder
 from kbo.experiments.sweep.processes import Processes
 from kbo.experiments.sweep.runner import CellsFailed, sweep
@@ -137,56 +137,55 @@ def test_mistakes_are_explained(tmp_path):
     assert "list of dictionaries" in str(failure)
 
 
-def test_a_game_is_the_same_thinned_and_heeds_what_the_method_is_told():
-    game = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
-    rows = game.cell("dmm-ucb", 1).run()
+def test_thinned_rows_are_the_same_and_given_numbers_count():
+    problem = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.2, "dim": 2, "n_arms": 20}, rounds=25)
+    rows = problem.cell("dmm-ucb", 1).run()
     assert [row["round"] for row in rows] == list(range(1, 26))
-    thinned = replace(game, every=10).cell("dmm-ucb", 1).run()
+    thinned = replace(problem, every=10).cell("dmm-ucb", 1).run()
     assert [(row["round"], row["cumulative"]) for row in thinned] == [
         (t, rows[t - 1]["cumulative"]) for t in (10, 20, 25)
     ]
-    told = replace(game, given_norm=20.0, given_noise_std=0.2).cell("dmm-ucb", 1)
-    assert told.run()[-1]["cumulative"] != rows[-1]["cumulative"]
-    assert "B20 s0.2" in told.label
+    given = replace(problem, given_norm=20.0, given_noise_std=0.2).cell("dmm-ucb", 1)
+    assert given.run()[-1]["cumulative"] != rows[-1]["cumulative"]
+    assert "B20 s0.2" in given.label
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_problem_is_a_game_for_exact_and_sketched_players(problem):
-    game = BanditProblem(
-        problem, {"n_lengthscales": 3, "n_ridges": 3} if problem == "tuning-table" else {}, rounds=6, every=3
-    )
-    for player in ("k-ucb", "ek-ucb", "bbkb", "supk-ucb", "random"):
-        cell = game.cell(BanditMethod(player, ridge=1.0, multiplier=0.1), 2)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_problem_runs_with_exact_and_sketched_methods(name):
+    options = {"n_lengthscales": 3, "n_ridges": 3} if name == "tuning-table" else {}
+    problem = BanditProblem(name, options, rounds=6, every=3)
+    for method in ("k-ucb", "ek-ucb", "bbkb", "supk-ucb", "random"):
+        cell = problem.cell(BanditMethod(method, ridge=1.0, multiplier=0.1), 2)
         rows = cell.run()
         assert [row["round"] for row in rows] == [3, 6]
-        assert all(("m" in row) == (player in ("ek-ucb", "bbkb")) for row in rows)
-        assert cell.arguments["problem"] == problem
+        assert all(("m" in row) == (method in ("ek-ucb", "bbkb")) for row in rows)
+        assert cell.arguments["problem"] == name
 
 
-def test_what_is_set_about_a_player_counts_and_makes_another_cell():
-    game = BanditProblem("chessboard", rounds=40, every=40)
+def test_options_of_a_method_count_and_make_another_cell():
+    problem = BanditProblem("chessboard", rounds=40, every=40)
     settings = [
         BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 10.0}),
         BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "kors", "mu": 10.0, "gamma": 1.0}),
         BanditMethod("a", "ek-ucb", 10.0, 0.1, {"kind": "greedy", "threshold": 0.5}),
         BanditMethod("a", "ek-ucb", 1.0, 0.1, {"kind": "kors", "mu": 1.0}),
     ]
-    cells = [game.cell(player, 0) for player in settings]
+    cells = [problem.cell(method, 0) for method in settings]
     assert len({cell.key for cell in cells}) == 4
     full, few, greedy, _ = (cell.run()[0] for cell in cells)
     assert full["m"] > greedy["m"] > few["m"] > 0
-    assert replace(game, first=2).cell(settings[0], 0).run()[0]["cumulative"] != full["cumulative"]
-    wider = game.cell(replace(settings[0], multiplier=10.0), 0).run()[0]
+    assert replace(problem, first=2).cell(settings[0], 0).run()[0]["cumulative"] != full["cumulative"]
+    wider = problem.cell(replace(settings[0], multiplier=10.0), 0).run()[0]
     assert wider["cumulative"] != full["cumulative"]
 
 
 def test_the_draws_of_a_dictionary_follow_the_seed():
-    game = BanditProblem("chessboard")
-    player = BanditMethod("ek-ucb", dictionary={"kind": "kors", "mu": 1.0})
-    assert [game.make(player, seed).dictionary.seed for seed in (0, 3)] == [0, 3]
+    problem = BanditProblem("chessboard")
+    method = BanditMethod("ek-ucb", dictionary={"kind": "kors", "mu": 1.0})
+    assert [problem.make(method, seed).dictionary.seed for seed in (0, 3)] == [0, 3]
 
 
-def test_impossible_games_are_explained():
+def test_impossible_problems_are_explained():
     with pytest.raises(InvalidInput, match="known: rkhs, rkhs-fixed, bump"):
         BanditProblem("chess")
     with pytest.raises(InvalidInput, match="'chessboard' has no option 'dim'; it has lengthscale"):
@@ -248,7 +247,7 @@ def test_sketching_figures_are_drawn(out, figure):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("study", sketching.PAPER.studies)
+@pytest.mark.parametrize("study", sketching_studies.PAPER.studies)
 def test_sketching_studies_are_drawn(out, study):
     assert f"{study}.png" in reproduce(out, "--study", study, paper="sketching")
     assert (out / f"sketching-quick/{study}.png").read_bytes().startswith(b"\x89PNG")
@@ -256,8 +255,10 @@ def test_sketching_studies_are_drawn(out, study):
 
 def test_a_sketch_without_its_residual_is_starved(out):
     lines = reproduce(out, "--study", "starvation", paper="sketching").splitlines()
-    for line in lines[2:5]:
-        exact, dtc, sor = map(float, line.split()[2:])
+    numbers = [line.split() for line in lines if line.startswith(("6 ", "63 ", "215 "))]
+    assert len(numbers) == 3
+    for line in numbers:
+        exact, dtc, sor = map(float, line[2:])
         assert dtc == pytest.approx(exact, abs=0.01)
         assert sor < 0.5 < 0.99 < exact
 
@@ -268,7 +269,7 @@ def test_the_streaming_table_stands_beside_an_independent_one(out):
     rows = pd.DataFrame(
         {"method": ["kernel-ucb-oracle"] * 2, "seed": 0, "round": [980, 1000], "cumulative": [18, 19.0]}
     )
-    (row,) = streaming._table(rows.assign(cpu_seconds=1.0), (1000,)).itertuples()
+    (row,) = streaming.at_rounds((1000,), rows.assign(cpu_seconds=1.0)).itertuples()
     assert (row.problem, row.mean, row.published_mean, row.published_sd) == ("T = 1000", 19, 18.9, 1.9)
 
 
@@ -284,7 +285,7 @@ def test_streaming_figures_are_drawn(out, figure):
 @pytest.mark.parametrize(
     ("study", "lines"), [("slope", 3), ("width", 10), ("coverage", 10), ("outside", 12)], ids=lambda value: str(value)
 )
-def test_streaming_studies_have_a_line_for_every_player(out, study, lines):
+def test_streaming_studies_have_a_line_for_every_method(out, study, lines):
     printed = reproduce(out, "--study", study, paper="streaming").splitlines()
     names = ("kernel-ucb", "dmm", "cmm", "amm", "paper", "tight", "gaussian", "rademacher", "spikes", "laplace")
     assert sum(line.startswith(names) for line in printed) == lines
@@ -301,7 +302,7 @@ def test_a_ridge_that_stays_and_one_that_follows():
     assert "half" not in fixed
 
 
-def test_lemma_3_is_asked_at_the_ridge_of_the_state():
+def test_lemma_3_is_taken_at_the_ridge_of_the_state():
     problem = StreamingBandit()
     state = KernelRidge(problem.kernel, 0.01)
     state.update(problem.fixed_arms[::9], problem.observe(problem.fixed_arms[::9]))
@@ -323,7 +324,7 @@ def test_a_study_is_one_entry(out, monkeypatch):
 
     with pytest.raises(InvalidInput, match="no study tides"):
         papers.paper("mixture").experiment("study", "tides")
-    monkeypatch.setitem(mixture.STUDIES, "tides", study)
+    monkeypatch.setitem(mixture_studies.PAPER.studies, "tides", study)
     assert "tides" in papers.paper("mixture").contents()
     assert reproduce(out, "--study", "tides") == "mixture-quick True 1 False\n"
 
@@ -332,7 +333,7 @@ def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path
     def broken(*_):
         raise CellsFailed("1 of 2 cells failed", "half a table")
 
-    monkeypatch.setitem(mixture.STUDIES, "broken", broken)
+    monkeypatch.setitem(mixture_studies.PAPER.studies, "broken", broken)
     done = CliRunner().invoke(app, ["reproduce", "mixture", "--study", "broken", "-o", str(tmp_path)])
     assert isinstance(done.exception, CellsFailed)
     assert "half a table" in done.stdout

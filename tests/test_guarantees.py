@@ -10,7 +10,7 @@ from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
 from kbo.experiments.papers import mixture_studies as guarantees
 from kbo.experiments.papers import streaming_studies
-from kbo.experiments.papers.mixture import games
+from kbo.experiments.papers.mixture import problems
 from kbo.problems import RKHSBandit
 from kbo.regression import KernelRidge
 
@@ -48,21 +48,25 @@ def test_the_simple_regret_is_within_the_gap(method):
     assert rows[-1]["gap"] < rows[0]["gap"]
 
 
-@pytest.mark.parametrize("game", games(quick=False).values(), ids=games(quick=False))
-def test_a_tenth_of_the_norm_is_refuted(game):
-    game = replace(game, given_norm=1.0)
+@pytest.mark.parametrize("problem", problems(quick=False).values(), ids=problems(quick=False))
+def test_a_tenth_of_the_norm_is_refuted(problem):
+    problem = replace(problem, given_norm=1.0)
     with pytest.raises(RefutedAssumptions, match="larger norm"):
-        list(bandit.play(game.make("cmm-ucb"), game.environment(0), 60))
+        list(bandit.play(problem.make("cmm-ucb"), problem.environment(0), 60))
 
 
 def test_the_lower_bound_of_the_norm_grows_towards_it():
-    at_20, at_100, at_300 = guarantees._norm_bounds("rbf", seed=3)
+    at_20, at_100, at_300 = guarantees._norm_bounds("rbf", seed=3).values()
     assert 7 < at_20 < at_100 < at_300 < 10
 
 
-def test_the_sketch_study_orders_the_bounds(tmp_path):
-    text = guarantees.sketch(tmp_path, True, 1, False)
-    assert text.count("exact cmm") == 3
+def test_the_sketch_study_orders_the_bounds():
+    (table,) = guarantees.sketch(quick=True).tables.values()
+    widths = table(None)
+    assert len(widths) == 3
+    assert (widths["exact cmm"] < widths["exact dmm"]).all()
+    assert (widths["exact cmm"] <= widths["m = 20"]).all()
+    assert (widths["m = 20"] <= widths["m = 10"]).all()
 
 
 @pytest.mark.parametrize("form", ["paper", "tight+grid", "mixture", "mixture, sketched"])

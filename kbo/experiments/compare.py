@@ -105,4 +105,4 @@ def redraw(path: Path, picture: Path) -> None:
     for _, part in rows.groupby(different, sort=False, dropna=False):
         numbers = part[different].iloc[0].dropna()  # what is missing is as in the other panels
         panels[textwrap.fill(", ".join(f"{name} {number}" for name, number in numbers.items()), 32)] = part
-    lines.regret_grid(panels, picture, title=path.name)
+    lines.against_rounds(panels, picture, title=path.name)

@@ -11,7 +11,8 @@ from kbo import recipes
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
 from kbo.experiments.bench.race import Bench, Figures, Row, agree, at_most, seconds, wall_and_memory
-from kbo.experiments.papers.chaining_problems import ALGORITHM, DELTA, NOISE, world
+from kbo.experiments.papers import chaining as paper
+from kbo.experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from kbo.experiments.sweep.pool import threads
 from kbo.problems import Bandit
 from kbo.recipes.method import Method
@@ -23,7 +24,7 @@ _OBSERVED = 70
 
 def iterations(device: torch.device, points: int, rounds: int) -> Figures:
     """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
-    problem = world("gp-draw", 0, points)
+    problem = paper.problem("gp-draw", points, rounds=1).environment(0)
     (arms, method), (_, other) = _method(problem, device), _method(problem, device)  # each has covers of its own
     state, updated = (_updated(each.state(arms), problem, arms) for each in (method, other))
     X, y = _data(problem, arms)
@@ -82,7 +83,7 @@ def chain(device: torch.device, points: int, times: int, on_host: bool, on_threa
     """
     device = torch.device("cpu") if on_host else device
     with threads(on_threads):
-        problem = world("gp-draw", 0, points)
+        problem = paper.problem("gp-draw", points, rounds=1).environment(0)
         arms, method = _method(problem, device)
         state = _updated(KernelRidge(method.kernel, method.ridge), problem, arms)
         _chain(state, arms[:100])

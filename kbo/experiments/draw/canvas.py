@@ -1,4 +1,4 @@
-"""What all pictures share: an empty figure, how axes and legends look, and the line of every method."""
+"""Parts that all pictures share: empty figures, the look of axes and legends, and the line of every method."""
 
 from __future__ import annotations
 
@@ -34,10 +34,24 @@ _STYLES = {
     "kernel-ts": ("#7f7f7f", ":"),
     "chaining-ucb": ("#d55e00", "-"),
     "chaining-ucb-rigorous": ("#0072b2", "--"),
+    "kernel-ucb-adaptive, paper": ("#e69f00", "-"),
+    "kernel-ts-adaptive, paper": ("#e69f00", "-"),
+    "kernel-ucb-adaptive, tight": ("#56b4e9", "--"),
+    "paper": ("#e69f00", "-"),
+    "paper, fixed ridge": ("#cc79a7", "-."),
+    "paper, fixed ridge and gain": ("#cc79a7", ":"),
+    "tight": ("#56b4e9", "--"),
+    "tight+grid": ("#0072b2", "-"),
+    "mixture": ("#d55e00", "-"),
+    "Theorem 1": ("#0072b2", "-"),
+    "Lemma 3": ("#d55e00", "--"),
+    "DTC (kbo)": ("#56b4e9", "--"),
+    "SoR": ("#d55e00", "-"),
+    "effective dimension": ("#7f7f7f", "-"),
 }
 _COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
-"""What pictures of one run are drawn in: the fit, what stands out, a second line, the data."""
+"""Colours in pictures of one run: the fit, highlights, a second line, the data."""
 _DASHES = ("-", "--", ":")
 
 
@@ -60,18 +74,10 @@ def dress(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
     axes.grid(alpha=0.25)
 
 
-def one_panel(title: str, xlabel: str, ylabel: str) -> tuple[Any, Any]:
-    """A figure with one panel, and its axes."""
-    figure = blank(7.5, 4.5)
-    axes = figure.add_subplot()
-    dress(axes, title, xlabel, ylabel)
-    return figure, axes
-
-
-def several_panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str, down: int = 1) -> tuple[Any, list[Any]]:
-    """A figure of panels with common axes, column by column, and their axes."""
+def panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str = "", down: int = 1) -> tuple[Any, list[Any]]:
+    """A figure of panels with common axes, column by column, and their axes; a single panel is larger."""
     across = -(-len(titles) // down)
-    figure = blank(1.2 + 3.4 * across, 1.2 + 2.9 * down)
+    figure = blank(7.5, 4.5) if len(titles) == 1 else blank(1.2 + 3.4 * across, 1.2 + 2.9 * down)
     grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     for position, axes in enumerate(grid.T.flat):
         dress(axes, titles[position] if position < len(titles) else "", "", "")
@@ -80,12 +86,13 @@ def several_panels(titles: Sequence[str], xlabel: str, ylabel: str, title: str, 
         axes.set_xlabel(xlabel)
     for axes in grid[:, 0]:
         axes.set_ylabel(ylabel)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, list(grid.T.flat)[: len(titles)]
 
 
 def dot_size(count: int) -> float:
-    """Size of so many scattered dots that they can still be told apart."""
+    """Size of ``count`` scattered dots at which single dots stay visible."""
     return max(3.0, min(18.0, 3000 / max(count, 1)))
 
 
@@ -108,7 +115,7 @@ def plain_numbers(*logarithmic_axes: Any) -> None:
 
 
 def legend_below(figure: Any, note: str | None = None, columns: int = 4, lines: dict[str, Any] | None = None) -> None:
-    """One legend of all axes, or of the lines by name, under the figure; ``note`` says what curves and bands are."""
+    """One legend of all axes, or of the lines by name, under the figure; ``note`` explains curves and bands."""
     if lines is None:
         found = (pair for axes in figure.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True))
         lines = {name: line for line, name in found}
@@ -125,7 +132,7 @@ def legend_below(figure: Any, note: str | None = None, columns: int = 4, lines: 
 
 
 def styles_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Line styles of methods; unknown ones take colours that no other has, as long as there are any."""
+    """Line styles of methods; those without a style of their own take unused colours, as long as there are any."""
     chosen: dict[str, tuple[Any, Any]] = {name: _STYLES[name] for name in methods if name in _STYLES}
     for name in methods:
         if name not in chosen:

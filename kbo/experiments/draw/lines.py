@@ -1,11 +1,12 @@
-"""Pictures: the trace of a tuning run, the regret of bandits, bounds of a function, time per step."""
+"""Pictures of lines: the trace of a tuning run, quantities against rounds, bounds of a function, time per step."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from kbo.experiments.draw.canvas import (
@@ -15,9 +16,8 @@ from kbo.experiments.draw.canvas import (
     dot_size,
     legend_below,
     logarithmic,
-    one_panel,
+    panels,
     plain_numbers,
-    several_panels,
     styles_of,
 )
 from kbo.optimize import Trial
@@ -35,7 +35,7 @@ def trace(
     recommended: int | None = None,
     again: Sequence[float] = (),
 ) -> None:
-    """Values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
+    """Draw values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
 
     Args:
         trials: The trials of a run.
@@ -45,7 +45,7 @@ def trace(
         recommended: Number of the recommended trial.
         again: Values of the recommended parameters when evaluated again.
     """
-    figure, axes = one_panel(title, "trial", "value of the objective")
+    figure, (axes,) = panels([title], "trial", "value of the objective")
     draw_trace(axes, trials, maximize=maximize, recommended=recommended, again=again)
     if axes.get_legend_handles_labels()[0]:
         legend_below(figure)
@@ -60,7 +60,7 @@ def draw_trace(
     recommended: int | None = None,
     again: Sequence[float] = (),
 ) -> None:
-    """What ``trace`` shows, on given axes and without their labels and legend; arguments as there."""
+    """Draw the content of ``trace`` on given axes, without labels and legend; arguments as there."""
     done = [(t.number, t.value) for t in trials if t.value is not None]
     if done:
         numbers, values = zip(*done, strict=True)
@@ -93,144 +93,233 @@ def draw_trace(
         axes.scatter([end] * len(again), again, marker="_", s=120, color=RED, label="recommended, evaluated again")
 
 
+Interval = tuple[Tensor, Tensor]
+"""Lower and upper bound, [g] each."""
+
+BANDS = {
+    "range": "mean over seeds, band: least to most",
+    "error": "mean over seeds, band: its standard error",
+    "two errors": "mean over seeds, band: two standard errors of it to either side",
+    "quartiles": "median over seeds, band: quartiles",
+    "deciles": "median over seeds, band: 10% to 90%",
+    "median": "median over seeds",
+    "mean": "mean over seeds",
+}
+"""Kinds of centre lines and bands, and their captions."""
+
+_QUANTILES = {"quartiles": (0.25, 0.75), "deciles": (0.1, 0.9), "median": (0.5, 0.5)}
+_ERRORS = {"error": 1, "two errors": 2, "mean": 0}
+
+
+def centre_and_band(values: Any, band: str) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """Centre, lower and upper edge of grouped values, for one of ``BANDS``."""
+    if band == "range":
+        return values.mean(), values.min(), values.max()
+    if band in _QUANTILES:
+        low, high = _QUANTILES[band]
+        return values.median(), values.quantile(low), values.quantile(high)
+    mean, margin = values.mean(), _ERRORS[band] * values.sem()
+    return mean, mean - margin, mean + margin
+
+
+def curves(
+    axes: Any,
+    rows: pd.DataFrame,
+    styles: Mapping[str, dict[str, Any]],
+    value: str = "cumulative",
+    band: str = "range",
+    *,
+    by: str = "round",
+    x: str | None = None,
+    least: float | None = None,
+    **look: Any,
+) -> dict[str, float]:
+    """Draw one line with a band for every method, and return the last value of each line.
+
+    Args:
+        axes: Where to draw.
+        rows: Tidy rows with ``method`` and the columns below.
+        styles: Line style of every method.
+        value: Column of the quantity.
+        band: One of ``BANDS``.
+        by: Column of the positions at which values are summarised.
+        x: Column whose mean at every position is drawn instead of the position, with a dot at the end of the line.
+        least: Lower edges are clamped to it.
+        look: Further properties of the lines.
+    """
+    ends = {}
+    for method, group in rows.groupby("method", sort=False):
+        groups, style = group.groupby(by), styles[str(method)]
+        centre, low, high = centre_and_band(groups[value], band)
+        at = centre.index if x is None else groups[x].mean()
+        dot = {} if x is None else {"marker": "o", "ms": 5, "markevery": [-1]}
+        order = {"zorder": 2 if style["ls"] == "-" else 2.2}  # dashes above a line that they follow
+        axes.plot(at, centre, **({"lw": 1.6, "label": method} | style | dot | order | look))
+        if x is None and band not in ("mean", "median"):
+            axes.fill_between(at, low.clip(lower=least), high, color=style["color"], alpha=0.15, lw=0)
+        ends[str(method)] = float(centre.iloc[-1])
+    return ends
+
+
+def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    """Draw cumulative regret, mean and range; return the line of every method by name and last mean, for a legend."""
+    ends = curves(axes, rows, _styles([rows]))
+    if min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values()):
+        logarithmic(axes)
+    return _named_by_ends(axes, ends)
+
+
 def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
-    """Cumulative regret against rounds: mean and range over seeds for every method.
+    """Draw cumulative regret against rounds: mean and range over seeds for every method.
 
     Args:
         rows: Tidy rows with ``method``, ``seed``, ``round``, ``cumulative``.
         path: Where the PNG goes.
         title: Title of the picture.
     """
-    figure, axes = one_panel(title, "round", "cumulative regret")
-    named = draw_regret(axes, rows)
-    legend_below(figure, "mean over seeds (its end), band: least to most", 3, named)
+    figure, (axes,) = panels([title], "round", "cumulative regret")
+    legend_below(figure, "mean over seeds (its end), band: least to most", 3, draw_regret(axes, rows))
     figure.savefig(path, dpi=150)
 
 
-def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
-    """What ``regret`` shows, on given axes: the line of every method by its name and last mean, for a legend."""
-    ends = curves(axes, rows, styles_of(list(rows["method"].unique())))
-    if min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values()):
-        logarithmic(axes)
-    lines, names = axes.get_legend_handles_labels()
-    return {f"{name}  ({ends[name]:.0f})": line for name, line in zip(names, lines, strict=True)}
-
-
-def regret_grid(
-    panels: Mapping[str, pd.DataFrame],
+def against_rounds(
+    rows: pd.DataFrame | Mapping[str, pd.DataFrame],
     path: str | os.PathLike,
     *,
     title: str,
-    value: str = "cumulative",
+    values: Sequence[str] = ("cumulative",),
     ylabel: str = "cumulative regret",
+    band: str = "error",
+    x: str | None = None,
+    xlabel: str = "round",
+    log: str = "y",
+    ends: bool = False,
+    level: tuple[str, float] | None = None,
+    least: float | None = None,
+    note: str = "",
 ) -> None:
-    """Cumulative regret in panels with common axes, on a logarithmic scale: mean over seeds and its standard error.
+    """Draw quantities against rounds for every method, in one panel or in several with common axes.
 
     Args:
-        panels: Title of a panel -> tidy rows with ``method``, ``seed``, ``round`` and the quantity. More than three
-            are drawn in two rows, column by column.
+        rows: Tidy rows with ``method``, ``seed``, ``round`` and the quantities; or those of every panel by its title.
+            More than three panels are drawn in two rows, column by column.
         path: Where the PNG goes.
         title: Title of the picture.
-        value: The column of the quantity.
-        ylabel: What the quantity is.
+        values: Columns of the quantities; all have the line of their method.
+        ylabel: Label of the vertical axis.
+        band: One of ``BANDS``.
+        x: Column that is drawn horizontally, if not the round.
+        xlabel: Label of the horizontal axis.
+        log: Axes with a logarithmic scale: "", "x", "y" or "xy".
+        ends: Show the last values in the legend.
+        level: Name and height of a horizontal line.
+        least: Smallest value that is shown.
+        note: A remark for the caption.
     """
-    down = 1 if len(panels) <= 3 else 2
-    figure, grid = several_panels(list(panels), "round", ylabel, title, down)
-    styles = styles_of(list(dict.fromkeys(name for rows in panels.values() for name in rows["method"])))
-    for axes, rows in zip(grid, panels.values(), strict=True):
-        logarithmic(axes)
-        curves(axes, rows, styles, value, error=True)
-    plain_numbers(grid[0].yaxis)
-    legend_below(figure, "mean over seeds, band: its standard error", 2 * -(-len(panels) // down))
+    parts = rows if isinstance(rows, Mapping) else {title: rows}
+    down = 1 if len(parts) <= 3 else 2
+    figure, grid = panels(list(parts), xlabel, ylabel, title if isinstance(rows, Mapping) else "", down)
+    styles, legend = _styles(parts.values()), None
+    for axes, part in zip(grid, parts.values(), strict=True):
+        for i, value in enumerate(values):
+            hidden: dict[str, Any] = {"label": None} if i else {}
+            last = curves(axes, part, styles, value, band, x=x, least=least, **hidden)
+            legend = _named_by_ends(axes, last) if ends and not i else legend
+        if level is not None:
+            line = axes.axhline(level[1], color=GREY, lw=1.2, ls=":", label=level[0])
+            legend = legend and {**legend, level[0]: line}
+    _scales(grid[0], log, least)
+    columns = 3 if len(parts) == 1 else 2 * -(-len(parts) // down)
+    legend_below(figure, f"{note}\n{BANDS[band]}".strip(), columns, legend)
     figure.savefig(path, dpi=150)
 
 
-def curves(
-    axes: Any, rows: pd.DataFrame, styles: Mapping[str, dict[str, Any]], value: str = "cumulative", error: bool = False
-) -> dict[str, float]:
-    """Draw the mean with the range, or its standard error, for every method; the last mean of each."""
-    ends = {}
-    for method, group in rows.groupby("method", sort=False):
-        by_round = group.groupby("round")[value].agg(["mean", "min", "max", "sem"])
-        style = styles[str(method)]
-        axes.plot(by_round.index, by_round["mean"], lw=1.6, label=method, **style)
-        low, high = by_round["min"], by_round["max"]
-        if error:
-            low, high = by_round["mean"] - by_round["sem"], by_round["mean"] + by_round["sem"]
-        axes.fill_between(by_round.index, low, high, color=style["color"], alpha=0.15, lw=0)
-        ends[str(method)] = float(by_round.iloc[-1]["mean"])
-    return ends
+def time_per_step(rows: pd.DataFrame, path: str | os.PathLike, *, title: str, log: str = "y") -> None:
+    """Draw CPU time per step against rounds: median over seeds for every method.
 
-
-def time_per_step(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
-    """CPU time per step against rounds on a logarithmic scale: median over seeds for every method.
+    Averages over many rounds are drawn, since a posterior may do in one step what saves work in the next ones: over
+    a twentieth of the run, or, where ``log`` has "x", from one round to another that is about a quarter further.
 
     Args:
-        rows: Tidy rows with ``method``, ``seed``, ``round`` and ``cpu_seconds`` so far. Averages over a
-            twentieth of the run are drawn, since a posterior may do in one step what saves work in the next ones.
+        rows: Tidy rows with ``method``, ``seed``, ``round`` and ``cpu_seconds`` so far.
         path: Where the PNG goes.
         title: Title of the picture.
+        log: Axes with a logarithmic scale, "y" or "xy".
     """
-    figure, axes = one_panel(title, "round", "CPU time per step in ms")
-    logarithmic(axes)
-    styles = styles_of(list(rows["method"].unique()))
+    import pandas as pd
+
+    parts = []
     for method, group in rows.groupby("method", sort=False):
         runs = group.pivot_table(index="round", columns="seed", values="cpu_seconds")
-        runs.loc[0] = 0.0
-        runs = runs.sort_index().iloc[:: max(1, (len(runs) - 1) // 20)]
-        steps = runs.diff().div(runs.index.to_series().diff(), axis=0).iloc[1:]
-        axes.plot(steps.index, 1000 * steps.median(axis=1), lw=1.4, label=method, **styles[str(method)])
-    legend_below(figure, "average over a twentieth of the run, median over seeds", 6)
-    figure.savefig(path, dpi=150)
+        if "x" in log:
+            rounds = runs.index.to_numpy()
+            wanted = np.geomspace(rounds[0], rounds[-1], 2 + int(4 * np.log(rounds[-1] / rounds[0])))
+            runs = runs.iloc[np.unique(np.abs(rounds[:, None] - wanted).argmin(0))]
+        else:
+            runs.loc[0] = 0.0
+            runs = runs.sort_index().iloc[:: max(1, (len(runs) - 1) // 20)]
+        steps = 1000 * runs.diff().div(runs.index.to_series().diff(), axis=0).iloc[1:]
+        parts.append(steps.melt(ignore_index=False, value_name="ms").reset_index().assign(method=method))
+    note, ylabel = "averages over many rounds", "CPU time per step in ms"
+    steps = pd.concat(parts, ignore_index=True)
+    against_rounds(steps, path, title=title, values=["ms"], ylabel=ylabel, band="median", log=log, note=note)
 
 
-def medians(rows: pd.DataFrame, value: str, path: str | os.PathLike, *, title: str, ylabel: str) -> None:
-    """A quantity against rounds on a logarithmic scale: median and quartiles over seeds for every method.
-
-    Args:
-        rows: Tidy rows with ``method``, ``round`` and the quantity.
-        value: Its column.
-        path: Where the PNG goes.
-        title: Title of the picture.
-        ylabel: What the quantity is.
-    """
-    figure, axes = one_panel(title, "round", ylabel)
-    logarithmic(axes)
-    styles = styles_of(list(rows["method"].unique()))
-    for method, group in rows.groupby("method", sort=False):
-        low, middle, high = (group.groupby("round")[value].quantile(q) for q in (0.25, 0.5, 0.75))
-        style = styles[str(method)]
-        axes.plot(middle.index, middle, lw=1.6, label=method, **style)
-        axes.fill_between(middle.index, low, high, color=style["color"], alpha=0.15, lw=0)
-    plain_numbers(axes.yaxis)
-    legend_below(figure, "median over problems, band: quartiles")
-    figure.savefig(path, dpi=150)
+def draw_bounds(
+    axes: Any, x: Tensor, truth: Tensor, data: Interval, intervals: Mapping[str, Interval], shade: float = 0.0
+) -> None:
+    """Draw a function of one variable, noisy data and bounds by several methods; arguments as for ``bounds``."""
+    for (name, (lower, upper)), style in zip(intervals.items(), styles_of(list(intervals)).values(), strict=True):
+        axes.fill_between(x, lower, upper, color=style["color"], alpha=shade, lw=0)
+        for bound, label in ((lower, name), (upper, None)):
+            axes.plot(x, bound, lw=1.4, label=label, **style)
+    axes.plot(x, truth, color="#009e73", lw=1.8, ls="-." if shade else "-", label="true function")
+    axes.scatter(*data, s=10, color=GREY, marker="x", lw=0.9, label="observations", zorder=0.5)
 
 
 def bounds(
     x: Tensor,
     truth: Tensor,
-    data: tuple[Tensor, Tensor],
-    intervals: Mapping[str, tuple[Tensor, Tensor]],
+    parts: Mapping[str, tuple[Interval, Mapping[str, Interval]]],
     path: str | os.PathLike,
     *,
     title: str,
+    note: str | None = None,
+    shade: float = 0.0,
 ) -> None:
-    """Lower and upper bounds of a function of one variable, by several methods.
+    """Draw lower and upper bounds of a function of one variable by several methods, in panels.
 
     Args:
-        x: Where the function is drawn, [m].
-        truth: The function there, [m].
-        data: Inputs [n] and noisy values [n].
-        intervals: Method -> lower and upper bound, [m] each.
+        x: Where the function is drawn, [g].
+        truth: The function there, [g].
+        parts: Title of a panel -> (inputs [n], noisy values [n]) and, by method, lower and upper bound [g].
         path: Where the PNG goes.
         title: Title of the picture.
+        note: Caption.
+        shade: Opacity of the space between the bounds.
     """
-    figure, axes = one_panel(title, "x", "f(x)")
-    for (name, interval), style in zip(intervals.items(), styles_of(list(intervals)).values(), strict=True):
-        for bound, label in zip(interval, (name, None), strict=True):
-            axes.plot(x, bound, lw=1.4, label=label, **style)
-    axes.plot(x, truth, color="black", lw=1.6, label="true function")
-    axes.scatter(*data, s=16, color="black", marker="x", lw=1.2, label="observations", zorder=3)
-    legend_below(figure, columns=6)
+    figure, grid = panels(list(parts), "x", "f(x)", title)
+    for axes, (data, intervals) in zip(grid, parts.values(), strict=True):
+        draw_bounds(axes, x, truth, data, intervals, shade)
+    legend_below(figure, note, 3)
     figure.savefig(path, dpi=150)
+
+
+def _styles(parts: Iterable[pd.DataFrame]) -> dict[str, dict[str, Any]]:
+    return styles_of(list(dict.fromkeys(str(name) for rows in parts for name in rows["method"])))
+
+
+def _named_by_ends(axes: Any, ends: Mapping[str, float]) -> dict[str, Any]:
+    lines, names = axes.get_legend_handles_labels()
+    return {f"{name}  ({ends[name]:.0f})": line for name, line in zip(names, lines, strict=True)}
+
+
+def _scales(axes: Any, log: str, least: float | None) -> None:
+    if "x" in log:
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+    if "y" in log:
+        logarithmic(axes)
+        plain_numbers(axes.yaxis)
+    if least is not None:
+        axes.set_ylim(bottom=least)

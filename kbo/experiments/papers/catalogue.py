@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +16,38 @@ Experiment = Callable[[Path, bool, Workers, bool], str]
 """``(folder, quick, workers, progress) -> text to print``.
 
 Cells go to ``folder / "cells"``, which all experiments of a paper share, tables and pictures to ``folder``. ``quick``
-asks for tiny sizes, to see that it works. ``workers`` and ``progress`` are for
-``kbo.experiments.sweep.runner.sweep``. An experiment with
-failed cells returns what it can say through ``Sweep.checked``.
+means tiny sizes, to see that it works. ``workers`` and ``progress`` are for ``kbo.experiments.sweep.runner.sweep``. An
+experiment with failed cells returns the text of the others through ``Sweep.checked``.
 """
 
 PAPERS = {
-    "mixture": "kbo.experiments.papers.mixture",
-    "sketching": "kbo.experiments.papers.sketching",
-    "streaming": "kbo.experiments.papers.streaming",
-    "chaining": "kbo.experiments.papers.chaining",
+    "mixture": "kbo.experiments.papers.mixture_studies",
+    "sketching": "kbo.experiments.papers.sketching_studies",
+    "streaming": "kbo.experiments.papers.streaming_studies",
+    "chaining": "kbo.experiments.papers.chaining_studies",
     "tuning": "kbo.experiments.tuning.comparison",
 }
-"""Name of a paper, or "tuning", a comparison of our own -> the module that has its ``PAPER``."""
+"""Name of a paper, or "tuning", a comparison of our own -> the module with its whole ``PAPER``, studies included."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper and what of it can be repeated.
+    """A paper and its experiments.
 
     Attributes:
         title: Authors, title, year.
         tables: Its tables, by their numbers.
         figures: Its figures, by their numbers.
-        studies: What we asked beyond the paper, by name.
+        studies: Experiments beyond the paper, by name.
     """
 
     title: str
     tables: Mapping[int, Experiment]
     figures: Mapping[int, Experiment]
-    studies: Mapping[str, Experiment]
+    studies: Mapping[str, Experiment] = field(default_factory=dict)
 
     def contents(self) -> str:
-        """What can be repeated, in words."""
+        """The experiments in words."""
         lines = [
             f"--{what} {', '.join(map(str, experiments))}"
             for what, experiments in (("table", self.tables), ("figure", self.figures), ("study", self.studies))
@@ -64,7 +63,7 @@ class Paper:
             name: Number or name.
 
         Raises:
-            InvalidInput: There is none; the message says which there are.
+            InvalidInput: There is none; the message lists those that there are.
         """
         known: Mapping[Any, Experiment] = {"table": self.tables, "figure": self.figures, "study": self.studies}[what]
         if name not in known:
@@ -77,7 +76,7 @@ def paper(name: str) -> Paper:
     """The paper of that name.
 
     Raises:
-        InvalidInput: There is none; the message says which there are.
+        InvalidInput: There is none; the message lists those that there are.
     """
     if name not in PAPERS:
         raise InvalidInput(f"unknown paper {name!r}; known: {', '.join(PAPERS)}.{_near(name, PAPERS)}")

@@ -1,7 +1,7 @@
 """Flynn & Reeb (2024), "Tighter confidence bounds for sequential kernel regression", arXiv:2403.12732, Sec. 7.
 
-The synthetic contextual bandit (``kbo.problems.RKHSBandit``): T = 1000 rounds of 100 fresh arms, norm 10, Gaussian
-noise 0.1, delta = 0.01, ten seeds. The experiments share their cells: table 1 and figures 2 and 4 show the same games.
+The synthetic contextual bandit (``kbo.problems.RKHSBandit``): T = 1000 rounds of 100 new arms, norm 10, Gaussian
+noise 0.1, delta = 0.01, ten seeds. The experiments share their cells: table 1 and figures 2 and 4 show the same runs.
 """
 
 from __future__ import annotations
@@ -9,23 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
-from torch import Tensor
 
-from kbo import recipes
+from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditProblem
-from kbo.experiments.draw import lines as plots
-from kbo.experiments.draw import tables
-from kbo.experiments.papers import mixture_studies as guarantees
-from kbo.experiments.papers.catalogue import Experiment, Paper
+from kbo.experiments.draw import lines, tables
+from kbo.experiments.papers.catalogue import Paper
+from kbo.experiments.papers.experiment import Frame, Plan, by, figures, store
 from kbo.experiments.sweep.cells import Cell, concatenate
-from kbo.experiments.sweep.runner import Sweep, Workers, sweep
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KERNELS = {
     "RBF 0.5": ("rbf", 0.5),
@@ -38,7 +31,7 @@ KERNELS = {
 """Name of a problem -> kernel and lengthscale."""
 
 METHODS = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random")
-"""The methods, in the order of tables and legends; one that kbo does not have is left out."""
+"""The methods, in the order of tables and legends."""
 
 _TABLE_1 = {
     "dmm-ucb": ((32.2, 20.9), (491, 117), (130, 46), (795, 206), (196, 78), (814, 344)),
@@ -49,121 +42,33 @@ _TABLE_1 = {
 }
 
 PUBLISHED: tables.Published = {
-    (problem, method): figures
-    for method, row in _TABLE_1.items()
-    for problem, figures in zip(KERNELS, row, strict=True)
+    (problem, method): values for method, row in _TABLE_1.items() for problem, values in zip(KERNELS, row, strict=True)
 }
 """Table 1 in print: cumulative regret at T = 1000, d = 3, mean and standard deviation over 10 runs."""
 
-_QUICK = "\n(--quick: tiny sizes, so the figures are not those of the paper)"
 
-
-def games(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
-    """The games of the paper, by the name of their problem; two tiny ones for ``quick``."""
-    rounds, every, names = (30, 10, list(KERNELS)[1:3]) if quick else (1000, 10, list(KERNELS))
+def problems(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
+    """The problems of the paper by name; two tiny ones for ``quick``."""
+    rounds, names = (30, list(KERNELS)[1:3]) if quick else (1000, list(KERNELS))
     found = {}
     for name in names:
         kernel, lengthscale = KERNELS[name]
         options = {"kernel": kernel, "lengthscale": lengthscale, "dim": dim}
-        found[name] = BanditProblem("rkhs", options, rounds=rounds, every=every)
+        found[name] = BanditProblem("rkhs", options, rounds=rounds, every=10)
     return found
 
 
-def cells(played: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
-    """Every method on every game: ten seeds, two for ``quick``, seed by seed: a part is balanced too."""
-    known = [method for method in methods if method in recipes.names()]
-    games_ = list(played)
-    return [game.cell(method, seed) for seed in range(2 if quick else 10) for game in games_ for method in known]
+def cells(chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
+    """Every method on every problem: ten seeds, two for ``quick``."""
+    return bandits.cells(chosen, methods, 2 if quick else 10)
 
 
-def table_1(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Cumulative regret of all methods on all six kernels, beside the published figures."""
-    found = sweep(cells(games(quick).values(), quick), folder / "cells", workers=workers, progress=progress)
-    if found.rows.empty:
-        return found.checked("")
-    table = tables.summary(_named(found.rows), PUBLISHED)
-    csv, markdown = folder / "table1.csv", folder / "table1.md"
-    table.to_csv(csv, index=False)
-    markdown.write_text(f"{tables.markdown(table)}\n{_QUICK * quick}", encoding="utf-8")
-    heading = "cumulative regret, mean ± standard deviation over the runs; published: Flynn & Reeb (2024), Table 1"
-    return found.checked(f"{heading}\n\n{tables.text(table)}\n{_QUICK * quick}\ntable    {csv}\n         {markdown}")
-
-
-def bounds(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
-    played = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
-    problem = played.environment(seed=0)
-    X = problem.arms()
-    y = problem.observe(X)
-    grid = torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
-    intervals: dict[str, tuple[Tensor, Tensor]] = {}
-    for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb"):
-        if name not in recipes.names():
-            continue
-        method = played.make(name)
-        assert method.confidence is not None
-        state = method.state()
-        state.update(X, y)
-        intervals[name] = method.confidence.interval(state, grid)
-    picture = folder / "figure1.png"
-    title = f"bounds at delta = {played.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
-    plots.bounds(grid[:, 0], problem.mean(grid), (X[:, 0], y), intervals, picture, title=title)
-    widths = "\n".join(f"{name:10s} {float((upper - lower).mean()):6.3f}" for name, (lower, upper) in intervals.items())
-    return f"mean width of the interval\n{widths}\npicture  {picture}"
-
-
-def regret(number: int, dim: int, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
-    found = sweep(cells(games(quick, dim).values(), quick), folder / "cells", workers=workers, progress=progress)
-    return _panels(found, "problem", folder / f"figure{number}.png", f"cumulative regret, d = {dim}", quick)
-
-
-def time_per_step(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Figure 4: CPU time per step against rounds, on Matérn 5/2, lengthscale 0.5, d = 3."""
-    problem = "Matérn 5/2 0.5"
-    found = sweep(cells([games(quick)[problem]], quick), folder / "cells", workers=workers, progress=progress)
-    if found.rows.empty:
-        return found.checked("")
-    picture = folder / "figure4.png"
-    plots.time_per_step(_named(found.rows), picture, title=f"CPU time per step, {problem}, d = 3, 100 arms, one thread")
-    return found.checked(f"picture  {picture}{_QUICK * quick}")
-
-
-def misspecified(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Figure 7: the methods are told B in {10, 20} and sigma in {0.1, 0.2}; the truth stays 10 and 0.1."""
-    game = games(quick)["Matérn 5/2 0.5"]
-    told = [  # what is true is not told again: these games are those of table 1
-        replace(game, given_norm=norm, given_noise_std=noise_std) for noise_std in (None, 0.2) for norm in (None, 20.0)
-    ]
-    played = cells(told, quick, [method for method in METHODS if method != "random"])
-    found = sweep(played, folder / "cells", workers=workers, progress=progress)
-    if not found.rows.empty:
-        world = game.environment(0)
-        true = {"given_norm": world.norm_bound, "given_noise_std": world.noise_std}
-        numbers = found.rows.reindex(columns=list(true)).astype(float).fillna(true)
-        found.rows["told"] = [f"told B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers.to_numpy()]
-    return _panels(
-        found, "told", folder / "figure7.png", "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1", quick
-    )
-
-
-def _panels(found: Sweep, by: str, picture: Path, title: str, quick: bool) -> str:
-    """Draw a panel for every value of a column; a table of the last round to print."""
-    if found.rows.empty:
-        return found.checked("")
-    panels = {str(name): part for name, part in _named(found.rows).groupby(by, sort=False)}
-    plots.regret_grid(panels, picture, title=title)
-    rows = concatenate(part.assign(problem=name) for name, part in panels.items())
-    table = tables.summary(rows, PUBLISHED if set(rows["dim"]) == {3} else {})
-    return found.checked(f"{title}\n\n{tables.text(table)}\n{_QUICK * quick}\npicture  {picture}")
-
-
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
+def named(rows: Frame) -> Frame:
     """The rows with the name of their problem, in the order of the paper."""
     names = {setting: name for name, setting in KERNELS.items()}
     order = {"problem": list(KERNELS), "method": list(METHODS)}
-    problems = [names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)]
-    return rows.assign(problem=problems).sort_values(
+    found = [names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)]
+    return rows.assign(problem=found).sort_values(
         ["problem", "method"],
         key=lambda column: column.map(order[str(column.name)].index),
         kind="stable",
@@ -171,25 +76,107 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-STUDIES: dict[str, Experiment] = {
-    "validity": guarantees.validity,
-    "gap": guarantees.gap,
-    "norm": guarantees.norm,
-    "multiple": guarantees.multiple,
-    "sketch": guarantees.sketch,
-}
-"""What we asked beyond the paper, by name."""
+def table_1(quick: bool) -> Plan:
+    """Cumulative regret of all methods on all six kernels, beside the published figures."""
+    summary = partial(tables.summary, published=PUBLISHED)
+    return Plan(
+        "cumulative regret, mean ± standard deviation over the runs; published: Flynn & Reeb (2024), Table 1",
+        {"": lambda rows: tables.regret(summary(rows))},
+        {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))},
+        cells(problems(quick).values(), quick),
+        prepare=named,
+    )
+
+
+def bounds(quick: bool) -> Plan:
+    """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
+    problem = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
+    environment = problem.environment(seed=0)
+    X = environment.arms()
+    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    intervals = {}
+    for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb"):
+        method = problem.make(name)
+        state = method.state()
+        state.update(X, y)
+        assert method.confidence is not None
+        intervals[name] = method.confidence.interval(state, grid)
+    widths = {name: float((upper - lower).mean()) for name, (lower, upper) in intervals.items()}
+    title = f"bounds at delta = {problem.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
+    parts, truth = {title: ((X[:, 0], y), intervals)}, environment.mean(grid)
+    return Plan(
+        title,
+        {"": lambda _: pd.DataFrame({"mean width of the interval": widths})},
+        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, parts, path, title="")},
+    )
+
+
+def _panels(title: str, played: list[Cell], column: str, published: bool) -> Plan:
+    """A picture with a panel for every value of a column; a table of the last round to print."""
+
+    def final(rows: Frame) -> Frame:
+        panels = concatenate(part.assign(problem=name) for name, part in by(rows, column).items())
+        return tables.regret(tables.summary(panels, PUBLISHED if published else {}))
+
+    return Plan(
+        title,
+        {"": final},
+        {".png": lambda rows, path: lines.against_rounds(by(rows, column), path, title=title)},
+        played,
+        prepare=named,
+    )
+
+
+def regret(dim: int, quick: bool) -> Plan:
+    """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
+    played = cells(problems(quick, dim).values(), quick)
+    return _panels(f"cumulative regret, d = {dim}", played, "problem", published=dim == 3)
+
+
+def time_per_step(quick: bool) -> Plan:
+    """Figure 4: CPU time per step against rounds, on Matérn 5/2, lengthscale 0.5, d = 3."""
+    name = "Matérn 5/2 0.5"
+    title = f"CPU time per step, {name}, d = 3, 100 arms, one thread"
+    return Plan(
+        title,
+        files={".png": partial(lines.time_per_step, title=title)},
+        cells=cells([problems(quick)[name]], quick),
+        prepare=named,
+    )
+
+
+def misspecified(quick: bool) -> Plan:
+    """Figure 7: the methods are given B in {10, 20} and sigma in {0.1, 0.2}; the truth stays 10 and 0.1."""
+    problem = problems(quick)["Matérn 5/2 0.5"]
+    environment = problem.environment(0)
+    true = {"given_norm": environment.norm_bound, "given_noise_std": environment.noise_std}
+    variants = [  # true numbers are not given explicitly, so these runs are those of table 1
+        replace(problem, given_norm=norm, given_noise_std=noise_std)
+        for noise_std in (None, 0.2)
+        for norm in (None, 20.0)
+    ]
+
+    def with_given(rows: Frame) -> Frame:
+        numbers = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
+        return named(rows.assign(given=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers]))
+
+    played = cells(variants, quick, [method for method in METHODS if method != "random"])
+    plan = _panels("cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1", played, "given", published=True)
+    return replace(plan, prepare=with_given)
+
 
 PAPER = Paper(
     title="Flynn & Reeb (2024), Tighter confidence bounds for sequential kernel regression",
-    tables={1: table_1},
-    figures={
-        1: bounds,
-        2: partial(regret, 2, 3),
-        4: time_per_step,
-        5: partial(regret, 5, 2),
-        6: partial(regret, 6, 4),
-        7: misspecified,
-    },
-    studies=STUDIES,
+    tables=figures({1: table_1}, "table"),
+    figures=figures(
+        {
+            1: bounds,
+            2: partial(regret, 3),
+            4: time_per_step,
+            5: partial(regret, 2),
+            6: partial(regret, 4),
+            7: misspecified,
+        }
+    ),
 )
+"""The tables and figures; ``mixture_studies`` adds the studies."""

@@ -1,47 +1,35 @@
-"""What is learned from points that are drawn uniformly from the arms: noise bounds, ridges, envelopes."""
+"""Durand et al. (2018) with points drawn uniformly from the arms: noise bounds, ridges, envelopes."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import torch
-from torch import Tensor
 
 from kbo.confidence import AdaptiveMixture, NoiseBounds
-from kbo.experiments.bandits import BanditMethod
-from kbo.experiments.papers import streaming_plots
-from kbo.experiments.papers.streaming_methods import ADAPTIVE, DELTA, FIXED, LOWER, MIXTURE, ORACLE, UPPER, game
+from kbo.experiments.bandits import BanditMethod, BanditProblem
+from kbo.experiments.draw import lines
+from kbo.experiments.papers.experiment import Frame, Plan
 from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import Sweep, Workers, sweep
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, track
 
-if TYPE_CHECKING:
-    import pandas as pd
+UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
+"""Bounds of the noise level that are known beforehand (it is 0.1), and the probability of failure."""
 
-FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
-"""The noise bounds of the paper from the fit at the first ridge, ``upper^2 / C^2``, which stays.
+ORACLE, FIXED, ADAPTIVE = "kernel-ucb-oracle", "kernel-ucb-fixed", "kernel-ucb-adaptive"
+MIXTURE = "dmm-ucb-adaptive"
 
-The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
-"""
 
-_PLAYERS = {
-    ORACLE: BanditMethod(ORACLE),
-    FIXED: BanditMethod(FIXED),
-    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
-    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
-    "tight+grid": BanditMethod(ADAPTIVE),
-    "mixture": BanditMethod(MIXTURE),
-    **dict.fromkeys((FIXED_RIDGE, FIXED_GAIN), BanditMethod(FIXED)),
-    **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")},
-}
-_UNKNOWN_MIXTURES = {f"{kind}-adaptive": kind for kind in ("amm", "dmm", "cmm")}
-_SEEDS, _ROUNDS, _MARKS = 20, 1000, (100, 300, 1000)
-_QUICK = "\n(--quick: tiny sizes)"
+def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
+    """The function of the paper on 100 fixed arms, with a norm bound of 5; a tiny run if ``quick``."""
+    rounds, every = (40, 10) if quick else (rounds, every)
+    return BanditProblem("streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every)
 
 
 class _FixedGain(NoiseBounds):
@@ -51,119 +39,158 @@ class _FixedGain(NoiseBounds):
         return 2 * math.log(1 / self.event_delta) + float(state.log_det([self.ridge])[0])
 
 
+@dataclass(frozen=True)
+class Form:
+    """A form of noise bounds and envelopes.
+
+    Attributes:
+        method: The method whose envelope it is.
+        mixture: The kind of ``AdaptiveMixture`` that replaces the bound of the method, if any.
+        fixed: The noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays; None if the method
+            has its own, or none.
+        every: Look every so many observations.
+    """
+
+    method: BanditMethod
+    mixture: str | None = None
+    fixed: type[NoiseBounds] | None = None
+    every: int = 10
+
+    def make(self) -> Method:
+        """The method."""
+        made = problem(quick=False).make(self.method)
+        return made if self.mixture is None else replace(made, confidence=AdaptiveMixture(self.mixture))
+
+
+FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
+
+_UNKNOWN_NOISE = {
+    "paper": Form(BanditMethod(ADAPTIVE, noise_variant="paper")),
+    "tight": Form(BanditMethod(ADAPTIVE, noise_variant="tight")),
+    "tight+grid": Form(BanditMethod(ADAPTIVE)),
+    "amm-adaptive": Form(BanditMethod(MIXTURE), "amm"),
+    "dmm-adaptive": Form(BanditMethod(MIXTURE), "dmm"),
+    "cmm-adaptive": Form(BanditMethod(MIXTURE), "cmm", every=100),
+}
+_GIVEN_NOISE = {
+    ORACLE: Form(BanditMethod(ORACLE)),
+    "amm": Form(BanditMethod("amm-ucb")),
+    "dmm": Form(BanditMethod("dmm-ucb")),
+    "cmm": Form(BanditMethod("cmm-ucb"), every=100),
+}
+FORMS = {
+    **_UNKNOWN_NOISE,
+    **_GIVEN_NOISE,
+    FIXED: Form(BanditMethod(FIXED)),
+    "mixture": Form(BanditMethod(MIXTURE)),
+    # The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
+    FIXED_RIDGE: Form(BanditMethod(FIXED), fixed=NoiseBounds),
+    FIXED_GAIN: Form(BanditMethod(FIXED), fixed=_FixedGain),
+}
+"""Forms by name."""
+
+_SEEDS, _ROUNDS, _MARKS = 20, 1000, (100, 300, 1000)
+
+
 def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
-    """Every so many observations: noise bounds and ridge, and the envelope's height above f and its half width.
+    """Noise bounds and ridge, and the envelope's height above f and its half width, every so many observations.
 
     Returns:
         ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
         ``half``, means over the arms, where there is an envelope.
     """
-    played = game(quick=False)
-    world, random = played.environment(seed), torch.Generator().manual_seed(40_000 + seed)
-    arms = world.fixed_arms
+    environment, generator = problem(quick=False).environment(seed), torch.Generator().manual_seed(40_000 + seed)
+    arms = environment.fixed_arms
     assert arms is not None
-    truth, method = world.mean(arms), _method(form)
+    truth, method, fixed = environment.mean(arms), FORMS[form].make(), FORMS[form].fixed
     state = method.state(arms)
-    bounds, stays = state.schedule, form in (FIXED_RIDGE, FIXED_GAIN)
-    if stays:
-        kind = NoiseBounds if form == FIXED_RIDGE else _FixedGain
-        bounds = kind(world.norm_bound, DELTA, UPPER, LOWER, "paper")
-        state = track(KernelRidge(world.kernel, bounds.ridge), arms)
+    bounds = state.schedule
+    if fixed is not None:
+        bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, "paper")
+        state = track(KernelRidge(environment.kernel, bounds.ridge), arms)
     rows = []
     for t in range(1, rounds + 1):
-        x = arms[torch.randint(len(arms), (1,), generator=random)]
-        state.update(x, world.observe(x))
-        if stays and isinstance(bounds, NoiseBounds):
+        x = arms[torch.randint(len(arms), (1,), generator=generator)]
+        state.update(x, environment.observe(x))
+        if fixed is not None and bounds is not None:
             bounds.ridge = state.ridge
             bounds.update(state)
         if t % every == 0:
             row: dict[str, Any] = {"round": t, "ridge": state.ridge}
             if isinstance(bounds, NoiseBounds):
                 row |= {"upper": bounds.upper, "lower": bounds.lower}
-            if not stays:
-                row |= _sizes(method, state, arms, truth)
+            if fixed is None and method.confidence is not None:
+                lower, upper = method.confidence.interval(state, arms)
+                row |= {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
             rows.append(row)
     return rows
 
 
-def _method(form: str) -> Method:
-    if form in _UNKNOWN_MIXTURES:
-        return replace(
-            game(quick=False).make(BanditMethod(MIXTURE)), confidence=AdaptiveMixture(_UNKNOWN_MIXTURES[form])
-        )
-    return game(quick=False).make(_PLAYERS[form])
-
-
-def _sizes(method: Method, state: Any, arms: Tensor, truth: Tensor) -> dict[str, float]:
-    assert method.confidence is not None
-    lower, upper = method.confidence.interval(state, arms)
-    return {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
-
-
-def learned(names: list[str], folder: Path, quick: bool, workers: Workers, progress: bool) -> Sweep:
-    """The rows of ``learn`` for forms, with the form as ``method``."""
-    rounds, seeds, dear = (40, 2, 10) if quick else (_ROUNDS, _SEEDS, 100)
-    often = {name: dear if name.startswith("cmm") else 10 for name in names}
-    cells = [
+def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
+    rounds, seeds = (40, 2) if quick else (_ROUNDS, _SEEDS)
+    return [
         Cell(
             f"{__name__}:learn",
-            {"form": name, "seed": seed, "rounds": rounds, "every": often[name]},
+            {"form": name, "seed": seed, "rounds": rounds, "every": 10 if quick else FORMS[name].every},
             f"uniform {name} T{rounds} seed{seed}",
         )
         for seed in range(seeds)
         for name in names
     ]
-    found = sweep(cells, folder / "cells", workers=workers, progress=progress)
-    if not found.rows.empty:
-        found.rows["method"] = found.rows["form"]
-    return found
 
 
-def illustration(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+def _with_method(rows: Frame) -> Frame:
+    return rows.assign(method=rows["form"])
+
+
+def illustration(quick: bool) -> Plan:
     """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
-    world, random = game(quick=False).environment(0), torch.Generator().manual_seed(40_000)
-    X = torch.rand(100, 1, generator=random, dtype=torch.float64)
-    y, grid = world.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
-    panels, lines = {}, ["mean half width of the envelopes"]
+    environment, generator = problem(quick=False).environment(0), torch.Generator().manual_seed(40_000)
+    X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
+    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    panels, halves = {}, {}
     for n in (30, 100):
         bounds = {}
         for name in (ORACLE, FIXED, "tight+grid", "mixture"):
-            method = _method(name)
+            method = FORMS[name].make()
             state = method.state()
             state.update(X[:n], y[:n])
             assert method.confidence is not None
             bounds[name] = method.confidence.interval(state, grid)
         panels[f"n = {n}"] = ((X[:n, 0], y[:n]), bounds)
-        halves = ", ".join(f"{name} {float((high - low).mean() / 2):.3f}" for name, (low, high) in bounds.items())
-        lines.append(f"n = {n:3d}:  {halves}")
-    picture = folder / "figure1.png"
-    title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, told at most {UPPER:g} and 5"
-    note = "the oracle is told the noise; tight+grid: Corollary 1; mixture: DMM at the learned noise level"
-    streaming_plots.envelopes(grid[:, 0], world.mean(grid), panels, picture, title=title, note=note)
-    return "\n".join([*lines, f"picture  {picture}"])
+        halves[f"n = {n}"] = {name: float((high - low).mean() / 2) for name, (low, high) in bounds.items()}
+    title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, given at most {UPPER:g} and 5"
+    note = "the oracle is given the noise; tight+grid: Corollary 1; mixture: DMM at the learned noise level"
+    truth = environment.mean(grid)
+    return Plan(
+        title,
+        {"mean half width of the envelopes": lambda _: pd.DataFrame(halves).T},
+        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, panels, path, title=title, note=note)},
+    )
 
 
 def _quantities(
-    number: int,
-    names: list[str],
-    values: list[str],
+    names: Sequence[str],
+    values: Sequence[str],
     title: str,
     ylabel: str,
     note: str,
-    truth: tuple[str, float] | None,
-    folder: Path,
+    level: tuple[str, float] | None,
     quick: bool,
-    workers: Workers,
-    progress: bool,
-) -> str:
+) -> Plan:
     """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
-    found = learned(names, folder, quick, workers, progress)
-    if found.rows.empty:
-        return found.checked("")
-    picture = folder / f"figure{number}.png"
-    streaming_plots.curves(found.rows, values, picture, title=title, ylabel=ylabel, truth=truth, note=note)
-    table = _medians(found.rows, values)
-    return found.checked(f"{title}; medians over seeds\n{table}{_QUICK * quick}\npicture  {picture}")
+
+    def medians(rows: Frame) -> Frame:
+        wanted = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
+        kept = rows[rows["round"].isin(wanted)]
+        return kept.pivot_table(index="method", columns="round", values=list(values), aggfunc="median", sort=False)
+
+    draw = partial(
+        lines.against_rounds, title=title, values=values, ylabel=ylabel, band="deciles", level=level, note=note
+    )
+    return Plan(
+        f"{title}; medians over seeds", {"": medians}, {".png": draw}, _cells(names, quick), prepare=_with_method
+    )
 
 
 _NOISE = ("true noise level", 0.1)
@@ -171,7 +198,6 @@ FIGURES = {
     1: illustration,
     2: partial(
         _quantities,
-        2,
         [ORACLE, FIXED, "paper", "tight+grid", "mixture"],
         ["above"],
         "upper envelope minus the function, mean over the arms; uniform points",
@@ -181,7 +207,6 @@ FIGURES = {
     ),
     3: partial(
         _quantities,
-        3,
         ["paper", "tight", "tight+grid", "mixture"],
         ["upper", "lower"],
         "upper and lower bound of the noise level, uniform points",
@@ -191,7 +216,6 @@ FIGURES = {
     ),
     4: partial(
         _quantities,
-        4,
         [FIXED_RIDGE, FIXED_GAIN, "paper", "tight", "tight+grid"],
         ["upper"],
         "upper bound of the noise level: fixed against adaptive ridge",
@@ -201,7 +225,6 @@ FIGURES = {
     ),
     5: partial(
         _quantities,
-        5,
         ["paper", "tight", "tight+grid", "mixture"],
         ["ridge"],
         "the ridge, uniform points",
@@ -210,30 +233,22 @@ FIGURES = {
         ("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
     ),
 }
-"""The figures of this file: envelopes, their heights, noise bounds, fixed against adaptive ridges, ridges."""
+"""Envelopes, their heights, noise bounds, fixed against adaptive ridges, ridges."""
 
 
-_WIDTH_FORMS = ("paper", "tight", "tight+grid", *_UNKNOWN_MIXTURES, ORACLE, "amm", "dmm", "cmm")
-
-
-def width(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise unknown and told."""
-    found = learned(list(_WIDTH_FORMS), folder, quick, workers, progress)
-    if found.rows.empty:
-        return found.checked("")
+def width(quick: bool) -> Plan:
+    """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise level unknown and given."""
     marks = (10, 20, 40) if quick else _MARKS
-    table = found.rows[found.rows["round"].isin(marks)].pivot_table(
-        index="method", columns="round", values="half", sort=False
+
+    def halves(rows: Frame) -> Frame:
+        given = rows.assign(noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]])
+        return given[given["round"].isin(marks)].pivot_table(
+            index=["method", "noise"], columns="round", values="half", sort=False
+        )
+
+    return Plan(
+        "mean half width of the envelopes over the arms, after n uniform observations; means over seeds",
+        {"": halves},
+        cells=_cells([*_UNKNOWN_NOISE, *_GIVEN_NOISE], quick),
+        prepare=_with_method,
     )
-    told = ["no" if str(name) in _WIDTH_FORMS[:6] else "yes" for name in table.index]
-    table.insert(0, "told the noise", told)
-    heading = "mean half width of the envelopes over the arms, after n uniform observations; means over seeds"
-    return found.checked(f"{heading}\n{table.to_string(float_format='{:.3f}'.format)}{_QUICK * quick}")
-
-
-def _medians(rows: pd.DataFrame, values: list[str]) -> str:
-    last = max(rows["round"].tolist())
-    wanted = [int(last * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
-    kept = rows[rows["round"].isin(wanted)]
-    table = kept.pivot_table(index="method", columns="round", values=values, aggfunc="median", sort=False)
-    return table.to_string(float_format="{:.4g}".format)

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from kbo.experiments.draw import tables
 from kbo.experiments.papers.catalogue import Paper
@@ -25,9 +27,6 @@ from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.experiments.tuning import tuners
 from kbo.experiments.tuning.runs import PRACTICE, SUITE, cell
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Lines = list[tuple[str, ...]]
 
@@ -108,10 +107,11 @@ def _report(cells: Mapping[Cell, str], folder: Path, stem: str, workers: Workers
     rows = found.rows.assign(name=found.rows["cell"].map(names.get))
     lines = summary(rows)
     markdown, csv = folder / f"{stem}.md", folder / f"{stem}.csv"
-    markdown.write_text(tables.ruled(lines) + "\n", encoding="utf-8")
+    table = pd.DataFrame(lines[1:], columns=list(lines[0])).set_index(list(lines[0][:2]))
+    markdown.write_text(tables.markdown(table) + "\n", encoding="utf-8")
     rows.to_csv(csv, index=False, columns=["problem", "name", "seed", "trials", "value", "regret", "cpu_seconds"])
     text = "regret (diabetes, digits: value) without noise, mean ± standard error; * in the best group, see docs"
-    return found.checked(f"{text}\n\n{tables.aligned(lines)}\n\ntable    {markdown}\n         {csv}")
+    return found.checked(f"{text}\n\n{tables.text(table)}\n\ntable    {markdown}\n         {csv}")
 
 
 def summary(rows: pd.DataFrame) -> Lines:
