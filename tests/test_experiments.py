@@ -216,7 +216,7 @@ def test_table_1_has_the_published_value_beside_every_measured_one(out):
     assert set(stored["runs"]) == {2}
     for row in stored[stored["method"] != "cmm-ucb"].itertuples():
         assert (row.published_mean, row.published_sd) == mixture.PUBLISHED[row.problem, row.method]
-    dmm = next(line for line in printed.splitlines() if line.startswith("Matérn 5/2 0.5  dmm-ucb"))
+    dmm = next(line for line in printed.splitlines() if line.startswith("Matérn 5/2 0.5 dmm-ucb"))
     assert "130 ± 46" in dmm
     assert "(130 ± 46) |" in (out / "mixture-quick/table1.md").read_text(encoding="utf-8")
 
@@ -231,7 +231,7 @@ def test_figures_are_drawn(out, figure):
 
 def test_the_sketching_table_stands_beside_two_others(out):
     printed = reproduce(out, "--table", "1", paper="sketching")
-    line = next(line for line in printed.splitlines() if line.startswith("Step Diagonal  ek-ucb "))
+    line = next(line for line in printed.splitlines() if line.startswith("Step Diagonal ek-ucb "))
     assert "365, m 49-71" in line
     assert "446 ± 12, m 98-100" in line
     assert printed.count("c-bbkb, C = 3") == 3
