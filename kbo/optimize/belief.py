@@ -50,7 +50,7 @@ class Belief(ABC):
 
         Args:
             lost: Trials without a value, which may depend on the noise.
-            fate: What became of them.
+            fate: Their status, in words.
         """
 
     @abstractmethod

@@ -20,7 +20,7 @@ from kbo.recipes.method import Method
 from kbo.space import Space
 
 _MOST_COVERED = 4096
-"""Points of a space that may be covered."""
+"""Largest number of points of a space that is covered."""
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
 OUTLYING = 1.5
-"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should say
-"bad", not stretch the scale on which all good ones look alike."""
+"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should count as
+bad and not stretch the scale so far that all good ones look alike."""
 
 MOST_EXACT = 2000
 """Observations with an exact posterior; of more, a sketch is taken."""
 
 _LEFT_OUT = 0.1
-"""Of the noise variance, what the sketch may leave unexplained of an observation."""
+"""Part of the noise variance that the sketch may leave unexplained of an observation."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Practical:
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
     standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
     have grown by 30%; values far on the bad side are cut first. The search takes one and two standard deviations above
-    the mean in turn, and four every eighth time ("ucb"), or the bound of the method that is asked for. The norm bound,
+    the mean in turn, and four every eighth time ("ucb"), or the bound of the chosen method. The norm bound,
     for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime lower
     confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
     deviation.

@@ -1,4 +1,4 @@
-"""Trials: what was tried and what came of it."""
+"""Trials: parameters that were evaluated, with their values or failures."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kbo.space import Params
 
 @dataclass
 class Trial:
-    """One evaluation: pending until it is told or failed.
+    """One evaluation: pending until its value or failure is reported.
 
     Attributes:
-        number: Its place in the order of asking, from 0.
-        params: What the objective got.
-        value: What it returned; None while pending or if it failed.
-        seconds: How long it took, if known.
-        failure: Why it failed; None if it did not.
+        number: Position in the order in which trials were begun, from 0.
+        params: The arguments of the objective.
+        value: The value of the objective; None while pending or if it failed.
+        seconds: The duration, if known.
+        failure: The reason of a failure; None without one.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Trial:
 
 
 def trials_of(events: list[dict[str, Any]]) -> list[Trial]:
-    """The trials that a journal's events tell of, without a model."""
+    """Return the trials that the events of a journal describe, without a model."""
     trials: list[Trial] = []
     for event in events:
         if event["event"] == "ask":
