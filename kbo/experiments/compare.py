@@ -14,7 +14,7 @@ from kbo.experiments.sweep.cells import read_file, read_folder
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method
 
-_RESULTS = ("cell", "seed", "round", "regret", "cumulative", "cpu_seconds", "m")
+_RESULTS = ("cell", "seed", "round", "arm", "regret", "cumulative", "best", "cpu_seconds", "m")
 _WITHIN_A_PANEL = {*_RESULTS, "method", "recipe", "multiplier", "every"}
 """Columns whose values may differ within a panel of ``redraw``."""
 
