@@ -17,7 +17,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import PosteriorModel
-from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
+from kbo.regression import Dictionary, Posterior
 
 
 class StreamingGP(PosteriorModel):
@@ -62,7 +62,7 @@ class StreamingGP(PosteriorModel):
         self.eval()
 
     @abstractmethod
-    def _new_state(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
+    def _new_state(self) -> Posterior:
         """The state without data, for the current kernel and ridge."""
 
     @property
@@ -89,7 +89,7 @@ class StreamingGP(PosteriorModel):
         return moved
 
     @property
-    def regression(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
+    def regression(self) -> Posterior:
         """The posterior in transformed units; the same as ``state``."""
         return self.state
 
@@ -128,7 +128,7 @@ class StreamingGP(PosteriorModel):
         model._state = state
         return model
 
-    def _shared_state(self) -> KernelRidge | NystromRidge | AdaptiveRidge:
+    def _shared_state(self) -> Posterior:
         """The state, with everything done that later models would otherwise do each on its own."""
         return self.state
 

@@ -17,7 +17,7 @@ from kbo import checks
 from kbo.acquisition import KernelUCB
 from kbo.confidence import Confidence, FixedWidth, NoiseBounds
 from kbo.errors import InvalidInput
-from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, StreamingGP
 from kbo.recipes.inputs import Inputs
 from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
 
@@ -185,12 +185,14 @@ class Method:
         Raises:
             InvalidInput: The method has none.
         """
-        if self.rule.finite_sets_only or (self.dictionary is None and self.posterior is not KernelRidge):
+        if self.rule.finite_sets_only:
             raise InvalidInput(f"method {self.name!r} has no model of its own: use it on finite sets of points.")
         if self.noise is not None:
             return AdaptiveRidgeGP(train_X, train_Y, self.kernel, self.noise, self.dictionary)
-        if self.dictionary is None:
+        if self.dictionary is None and self.posterior is KernelRidge:
             return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
+        if self.dictionary is None:
+            return PosteriorGP(train_X, train_Y, self._new_posterior())
         return NystromGP(train_X, train_Y, self.kernel, self.ridge, self.dictionary)
 
     def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:

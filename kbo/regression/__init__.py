@@ -11,6 +11,8 @@ from kbo.regression.posterior import (
     Posterior,
     PriorAnswers,
     RidgeSchedule,
+    clamped,
+    warn_below_precision,
 )
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling.finite_set import centred_draws
@@ -60,6 +62,8 @@ __all__ = [
     "Tracked",
     "View",
     "centred_draws",
+    "clamped",
     "draw_path",
     "track",
+    "warn_below_precision",
 ]

@@ -247,7 +247,7 @@ class PathOneByOne(RidgePath):
     """The path of groups X [B g d] of any posterior, one ridge at a time."""
 
     def __init__(self, state: Posterior, X: Tensor) -> None:
-        self.state, self.X = state, X
+        self.state, self.X = state, X.clone()  # the caller may change theirs
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         answers = self.state.at(ridge)
@@ -304,8 +304,8 @@ class Followed(Stateful):
 class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
-    A subclass defines ``n``, ``dimension``, ``dtype``, ``device``, ``trace``, ``prior``, ``prior_variance``, ``update``
-    and ``at``, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. Points are
+    A subclass defines ``n``, ``trace``, ``prior``, ``prior_variance``, ``update`` and ``at``, sets ``like`` with the
+    first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. Points are
     the rows of X, of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or
     list [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many
     ridges use ``all_ridges()``.
@@ -317,6 +317,7 @@ class Posterior(Stateful, ABC):
         InvalidInput: The ridge is not a finite number above zero.
 
     Attributes:
+        like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
@@ -324,6 +325,7 @@ class Posterior(Stateful, ABC):
     """
 
     ridge: float
+    like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
     ridge_moved: bool = False
     anchors: Tensor | None = None
@@ -344,21 +346,6 @@ class Posterior(Stateful, ABC):
     @abstractmethod
     def n(self) -> int:
         """Number of observations, repeats included."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int | None:
-        """Number of columns of points; None while it is unknown."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
-        """Type of the answers; float64 while it is unknown."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Device of the answers; the CPU while it is unknown."""
 
     @abstractmethod
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -465,6 +452,21 @@ class Posterior(Stateful, ABC):
     # Written once
 
     @property
+    def dimension(self) -> int | None:
+        """Number of columns of points; None while it is unknown."""
+        return self.like.shape[-1] or None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the answers; float64 while it is unknown."""
+        return self.like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the answers; the CPU while it is unknown."""
+        return self.like.device
+
+    @property
     def version(self) -> int:
         """A number that every change of the answers increases; equal versions give equal answers."""
         return self._version
@@ -478,8 +480,7 @@ class Posterior(Stateful, ABC):
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
-        like = None if self.dimension is None else torch.empty(0, dtype=self.dtype, device=self.device)
-        checks.points("X", X, like, self.dimension)
+        checks.points("X", X, self.like if self.dimension else None, self.dimension)
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge.

@@ -23,6 +23,7 @@ from kbo.regression import (
     Posterior,
 )
 from tests.dense import Dense, Sketched
+from tests.third_party_posterior import LinearRegression
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -94,6 +95,28 @@ def periodic() -> Kernel:
     return kernel
 
 
+class FeatureKernel(Kernel):
+    """The kernel of explicit features, for ``tests.third_party_posterior``."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        product = features(x1), features(x2)
+        return (product[0] * product[1]).sum(-1) if diag else product[0] @ product[1].mT
+
+
+def features(X: Tensor) -> Tensor:
+    """Ten cosines [... 10] of points [... 2]."""
+    directions = torch.randn(2, 10, generator=seeded(8), dtype=torch.float64).to(X)
+    return 0.6 * torch.cos(3 * X @ directions + torch.arange(10).to(X))
+
+
+def features_of(kernel: Kernel) -> Callable[[Tensor], Tensor]:
+    """The features of a ``FeatureKernel`` or a multiple of one."""
+    if isinstance(kernel, ScaleKernel):
+        scale = kernel.outputscale.detach().clone().sqrt()
+        return lambda X: scale.to(X) * features(X)
+    return features
+
+
 def precomputed() -> Kernel:
     objects = torch.rand(400, 3, generator=seeded(7), dtype=torch.float64)
     return PrecomputedKernel(1.3 * torch.exp(-(objects.unsqueeze(0) - objects.unsqueeze(1)).norm(dim=-1)))
@@ -146,6 +169,7 @@ STATES = [
         exact=False,
         dictionary=unit_square(15, 33),
     ),
+    State("third-party", FeatureKernel, lambda k, ridge: LinearRegression(features_of(k), ridge)),
 ]
 """One for each way to compute a posterior: all laws."""
 

@@ -70,7 +70,8 @@ class KernelRidge(Posterior):
     def _begin(self, data: Observations | None) -> None:
         """Replace the data; from the first observation on the state has their dtype and device."""
         self.data = data
-        self._k = None if data is None else freeze(self.kernel, data.X)
+        self.like = Posterior.like if data is None else data.X[:0].clone()
+        self._k = None if data is None else freeze(self.kernel, self.like)
         self._trace, self._kappa = torch.zeros((), dtype=self.dtype, device=self.device), 0.0
         self._factors: dict[float, Factor] = {}
         self._basis: Eigenbasis | None = None
@@ -79,18 +80,6 @@ class KernelRidge(Posterior):
     def n(self) -> int:
         """Number of observations, repeats included."""
         return self.data.n if self.data else 0
-
-    @property
-    def dimension(self) -> int | None:  # noqa: D102
-        return None if self.data is None else self.data.X.shape[-1]
-
-    @property
-    def dtype(self) -> torch.dtype:  # noqa: D102
-        return torch.float64 if self.data is None else self.data.X.dtype
-
-    @property
-    def device(self) -> torch.device:  # noqa: D102
-        return torch.device("cpu") if self.data is None else self.data.X.device
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor) -> None:
@@ -103,7 +92,7 @@ class KernelRidge(Posterior):
         Raises:
             InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
         """
-        checks.observations(X, y, self.data.X if self.data else None, self.dimension)
+        checks.observations(X, y, self.like if self.data else None, self.dimension)
         if len(X) == 0:
             return
         prior = self.prior_variance(X)

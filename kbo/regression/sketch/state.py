@@ -102,18 +102,6 @@ class NystromRidge(Posterior):
         """The dictionary at work, with its memory."""
         return self.sketch.dictionary
 
-    @property
-    def dimension(self) -> int | None:  # noqa: D102
-        return self.like.shape[-1] or None
-
-    @property
-    def dtype(self) -> torch.dtype:  # noqa: D102
-        return self.like.dtype
-
-    @property
-    def device(self) -> torch.device:  # noqa: D102
-        return self.like.device
-
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, also for the dictionary; O(m^3)."""
         super().move_ridge(ridge)

@@ -53,6 +53,11 @@ class View(Posterior):
         return self.state.ridge
 
     @property
+    def like(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The empty tensor like the data of the underlying posterior."""
+        return self.state.like
+
+    @property
     def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether some observations are hypothetical."""
         return self.state.hypothetical
@@ -76,18 +81,6 @@ class View(Posterior):
     def n(self) -> int:
         """Number of observations of the underlying posterior."""
         return self.state.n
-
-    @property
-    def dimension(self) -> int | None:  # noqa: D102
-        return self.state.dimension
-
-    @property
-    def dtype(self) -> torch.dtype:  # noqa: D102
-        return self.state.dtype
-
-    @property
-    def device(self) -> torch.device:  # noqa: D102
-        return self.state.device
 
     @property
     def schedule(self) -> RidgeSchedule | None:  # noqa: D102

@@ -1,0 +1,115 @@
+"""A posterior outside kbo: Bayesian linear regression on explicit features."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.regression import Answers, Posterior, PriorAnswers, clamped, warn_below_precision
+
+Function = Callable[[Tensor], Tensor]
+
+
+class LinearRegression(Posterior):
+    """``f(x) = features(x)'w`` with w ~ N(0, I): the posterior of the kernel ``k(x, z) = features(x)'features(z)``.
+
+    The observations are kept as the triangular factor R of ``[F y]``, where F has the features of the points as rows.
+
+    Args:
+        features: Maps points [... d] to features [... p].
+        ridge: The regulariser = the variance of the noise.
+    """
+
+    saved = ("like", "R", "count", "total", "largest")
+
+    def __init__(self, features: Function, ridge: float) -> None:
+        super().__init__(ridge)
+        self.features, self.count, self.largest = features, 0, 0.0
+        self.R, self.total = self.like, self.like.sum()
+
+    @property
+    def n(self) -> int:
+        return self.count
+
+    @property
+    def trace(self) -> Tensor:
+        return self.total
+
+    @property
+    def least_ridge(self) -> float:
+        return 1e-10 * self.largest
+
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.features(X) @ self.features(Z).mT
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        return self.features(X).square().sum(-1)
+
+    @torch.no_grad()
+    def update(self, X: Tensor, y: Tensor) -> None:
+        checks.observations(X, y, self.like if self.n else None, self.dimension)
+        if len(X) == 0:
+            return
+        rows, prior = torch.cat([self.features(X), y.unsqueeze(-1)], -1), self.prior_variance(X)
+        self.R = torch.linalg.qr(torch.cat([self.R, rows]) if self.n else rows, mode="r").R
+        self.count, self.like = self.count + len(X), X[:0].clone()
+        self.total, self.largest = self.total.to(y) + prior.sum(), max(self.largest, float(prior.max()))
+        self.changed()
+
+    def at(self, ridge: float | None = None) -> Answers:
+        ridge = self.ridge if ridge is None else ridge
+        if not self.n:
+            return PriorAnswers(self, ridge)
+        warn_below_precision(ridge, self)
+        return LinearAnswers(self, ridge)
+
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
+        p = self.features(like).shape[-1]
+        w = torch.randn(p, generator=generator, dtype=like.dtype).to(like.device)
+        return lambda X: self.features(X) @ w
+
+
+class LinearAnswers(Answers):
+    """With ``F = Q diag(s) V`` and ``z = Q'y``, every number is a sum of squares with weights ``1 / (s^2 + ridge)``."""
+
+    state: LinearRegression
+
+    def __init__(self, state: LinearRegression, ridge: float) -> None:
+        super().__init__(state, ridge)
+        Q, self.s, self.V = torch.linalg.svd(state.R[:, :-1], full_matrices=False)
+        self.z, self.weights = Q.mT @ state.R[:, -1], 1 / (self.s.square() + ridge)
+        self.rest = (state.R[:, -1] - Q @ self.z).square().sum()
+
+    def shrunk(self, features: Tensor) -> Tensor:
+        """Features [... p] times ``ridge^1/2 (F'F + ridge I)^-1/2``."""
+        shrink = (self.ridge * self.weights).sqrt()
+        return features + ((shrink - 1) * (features @ self.V.mT)) @ self.V
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        self.state.check(X)
+        features = self.state.features(X)
+        variance = self.shrunk(features).square().sum(-1)
+        mean = features @ (self.V.mT @ (self.weights * self.s * self.z))
+        return mean, clamped(variance, features.square().sum(-1), self.ridge, self.state.trace)
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
+        self.state.check(X)
+        self.state.check(Z)
+        return self.shrunk(self.state.features(X)) @ self.shrunk(self.state.features(Z)).mT
+
+    def log_det(self) -> Tensor:
+        return torch.log1p(self.s.square() / self.ridge).sum()
+
+    def quad(self) -> Tensor:
+        return self.rest + self.ridge * (self.weights * self.z.square()).sum()
+
+    def rss(self) -> Tensor:
+        return self.rest + self.ridge**2 * (self.weights * self.z).square().sum()
+
+    def effective_dimension(self) -> Tensor:
+        return (self.weights * self.s.square()).sum()
+
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
+        w = self.shrunk(torch.randn(self.V.shape[-1], generator=generator, dtype=self.V.dtype).to(self.V.device))
+        return lambda X: self.state.features(X) @ w
