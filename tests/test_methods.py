@@ -401,9 +401,11 @@ def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(
             method(name, multiplier=-0.1)
 
 
-@pytest.mark.parametrize("name", recipes.names())
-@pytest.mark.parametrize("environment", ["bump", "chessboard", "step-diagonal"])
-def test_every_recipe_plays_with_contexts(environment, name):
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [(name, "bump") for name in recipes.names()] + [("dmm-ucb", "chessboard"), ("dmm-ucb", "step-diagonal")],
+)
+def test_every_recipe_plays_with_contexts(name, environment):
     problem = BANDITS[environment](seed=1)
     played = recipes.make(name, problem.kernel, 0.1, 30.0, 0.1, horizon=12, n_points=problem.n_arms, noise_upper=0.5)
     rows = list(bandit.play(played, problem, 12, 1))
