@@ -1,0 +1,106 @@
+"""Rules about the code itself: private names stay in their module, and posteriors are not told apart by their type."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import kbo
+
+ROOT = Path(kbo.__file__).parent
+MODULES = {path.relative_to(ROOT.parent): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+PUBLIC = {"_replace", "_asdict", "_exit"}
+"""Documented names of the standard library that begin with an underscore."""
+
+LIBRARIES = {
+    "kbo/integrations/ax/report.py": {"_maybe_generation_strategy"},
+    "kbo/integrations/optuna/study.py": {"_trial_id", "_storage"},
+}
+"""Private names of Ax and Optuna for which they have no public one."""
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name not in PUBLIC
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Private names that a module defines: functions, methods, variables, and attributes of its own objects."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_this_object(node.value):
+            names.add(node.attr)
+    return {name for name in names if private(name)}
+
+
+def of_this_object(value: ast.expr) -> bool:
+    """Whether that is ``self``, ``cls`` or ``super()``."""
+    called = value.func if isinstance(value, ast.Call) else value
+    return isinstance(called, ast.Name) and called.id in ("self", "cls", "super")
+
+
+def copies(tree: ast.Module) -> set[str]:
+    """Variables that are made by ``__new__`` or ``copy``: objects of the class at hand."""
+    makers = ("__new__", "copy", "deepcopy")
+    made: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            maker = node.value.func
+            if isinstance(maker, ast.Attribute) and maker.attr in makers:
+                made |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return made
+
+
+def foreign(tree: ast.Module) -> Iterator[str]:
+    """Private names of other modules that a module reads."""
+    own, made = defined(tree), copies(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"line {node.lineno}: import of {alias.name}" for alias in node.names if private(alias.name))
+        if not isinstance(node, ast.Attribute) or not private(node.attr) or node.attr in own:
+            continue
+        if of_this_object(node.value) or (isinstance(node.value, ast.Name) and node.value.id in made):
+            continue
+        yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_module_reads_private_names_of_another():
+    found = [
+        f"{path} {what}"
+        for path, tree in MODULES.items()
+        for what in foreign(tree)
+        if what.rpartition(".")[2] not in LIBRARIES.get(path.as_posix(), ())
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_search_for_private_names_finds_them():
+    code = "from a import _b\nclass C:\n  def f(self, o):\n    self._x = o._y\n    new = o.copy()\n    new._z = o._x\n"
+    assert list(foreign(ast.parse(code))) == ["line 1: import of _b", "line 4: o._y"]
+
+
+def subclasses(base: type) -> set[type]:
+    return {base} | {found for child in base.__subclasses__() for found in subclasses(child)}
+
+
+def test_posteriors_are_hardly_ever_told_apart_by_their_type():
+    """Outside the file that defines a class, at most three tests: the interface answers all else."""
+    from kbo.regression import Posterior
+
+    kinds = subclasses(Posterior) - {Posterior}
+    names = {cls.__name__: cls.__module__ for cls in kinds if cls.__module__.startswith("kbo.")}
+    found = []
+    for path, tree in MODULES.items():
+        module = ".".join(path.with_suffix("").parts)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+                tested = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+                if any(name in names and names[name] != module for name in tested):
+                    found.append(f"{path} line {node.lineno}: {ast.unparse(node)}")
+    assert len(found) <= 3, "\n".join(found)
