@@ -64,7 +64,7 @@ def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, del
 
 def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
     """The ridges of a search: from the precision of ``K + a I`` to where nothing but the prior is left."""
-    low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0)
+    low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
     return low, 1e12 * max(float(state.trace), a0)
 
 
