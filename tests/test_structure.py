@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import kbo
 
 ROOT = Path(kbo.__file__).parent
@@ -104,3 +106,14 @@ def test_posteriors_are_hardly_ever_told_apart_by_their_type():
                 if any(name in names and names[name] != module for name in tested):
                     found.append(f"{path} line {node.lineno}: {ast.unparse(node)}")
     assert len(found) <= 3, "\n".join(found)
+
+
+def test_no_two_modules_import_each_other_even_through_others():
+    """Beside the contract of import-linter, which compares modules of one folder: packages and their modules too."""
+    grimp, networkx = pytest.importorskip("grimp"), pytest.importorskip("networkx")
+    graph = grimp.build_graph("kbo", cache_dir=None)
+    imports = networkx.DiGraph()
+    for module in graph.modules:
+        imports.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
+    cycles = [sorted(group) for group in networkx.strongly_connected_components(imports) if len(group) > 1]
+    assert not cycles
