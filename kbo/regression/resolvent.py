@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import cholesky
-from kbo.regression.posterior import AllRidges, Answers, LowRankAnswers, Posterior, clamped, warn_below_precision
+from kbo.regression.posterior import AllRidges, Answers, Posterior, clamped, warn_below_precision
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful
 
@@ -223,45 +223,5 @@ class SpectralRidges(AllRidges):
         shape = (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), variance.reshape(shape)
 
-    @abstractmethod
-    def factored(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
-        """``Answers.factored`` at a ridge."""
-
     def at(self, ridge: float) -> Answers:  # noqa: D102
-        return AtRidge(self, ridge)
-
-
-class AtRidge(LowRankAnswers):
-    """Answers at one ridge through a resolvent.
-
-    Args:
-        ridges: Any ridges of the posterior.
-        ridge: The ridge.
-    """
-
-    def __init__(self, ridges: SpectralRidges, ridge: float) -> None:
-        super().__init__(ridges.state, ridge)
-        self.ridges, self.single = ridges, ridges.ridges([ridge])
-
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        mean, variance = self.ridges.predict(X, self.single)
-        return mean[0], variance[0]
-
-    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
-        return self.ridges.factored(X, self.ridge)
-
-    def log_det(self) -> Tensor:  # noqa: D102
-        return self.ridges.log_det(self.single)[0]
-
-    def quad(self) -> Tensor:  # noqa: D102
-        return self.ridges.quad(self.single)[0]
-
-    def rss(self) -> Tensor:  # noqa: D102
-        return self.ridges.rss(self.single)[0]
-
-    def effective_dimension(self) -> Tensor:  # noqa: D102
-        return self.ridges.effective_dimension(self.single)[0]
-
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
-        """Return a draw from a factor at this ridge."""
-        return self.state.at(self.ridge).draw_function(like, generator)
+        return self.state.at(ridge)

@@ -207,7 +207,7 @@ class NoiseBounds(RidgeSchedule):
 
     def _at(self, state: Posterior, ridge: float) -> Answers:
         """A ridge that may move at every observation has no factor worth keeping."""
-        return state.all_ridges().at(ridge) if self.continuous else state.at(ridge)
+        return state.at_moving(ridge) if self.continuous else state.at(ridge)
 
     # The sandwich of Durand et al. (2018)
 

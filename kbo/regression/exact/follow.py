@@ -10,15 +10,13 @@ For every ridge at once, the coordinates of the points in the eigenbasis are kep
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
 from kbo.regression.exact.all_ridges import Eigenbasis
-from kbo.regression.exact.observations import Observations
-from kbo.regression.exact.one_ridge import Factor
 from kbo.regression.posterior import MOST_JOINT, Followed, clamped
 from kbo.regression.resolvent import SpectralPath
 from kbo.regression.ridge_path import RidgePath
@@ -28,35 +26,13 @@ _MOST_RIDGES = 4
 """Ridges that are kept; the least recently used one is dropped and would be recomputed."""
 
 
-class Exact(Protocol):
-    """The parts of an exact posterior with data that answers for fixed points are made of."""
-
-    data: Observations | None
-
-    @property
-    def trace(self) -> Tensor:
-        """``Tr K``, []."""
-        ...
-
-    def factor(self, ridge: float) -> Factor:
-        """Return the factor of all rows."""
-        ...
-
-    def basis(self) -> Eigenbasis:
-        """Return the eigenbasis of all rows."""
-        ...
-
-    def prior_variance(self, X: Tensor) -> Tensor:
-        """Return ``k(x, x)`` [...]."""
-        ...
-
-
 class FollowedExact(Followed):
     """O(n A) numbers of memory for each ridge, and for the eigenbasis."""
 
+    state: Any  # a KernelRidge, which makes this
+
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
-        self.exact: Exact = state
         self.prior = state.prior_variance(points)
         self.columns: dict[float, _Columns] = {}
         self.coordinates: _Coordinates | None = None
@@ -64,25 +40,25 @@ class FollowedExact(Followed):
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A], in O(n A) per new observation."""
-        if self.exact.data is None:
+        if self.state.data is None:
             return torch.zeros_like(self.prior), self.prior.clone()
         columns = self._current(ridge)
-        variance = clamped(columns.variance, self.prior, ridge, self.exact.trace)
+        variance = clamped(columns.variance, self.prior, ridge, self.state.trace)
         return columns.mean.clone(), variance
 
     def covariance(self, ridge: float) -> Tensor:
         """Return the joint covariance [A A], in O(n A^2) for up to ``MOST_JOINT`` points."""
-        if self.exact.data is None or len(self.points) > MOST_JOINT:
+        if self.state.data is None or len(self.points) > MOST_JOINT:
             return super().covariance(ridge)
         W = self._current(ridge).W.value
         return self.joint_prior() - W.mT @ W
 
     def path(self) -> RidgePath:
         """Return the path of the points, whose coordinates follow the eigenbasis."""
-        if self.exact.data is None:
+        if self.state.data is None:
             return super().path()
         (basis, p, border), prior = self.in_basis(), self.prior.unsqueeze(-1)
-        return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, self.exact.trace)
+        return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, self.state.trace)
 
     def moving(self) -> Followed:  # noqa: D102
         return _FollowedBasis(self)
@@ -90,7 +66,7 @@ class FollowedExact(Followed):
     @torch.no_grad()
     def in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
         """Return the eigenbasis, and the points in it [n0 A] and at its border [b A]."""
-        basis, known = self.exact.basis(), self.coordinates
+        basis, known = self.state.basis(), self.coordinates
         if known is None or known.vectors is not basis.vectors:
             p, border = basis.coordinates(self.points)
             known = self.coordinates = _Coordinates(basis.vectors, p, GrowingTensor(border))
@@ -102,13 +78,14 @@ class FollowedExact(Followed):
     @torch.no_grad()
     def joint_prior(self) -> Tensor:
         """Return the prior covariance [A A], computed once."""
-        if self._joint is None:
-            self._joint = self.state.prior(self.points, self.points)
-        return self._joint
+        joint = self._joint
+        if joint is None:
+            joint = self._joint = self.state.prior(self.points, self.points)
+        return joint
 
     @torch.no_grad()
     def _current(self, ridge: float) -> _Columns:
-        factor = self.exact.factor(ridge)
+        factor = self.state.factor(ridge)
         data, columns = factor.data, self.columns.pop(ridge, None)
         if columns is None or columns.layout != data.layout:
             columns = _Columns(data.layout, self.prior)

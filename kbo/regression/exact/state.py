@@ -117,6 +117,10 @@ class KernelRidge(Posterior):
         """Return the answers at any ridges, from an eigenbasis."""
         return OneByOne(self) if self.data is None else ExactRidges(self, self.basis())
 
+    def at_moving(self, ridge: float) -> Answers:
+        """Return the answers at one ridge from the eigenbasis, which serves all ridges."""
+        return self.all_ridges().at(ridge)
+
     def follow(self, points: Tensor) -> Followed:  # noqa: D102
         return FollowedExact(self, points)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from kbo.regression.posterior import Posterior
-from kbo.regression.resolvent import AtRidge, Resolvent, SpectralPath, SpectralRidges
+from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
 from kbo.regression.ridge_path import CastPath, RidgePath
-from kbo.regression.sketch.draws import SketchDraws
 from kbo.regression.sketch.stream import Sketch
 
 
@@ -88,40 +85,3 @@ class SketchedRidges(SpectralRidges):
         trace = variance.new_tensor(self.sketch.trace)
         path = SpectralPath(self.spectrum, *self.spectrum.coordinates(z), residual, variance, trace)
         return path if dtype == torch.float64 else CastPath(path, dtype)
-
-    def factored(self, X: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and factors: ``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
-        self.state.check(X)
-        z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
-        at = z.new_tensor(ridge)
-        target = self.spectrum.whiten(self.spectrum.target[0].unsqueeze(-1), z[:0, :1], at)[0]
-        whitened = self.spectrum.whiten(*self.spectrum.coordinates(z), at)[0]
-        return factors((target.mT @ whitened)[0], z, whitened, ridge, X)
-
-    def at(self, ridge: float) -> OtherRidge:  # noqa: D102
-        return OtherRidge(self, ridge)
-
-
-class OtherRidge(SketchDraws, AtRidge):
-    """Answers of a sketched posterior at another ridge than its own.
-
-    Args:
-        ridges: Any ridges of the posterior.
-        ridge: The ridge.
-    """
-
-    def __init__(self, ridges: SketchedRidges, ridge: float) -> None:
-        super().__init__(ridges, ridge)
-        self.sketch = ridges.sketch
-
-    def root(self) -> Tensor:  # noqa: D102
-        values, vectors = torch.linalg.eigh(self.sketch.G)
-        return vectors / (values.clamp_min(0) + self.ridge).sqrt()
-
-
-def factors(mean: Tensor, z: Tensor, whitened: Tensor, ridge: float, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean [... q] and U, V [... 2m q] at X [... q d] from features z and ``M^-1/2 z``, [m N] each."""
-    part = math.sqrt(ridge) * whitened
-    U, V = (torch.cat([z, side]) for side in (-part, part))
-    U, V = (side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V))
-    return mean.reshape(X.shape[:-1]).to(X.dtype), U, V

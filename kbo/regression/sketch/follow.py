@@ -7,7 +7,7 @@ in O(m A) instead of O(m^2 A).
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,72 +15,46 @@ from torch import Tensor
 from kbo.linalg import GrowingTensor
 from kbo.regression.posterior import Followed, clamped
 from kbo.regression.ridge_path import RidgePath
-from kbo.regression.sketch.all_ridges import SketchedRidges
-from kbo.regression.sketch.draws import SketchDraws, residual_noise
-from kbo.regression.sketch.stream import Sketch
-
-
-class Sketched(Protocol):
-    """The parts of a sketched posterior that answers for fixed points are made of."""
-
-    sketch: Sketch
-    ridge: float
-
-    def weights(self) -> Tensor:
-        """Return the weights of the features in the mean, [m]."""
-        ...
-
-    def all_ridges(self) -> SketchedRidges:
-        """Return the answers at any ridges."""
-        ...
-
-    def at(self, ridge: float | None = None) -> SketchDraws:
-        """Return the answers at one ridge."""
-        ...
-
-    def prior_variance(self, X: Tensor) -> Tensor:
-        """Return ``k(x, x)`` [...]."""
-        ...
+from kbo.regression.sketch.one_ridge import residual_noise
 
 
 class FollowedSketch(Followed):
     """Features and variances of the points: m A numbers of memory."""
 
+    state: Any  # a NystromRidge, which makes this
+
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
-        self.sketched: Sketched = state
         self.wide, self.prior = points.double(), state.prior_variance(points).double()
         self.layout = self.generation = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A]; at the state's own ridge in O(m A) per new observation."""
-        if ridge != self.sketched.ridge:
-            ridges = self.sketched.all_ridges().ridges([ridge])
-            moments = self.path().grid(ridges)
-            return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
+        if ridge != self.state.ridge:
+            return super().predict(ridge)
         self._catch_up()
-        mean = self.sketched.weights() @ self.features.value
+        mean = self.state.at().weights @ self.features.value
         variance = self.residual + ridge * self.form.clamp_min(0)
-        variance = clamped(variance, self.prior, ridge, self.sketched.sketch.trace)
+        variance = clamped(variance, self.prior, ridge, self.state.sketch.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
 
     def path(self) -> RidgePath:
         """Return the path of the points from their features."""
         self._catch_up()
-        return self.sketched.all_ridges().path_of(self.features.value, self.prior.unsqueeze(-1), self.points.dtype)
+        return self.state.all_ridges().path_of(self.features.value, self.prior.unsqueeze(-1), self.points.dtype)
 
     @torch.no_grad()
     def deviations(self, ridge: float, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count A] less their mean, from the features."""
         self._catch_up()
-        weights = self.sketched.at(ridge).weight_draws(count, generator)
+        weights = self.state.at(ridge).weight_draws(count, generator)
         normal = residual_noise(self.points, count, generator)
         return (weights.mT @ self.features.value).addcmul_(self.residual.sqrt(), normal).to(self.points.dtype)
 
     @torch.no_grad()
     def _catch_up(self) -> None:
         """Follow the state's dictionary, then its observations."""
-        sketch, root = self.sketched.sketch, self.sketched.sketch.root
+        sketch, root = self.state.sketch, self.state.sketch.root
         if self.layout != sketch.layout:
             self.features = GrowingTensor(sketch.features(self.wide))
             self.residual = (self.prior - self.features.value.square().sum(0)).clamp_min(0)

@@ -248,7 +248,7 @@ class BatchedResampling(LeverageResampling):
     saved = ("capped", "_draws", "_spent", "_root")
 
     @property
-    def needs_refresh(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def needs_refresh(self) -> bool:
         """Whether the batch is over."""
         return 1 + self._spent > self.growth
 

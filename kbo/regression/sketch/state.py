@@ -20,14 +20,13 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.linalg import ill_conditioned_ratio
+from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.posterior import Posterior, warn_below_precision
 from kbo.regression.sampling.function import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
 from kbo.regression.sketch.dictionary import Dictionary
-from kbo.regression.sketch.draws import SketchDraws
 from kbo.regression.sketch.follow import FollowedSketch
-from kbo.regression.sketch.own_ridge import OwnRidge
+from kbo.regression.sketch.one_ridge import SketchAnswers
 from kbo.regression.sketch.stream import Sketch
 
 
@@ -80,7 +79,7 @@ class NystromRidge(Posterior):
     def changed(self) -> None:  # noqa: D102
         super().changed()
         self._spectrum: SketchedResolvent | None = None
-        self._weights: Tensor | None = None
+        self._roots: dict[float, InverseRoot] = {}
 
     @property
     def n(self) -> int:
@@ -93,7 +92,7 @@ class NystromRidge(Posterior):
         return self.sketch.m
 
     @property
-    def anchors(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def anchors(self) -> Tensor:
         """The points of the dictionary that are in use, [m d]."""
         return self.sketch.features.anchors
 
@@ -121,14 +120,14 @@ class NystromRidge(Posterior):
         self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double())
         self.changed()
 
-    def at(self, ridge: float | None = None) -> SketchDraws:
+    def at(self, ridge: float | None = None) -> SketchAnswers:
         """Return the answers at one ridge; O(m^2) per new row at the state's own, else O(m^3)."""
         ridge = self.ridge if ridge is None else ridge
         if self.n:
             warn_below_precision(ridge, self)
-        if ridge == self.ridge:
-            return OwnRidge(self, self.sketch, self.weights(), self.spectrum)
-        return self.all_ridges().at(ridge)
+        if ridge not in self._roots:
+            self._roots[ridge] = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
+        return SketchAnswers(self, self.sketch, self._roots[ridge], self.spectrum)
 
     def all_ridges(self) -> SketchedRidges:
         """Return the answers at any ridges, from an eigendecomposition of ``B B'``."""
@@ -136,13 +135,6 @@ class NystromRidge(Posterior):
 
     def follow(self, points: Tensor) -> FollowedSketch:  # noqa: D102
         return FollowedSketch(self, points)
-
-    def weights(self) -> Tensor:
-        """Return ``M^-1 B y`` at the state's ridge, [m]: the mean is ``weights'z(x)``."""
-        if self._weights is None:
-            S = self.sketch.root.S
-            self._weights = S @ (self.sketch.By @ S)
-        return self._weights
 
     @torch.no_grad()
     def spectrum(self) -> SketchedResolvent:

@@ -210,22 +210,6 @@ class Sketch(Stateful):
         form = (self.rows.features @ self.root.S).square().sum(1)
         return self.rows.residual / self.ridge + form
 
-    def log_det(self) -> float:
-        """``ln det(I + B'B / ridge)``."""
-        return self.root.log_det if self.n else 0.0
-
-    def effective_dimension(self) -> float:
-        """``Tr B'B (B'B + ridge I)^-1 = m - ridge Tr M^-1``."""
-        return self.m - self.ridge * float(self.root.S.square().sum()) if self.n else 0.0
-
-    def quad(self, weights: Tensor) -> float:
-        """``y'y - (By)'M^-1 By``, given ``weights = M^-1 B y``, [m]."""
-        return max(self.yy - float(self.By @ weights), 0.0)
-
-    def rss(self, weights: Tensor) -> float:
-        """``|y - B'w|^2 = quad - ridge |w|^2``, given the weights w, [m]."""
-        return max(self.quad(weights) - self.ridge * float(weights.square().sum()), 0.0)
-
     @property
     def rounding(self) -> float:
         """What rounding may do to ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""

@@ -84,7 +84,7 @@ class AdaptiveRidge(View):
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; by default at the one chosen last."""
         if ridge is None and self._schedule.continuous:
-            return self.state.all_ridges().at(self.ridge)
+            return self.state.at_moving(self.ridge)
         return self.state.at(ridge)
 
     def follow(self, points: Tensor) -> Followed:  # noqa: D102

@@ -27,7 +27,7 @@ class BatchView(View):
         self.after = track(state.fork_frozen(), points)
 
     @property
-    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def hypothetical(self) -> bool:
         """Whether points were chosen already."""
         return self.after.n > self.state.n or self.state.hypothetical
 

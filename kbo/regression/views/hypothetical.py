@@ -43,7 +43,7 @@ class Hypothetical(View):
         self.P, self.targets = P.clone(), None if targets is None else targets.clone()
 
     @property
-    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def hypothetical(self) -> bool:
         """True."""
         return True
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, RidgeSchedule
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
 from kbo.stateful import fresh_version
+
+
+def _passed_on(name: str) -> Any:
+    """Return the property that reads the same attribute of the underlying posterior."""
+    return property(attrgetter(f"state.{name}"))
 
 
 class View(Posterior):
@@ -47,72 +53,23 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._own_version
 
-    @property
-    def ridge(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The ridge of the underlying posterior, also after it moved."""
-        return self.state.ridge
+    # All that is read from the underlying posterior
 
-    @property
-    def like(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The empty tensor like the data of the underlying posterior."""
-        return self.state.like
-
-    @property
-    def hypothetical(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether some observations are hypothetical."""
-        return self.state.hypothetical
-
-    @property
-    def ridge_moved(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the ridge of the underlying posterior was moved after data had come."""
-        return self.state.ridge_moved
-
-    @property
-    def anchors(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The anchors of the underlying posterior."""
-        return self.state.anchors
-
-    @property
-    def prior_version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The prior version of the underlying posterior."""
-        return self.state.prior_version
-
-    @property
-    def n(self) -> int:
-        """Number of observations of the underlying posterior."""
-        return self.state.n
-
-    @property
-    def schedule(self) -> RidgeSchedule | None:  # noqa: D102
-        return self.state.schedule
-
-    @property
-    def trace(self) -> Tensor:  # noqa: D102
-        return self.state.trace
-
-    @property
-    def least_ridge(self) -> float:  # noqa: D102
-        return self.state.least_ridge
-
-    @property
-    def residual_trace(self) -> Tensor:  # noqa: D102
-        return self.state.residual_trace
-
-    @property
-    def rounding(self) -> float:  # noqa: D102
-        return self.state.rounding
-
-    @property
-    def needs_refresh(self) -> bool:  # noqa: D102
-        return self.state.needs_refresh
-
-    @property
-    def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
-        return self.state.locations
-
-    @property
-    def hyperparameters(self) -> list[Tensor]:  # noqa: D102
-        return self.state.hyperparameters
+    ridge = _passed_on("ridge")
+    like = _passed_on("like")
+    hypothetical = _passed_on("hypothetical")
+    ridge_moved = _passed_on("ridge_moved")
+    anchors = _passed_on("anchors")
+    prior_version = _passed_on("prior_version")
+    n = _passed_on("n")
+    schedule = _passed_on("schedule")
+    trace = _passed_on("trace")
+    least_ridge = _passed_on("least_ridge")
+    residual_trace = _passed_on("residual_trace")
+    rounding = _passed_on("rounding")
+    needs_refresh = _passed_on("needs_refresh")
+    locations = _passed_on("locations")
+    hyperparameters = _passed_on("hyperparameters")
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self.state.residual_norm()

@@ -1,0 +1,145 @@
+"""A sketched posterior at one ridge; its own ridge follows every observation in O(m^2).
+
+Notation: M = B B' + ridge I and S S' = M^-1 (``linalg/inverse_root.py``).
+
+On paper                                       | in code
+``w = M^-1 B y``                               | ``weights``
+``mean = z'w``                                 | ``weights @ z``
+``variance = k - |z|^2 + ridge z'M^-1 z``      | ``_moments``
+``ln det(I + B'B / ridge)``                    | ``log_det``
+``y'y - (By)'w``                               | ``quad``
+``|y - B'w|^2 = quad - ridge |w|^2``           | ``rss``
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kbo.linalg import InverseRoot
+from kbo.regression.posterior import LowRankAnswers, Posterior, clamped, in_chunks
+from kbo.regression.sampling.function import SamplePath
+from kbo.regression.sketch.all_ridges import SketchedResolvent
+from kbo.regression.sketch.features import kept_for
+from kbo.regression.sketch.stream import Sketch
+
+_CHUNK = {"cpu": 2**19, "cuda": 2**26}
+"""Entries of k(Z, x) that are evaluated at once."""
+
+_MANY, _LARGE = 32, 1e-3
+"""Points per anchor from which a prediction is worth an eigendecomposition, which halves the work per point; and the
+ridge, as a fraction of the kernel, from which the variance has all its digits then."""
+
+
+class SketchAnswers(LowRankAnswers):
+    """Answers of a sketched posterior.
+
+    Args:
+        state: The posterior.
+        sketch: Its data.
+        root: ``M^-1`` as a square root.
+        spectrum: Returns the resolvent of the data.
+    """
+
+    def __init__(
+        self, state: Posterior, sketch: Sketch, root: InverseRoot, spectrum: Callable[[], SketchedResolvent]
+    ) -> None:
+        super().__init__(state, root.ridge)
+        self.sketch, self.root, self.spectrum = sketch, root, spectrum
+        self.weights = root.S @ (sketch.By @ root.S)
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        self.state.check(X)
+        flat, m = X.reshape(-1, X.shape[-1]), self.sketch.m
+        many = len(flat) > _MANY * m and self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
+        size = max(1, _CHUNK.get(X.device.type, 2**19) // max(1, m))
+        mean, variance = in_chunks(self._halved() if many else self._moments, flat, size)
+        return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance [N] of X [N d]."""
+        dtype, X = X.dtype, X.double()
+        z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
+        form = (kept_for(z, self.root.S).mT @ z).square().sum(0)
+        variance = (prior - z.square().sum(0)).clamp_min(0) + self.ridge * form
+        return (self.weights @ z).to(dtype), clamped(variance, prior, self.ridge, self.sketch.trace).to(dtype)
+
+    def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The same for many points: ``|z|^2 - ridge z'M^-1 z = |V k(Z, x)|^2`` in one product instead of two."""
+        basis, whitener = self.spectrum(), self.sketch.features.whitener
+        V = (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1) * basis.vectors.mT @ whitener
+        alpha = self.weights @ whitener
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+            dtype, X = X.dtype, X.double()
+            columns, prior = self.sketch.features.columns(X), self.sketch.k.diagonal(X)
+            mean = alpha @ columns
+            variance = clamped(prior - (V @ columns).square_().sum(0), prior, self.ridge, self.sketch.trace)
+            return mean.to(dtype), variance.to(dtype)
+
+        return moments
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean and factors: ``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
+        self.state.check(X)
+        z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
+        part = math.sqrt(self.ridge) * kept_for(z, self.root.S).mT @ z
+        U, V = (torch.cat([z, side]) for side in (-part, part))
+        U, V = (side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V))
+        return (self.weights @ z).reshape(X.shape[:-1]).to(X.dtype), U, V
+
+    def log_det(self) -> Tensor:  # noqa: D102
+        return self._number(self.root.log_det if self.sketch.n else 0.0)
+
+    def quad(self) -> Tensor:  # noqa: D102
+        return self._number(max(self.sketch.yy - float(self.sketch.By @ self.weights), 0.0))
+
+    def rss(self) -> Tensor:  # noqa: D102
+        return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.dtype)).clamp_min(0)
+
+    def effective_dimension(self) -> Tensor:
+        """Return ``Tr B'B M^-1 = m - ridge Tr M^-1``, the effective dimension of the sketched kernel matrix."""
+        return self._number(self.sketch.m - self.ridge * float(self.root.S.square().sum()) if self.sketch.n else 0.0)
+
+    def _number(self, value: float) -> Tensor:
+        return torch.tensor(value, dtype=self.state.dtype, device=self.state.device)
+
+    # Draws; ``sampling/finite_set.py`` says what law they have
+
+    def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return weights [m count] of the features, less their mean: draws of ``N(0, ridge M^-1)``."""
+        normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64)
+        return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
+
+    @torch.no_grad()
+    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Return draws [count N] of the features' part, jointly, and of the residual, point by point; any N."""
+        self.state.check(X)
+        weights, normal = self.weight_draws(count, generator), residual_noise(X, count, generator)
+        out, sketch = X.new_empty(count, len(X)), self.sketch
+        size = max(1, _CHUNK.get(X.device.type, 2**19) // max(1, sketch.m))
+        for start in range(0, len(X), size):
+            here = slice(start, start + size)
+            points = X[here].double()
+            z = sketch.features(points)
+            residual = (sketch.k.diagonal(points) - z.square().sum(0)).clamp_min(0)
+            out[:, here] = (weights.mT @ z).addcmul_(residual.sqrt(), normal[:, here])
+        return out
+
+    @torch.no_grad()
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+        """Return a draw less its mean: ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
+        self.state.check(like)
+        prior = self.state.draw_prior(like.double(), generator)
+        features = self.sketch.features.fork()  # the draw stays as it is when the dictionary changes
+        weights = self.weight_draws(1, generator)[:, 0]
+        projected = torch.linalg.solve_triangular(features.L, prior(features.anchors).unsqueeze(-1), upper=False)
+        return SamplePath(prior, features, weights - projected.squeeze(-1))
+
+
+def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """Return standard normal numbers [count N] for the residual at X [N d]."""
+    return torch.randn(count, len(X), generator=generator, dtype=torch.float64).to(X.device)
