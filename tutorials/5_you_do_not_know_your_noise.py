@@ -386,7 +386,7 @@ values = plane.observe(record).unsqueeze(-1)
 candidates = torch.rand(n_candidates, 2, dtype=torch.double)
 bounds = NoiseBounds(4.0, DELTA, upper=1.0)
 model = AdaptiveRidgeGP(record, values, plane.kernel, bounds, GreedyDictionary(1e-3))
-print(model.state.base, f"noise at most {model.state.schedule.upper:.3f}")
+print(model.state.state, f"noise at most {model.state.schedule.upper:.3f}")
 options = {"q": 4, "num_restarts": 2, "raw_samples": 32, "sequential": True}
 print(f"the best value is {best:.2f}")
 # The ridge is noise^2 / 4^2, so plain draws, of prior variance 4^2, spread 4 times.
