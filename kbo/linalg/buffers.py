@@ -8,8 +8,8 @@ from torch import Tensor
 
 from kbo.stateful import Stateful
 
-_LEAST = 16
-"""Smallest capacity of an axis that has grown."""
+_EXTRA = 14
+"""Added to twice the length of an axis that grows: columns that are powers of two apart would share cache lines."""
 
 
 class GrowingTensor(Stateful):
@@ -56,7 +56,9 @@ class GrowingTensor(Stateful):
         wanted = [had + more for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)]
         capacity = self._buffer.shape
         if any(w > c for w, c in zip(wanted, capacity, strict=True)):
-            room = (max(w, 2 * had, _LEAST) if w > c else c for w, had, c in zip(wanted, before, capacity, strict=True))
+            room = (
+                max(w, 2 * had + _EXTRA) if w > c else c for w, had, c in zip(wanted, before, capacity, strict=True)
+            )
             larger = self._buffer.new_zeros(*room)
             larger[tuple(map(slice, before))] = self.value
             self._buffer = larger

@@ -11,7 +11,7 @@ the exact one.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -79,7 +79,7 @@ class NystromRidge(Posterior):
     def changed(self) -> None:  # noqa: D102
         super().changed()
         self._spectrum: SketchedResolvent | None = None
-        self._roots: dict[float, InverseRoot] = {}
+        self._answers: dict[float, SketchAnswers] = {}
 
     @property
     def n(self) -> int:
@@ -125,9 +125,10 @@ class NystromRidge(Posterior):
         ridge = self.ridge if ridge is None else ridge
         if self.n:
             warn_below_precision(ridge, self)
-        if ridge not in self._roots:
-            self._roots[ridge] = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
-        return SketchAnswers(self, self.sketch, self._roots[ridge], self.spectrum)
+        if ridge not in self._answers:
+            root = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
+            self._answers[ridge] = SketchAnswers(self, self.sketch, root, self.spectrum)
+        return self._answers[ridge]
 
     def all_ridges(self) -> SketchedRidges:
         """Return the answers at any ridges, from an eigendecomposition of ``B B'``."""
@@ -203,6 +204,12 @@ class NystromRidge(Posterior):
         columns = X.shape[-1] if points is None else points.shape[-1]
         if columns and (X.dtype, X.device, columns) != (like.dtype, like.device, like.shape[-1]):
             self._begin(X.new_empty(0, columns))
+
+    def fork_with(self, memo: dict[int, Any]) -> Self:
+        """Return a copy, whose answers are computed from its own data."""
+        fork = super().fork_with(memo)
+        fork._answers = {}
+        return fork
 
     def fork_frozen(self) -> NystromRidge:
         """Return a fork whose dictionary stays as it is; ``needs_refresh`` says when it would have changed."""
