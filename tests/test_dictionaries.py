@@ -26,7 +26,7 @@ from kbo.regression import (
     OnlineRowSampling,
     track,
 )
-from kbo.regression.sketch.dictionary import Uniforms
+from kbo.regression.sketch.leverage import Uniforms
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.states import matern, rbf, seeded, unit_square
 

@@ -1,6 +1,7 @@
 """data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
 
 from kbo.regression.exact.state import KernelRidge
+from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
     AllRidges,
@@ -11,17 +12,19 @@ from kbo.regression.posterior import (
     Posterior,
     PriorAnswers,
     RidgeSchedule,
-    clamped,
-    warn_below_precision,
 )
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling.finite_set import centred_draws
 from kbo.regression.sampling.function import Function, SamplePath, draw_path
-from kbo.regression.sketch.dictionary import MOST_ANCHORS, Candidate, Dictionary
-from kbo.regression.sketch.leverage import (
-    BatchedResampling,
+from kbo.regression.sketch.dictionary import (
+    MOST_ANCHORS,
+    Candidate,
+    Dictionary,
     FixedDictionary,
     GreedyDictionary,
+)
+from kbo.regression.sketch.leverage import (
+    BatchedResampling,
     LeverageResampling,
     OnlineRowSampling,
 )

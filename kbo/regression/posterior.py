@@ -16,7 +16,6 @@ On paper                                            | in code
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -25,7 +24,8 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import IllConditionedWarning, InvalidInput
+from kbo.errors import InvalidInput
+from kbo.regression.numerics import as_ridges, joint_draws
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
@@ -559,66 +559,5 @@ class Posterior(Stateful, ABC):
         return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
 
 
-@torch.no_grad()
-def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
-    values, vectors = torch.linalg.eigh(covariance)
-    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype).to(covariance.device)
-    return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
-
-
 def _is_single(ridge: Ridge) -> bool:
     return ridge is None or isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
-
-
-def as_ridges(ridge: Any) -> list[float]:
-    """Return several ridges as floats.
-
-    Raises:
-        InvalidInput: There is none, or one is not a finite number above zero.
-    """
-    values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
-    if not values:
-        raise InvalidInput("ridge must be a number or at least one number, got none.")
-    return [checks.positive("ridge", value) for value in values]
-
-
-def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
-    if len(X) <= size:
-        return answer(X)
-    if X.requires_grad:
-        mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
-        return torch.cat(mean), torch.cat(variance)
-    # Results in one piece: kept apart between freed temporaries, they would fragment the heap without bound.
-    mean, variance = X.new_empty(len(X)), X.new_empty(len(X))
-    for start in range(0, len(X), size):
-        here = slice(start, start + size)
-        mean[here], variance[here] = answer(X[here])
-    return mean, variance
-
-
-def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
-    """Return ``variance`` clamped from below at the least value that it can have; only rounding is ever below it.
-
-    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior
-    variance (Durand et al. 2018, Sec. 2).
-
-    Args:
-        variance: Computed variances [...].
-        prior: ``k(x, x)``, [...].
-        ridge: The ridge.
-        trace: ``Tr K``, [].
-    """
-    return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())
-
-
-def warn_below_precision(ridge: float, state: Posterior) -> None:
-    """Warn about a ridge at which rounding shows in the results of ``state``."""
-    if ridge < state.least_ridge:
-        warnings.warn(
-            f"ridge = {ridge:.3g} is below {state.least_ridge:.3g}, the precision of the kernel in this dtype: bounds "
-            "may be off by rounding. Use a larger ridge.",
-            IllConditionedWarning,
-            stacklevel=4,
-        )

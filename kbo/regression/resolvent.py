@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import cholesky
-from kbo.regression.posterior import AllRidges, Answers, Posterior, clamped, warn_below_precision
+from kbo.regression.numerics import clamped, warn_below_precision
+from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful
 
@@ -212,7 +213,7 @@ class SpectralRidges(AllRidges):
         return self._number(self.resolvent.effective_dimension, ridges)
 
     def _number(self, number: Callable[[Tensor], Tensor], ridges: Tensor) -> Tensor:
-        warn_below_precision(float(ridges.min()), self.state)
+        warn_below_precision(float(ridges.min()), self.state.least_ridge)
         return number(ridges.to(self.resolvent.values)).to(self.state.dtype)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:

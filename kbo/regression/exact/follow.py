@@ -17,7 +17,8 @@ from torch import Tensor
 
 from kbo.linalg import GrowingTensor
 from kbo.regression.exact.all_ridges import Eigenbasis
-from kbo.regression.posterior import MOST_JOINT, Followed, clamped
+from kbo.regression.numerics import clamped
+from kbo.regression.posterior import MOST_JOINT, Followed
 from kbo.regression.resolvent import SpectralPath
 from kbo.regression.ridge_path import RidgePath
 from kbo.stateful import Stateful

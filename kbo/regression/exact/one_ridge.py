@@ -17,7 +17,8 @@ from torch import Tensor
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingCholesky, GrowingTensor
 from kbo.regression.exact.observations import Observations
-from kbo.regression.posterior import LowRankAnswers, Posterior, clamped, in_chunks
+from kbo.regression.numerics import clamped, in_chunks
+from kbo.regression.posterior import LowRankAnswers, Posterior
 from kbo.regression.sampling.function import SamplePath
 from kbo.stateful import Stateful
 

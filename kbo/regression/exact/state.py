@@ -16,15 +16,8 @@ from kbo.regression.exact.all_ridges import Eigenbasis, ExactRidges
 from kbo.regression.exact.follow import FollowedExact
 from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
-from kbo.regression.posterior import (
-    AllRidges,
-    Answers,
-    Followed,
-    OneByOne,
-    Posterior,
-    PriorAnswers,
-    warn_below_precision,
-)
+from kbo.regression.numerics import warn_below_precision
+from kbo.regression.posterior import AllRidges, Answers, Followed, OneByOne, Posterior, PriorAnswers
 from kbo.regression.sampling.function import Function, draw_prior
 
 _MOST_FACTORS = 8
@@ -158,7 +151,7 @@ class KernelRidge(Posterior):
         assert self._k is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
-            warn_below_precision(ridge, self)
+            warn_below_precision(ridge, self.least_ridge)
             factor = Factor(ridge, self.data, self._k)
         factor.grow()
         self._factors[ridge] = factor  # at the end of the dict: the most recently used

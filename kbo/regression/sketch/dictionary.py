@@ -1,4 +1,4 @@
-"""Dictionaries: the choice of the points that span a sketch.
+"""Dictionaries: the choice of the points that span a sketch; ``leverage.py`` has the randomised ones.
 
 A sketch calls ``accepts`` before it takes in an observation, and ``redraws`` after it. A dictionary of your own is a
 subclass that defines one of them.
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol, Self
 
-import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.kernels import freeze
 from kbo.linalg import InverseRoot
 from kbo.regression.sketch.features import Features, dependent
 from kbo.regression.sketch.rows import Rows
@@ -137,35 +139,72 @@ class Dictionary(Stateful):
         return True
 
 
-class Uniforms(Stateful):
-    """Uniform random numbers, the same for the same seed: all that must be remembered is how many were drawn."""
+class FixedDictionary(Dictionary):
+    """Points given in advance, whatever is observed.
 
-    saved = ("drawn", "blocks")
+    Args:
+        points: Z [m d]. Points that add nothing to those before them are left out by the posterior.
 
-    _BLOCK = 256
+    Raises:
+        InvalidInput: Not a finite floating-point matrix.
+    """
 
-    def __init__(self, seed: int) -> None:
-        self.seed, self.drawn, self.blocks = seed, 0, 0
-        self._numbers: list[float] = []
+    fixed = True
 
-    def next(self) -> float:
-        """One number in [0, 1)."""
-        block, position = divmod(self.drawn, self._BLOCK)
-        if position == 0 or not self._numbers:
-            self._numbers = self._generate(block, self._BLOCK).tolist()
-        self.drawn += 1
-        return self._numbers[position]
+    def __init__(self, points: Tensor) -> None:
+        super().__init__()
+        checks.points("points", points)
+        if points.ndim != 2:
+            raise InvalidInput(f"points must have shape [m d], got {tuple(points.shape)}.")
+        self.points: Tensor = points.detach().clone()
 
-    def many(self, n: int) -> Tensor:
-        """Several numbers at once, [n]."""
-        self.blocks += 1
-        return self._generate(-self.blocks, n)
+    def __repr__(self) -> str:
+        return f"FixedDictionary({len(self.points)} points)"
 
-    def restored(self) -> None:  # noqa: D102
-        self._numbers = []
+    @classmethod
+    def pivoted(cls, kernel: Kernel, X: Tensor, m: int, tolerance: float = 1e-9) -> FixedDictionary:
+        """At most m rows of X [n d], each the one that those before it explain least, O(n m^2).
 
-    def _generate(self, block: int, n: int) -> Tensor:
-        # Odd multipliers spread seeds and blocks over all 63 bits: far from the small seeds that problems use.
-        mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
-        generator = torch.Generator().manual_seed(mixed % 2**63)
-        return torch.rand(n, generator=generator, dtype=torch.float64)
+        Pivoted Cholesky (Harbrecht, Peters & Schneider 2012, Alg. 1).
+
+        Args:
+            kernel: The kernel of the posterior.
+            X: Candidates, for example a sample of where observations are expected.
+            m: Largest number of points.
+            tolerance: Fraction of the largest prior variance at which everything counts as explained.
+        """
+        if checks.points("X", X).ndim != 2 or len(X) == 0 or m < 1:
+            raise InvalidInput(f"pivoted needs X [n d] with at least one row and m >= 1, got {tuple(X.shape)} and {m}.")
+        k = freeze(kernel, X)
+        rest = k.diagonal(X).clone()
+        least = tolerance * float(rest.max())
+        rows, chosen = X.new_zeros(m, len(X)), []
+        while len(chosen) < m and float(rest.max()) > least:
+            j, i = len(chosen), int(rest.argmax())
+            rows[j] = (k(X[i : i + 1], X)[0] - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
+            rest = (rest - rows[j].square()).clamp_min(0)
+            chosen.append(i)
+        return cls(X[chosen])
+
+    def begin(self, like: Tensor) -> FixedDictionary:  # noqa: D102
+        return FixedDictionary(self.points.to(like))
+
+
+class GreedyDictionary(Dictionary):
+    """Takes every observed point that the dictionary explains too little of.
+
+    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
+    of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
+    never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
+
+    Args:
+        threshold: Largest ``k(x, x) - |z(x)|^2`` that may stay, in units of the kernel.
+        most: Largest number of points; then observations may leave more.
+    """
+
+    def __init__(self, threshold: float = 0.01, most: int | None = None) -> None:
+        super().__init__(most)
+        self.threshold = checks.positive("threshold", threshold)
+
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
+        return point.residual > self.threshold and self._has_capacity(sketch.m)

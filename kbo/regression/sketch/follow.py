@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
-from kbo.regression.posterior import Followed, clamped
+from kbo.regression.numerics import clamped
+from kbo.regression.posterior import Followed
 from kbo.regression.ridge_path import RidgePath
 from kbo.regression.sketch.one_ridge import residual_noise
 

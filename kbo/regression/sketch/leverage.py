@@ -1,13 +1,9 @@
-"""Dictionaries: which points span a sketched posterior, chosen in advance or while the observations come.
+"""Dictionaries whose points are drawn with probabilities about their ridge leverages; all draws are seeded.
 
-* ``FixedDictionary``: the points are given.
-* ``GreedyDictionary``: a point enters when those before it explain too little of it, and stays.
-* ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB): it enters with probability about its leverage, and
-  stays.
-* ``LeverageResampling`` (BKB; Calandriello et al. 2019): all are drawn anew after every observation, O(n m^2).
-* ``BatchedResampling`` (BBKB; Calandriello et al. 2020): the same, when much has been learned.
-
-All draws are functions of a seed. What a dictionary is, and how to write your own, says ``dictionary.py``.
+* ``OnlineRowSampling`` (KORS; Calandriello et al. 2017, in EK-UCB): a point enters with probability about its leverage,
+  and stays.
+* ``LeverageResampling`` (BKB; Calandriello et al. 2019): all points are drawn again after every observation, O(n m^2).
+* ``BatchedResampling`` (BBKB; Calandriello et al. 2020): the same, once enough has been learned.
 """
 
 from __future__ import annotations
@@ -16,85 +12,47 @@ import copy
 import math
 from typing import Self
 
-from gpytorch.kernels import Kernel
+import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import InvalidInput
-from kbo.kernels import freeze
 from kbo.linalg import GrowingFactor, cholesky
-from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed, Uniforms
+from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed
+from kbo.stateful import Stateful
 
 
-class FixedDictionary(Dictionary):
-    """Points given in advance, whatever is observed.
+class Uniforms(Stateful):
+    """Uniform random numbers, the same for the same seed: all that must be remembered is how many were drawn."""
 
-    Args:
-        points: Z [m d]. Points that add nothing to those before them are left out by the posterior.
+    saved = ("drawn", "blocks")
 
-    Raises:
-        InvalidInput: Not a finite floating-point matrix.
-    """
+    _BLOCK = 256
 
-    fixed = True
+    def __init__(self, seed: int) -> None:
+        self.seed, self.drawn, self.blocks = seed, 0, 0
+        self._numbers: list[float] = []
 
-    def __init__(self, points: Tensor) -> None:
-        super().__init__()
-        checks.points("points", points)
-        if points.ndim != 2:
-            raise InvalidInput(f"points must have shape [m d], got {tuple(points.shape)}.")
-        self.points: Tensor = points.detach().clone()
+    def next(self) -> float:
+        """One number in [0, 1)."""
+        block, position = divmod(self.drawn, self._BLOCK)
+        if position == 0 or not self._numbers:
+            self._numbers = self._generate(block, self._BLOCK).tolist()
+        self.drawn += 1
+        return self._numbers[position]
 
-    def __repr__(self) -> str:
-        return f"FixedDictionary({len(self.points)} points)"
+    def many(self, n: int) -> Tensor:
+        """Several numbers at once, [n]."""
+        self.blocks += 1
+        return self._generate(-self.blocks, n)
 
-    @classmethod
-    def pivoted(cls, kernel: Kernel, X: Tensor, m: int, tolerance: float = 1e-9) -> FixedDictionary:
-        """At most m rows of X [n d], each the one that those before it explain least, O(n m^2).
+    def restored(self) -> None:  # noqa: D102
+        self._numbers = []
 
-        Pivoted Cholesky (Harbrecht, Peters & Schneider 2012, Alg. 1).
-
-        Args:
-            kernel: The kernel of the posterior.
-            X: Candidates, for example a sample of where observations are expected.
-            m: Largest number of points.
-            tolerance: Fraction of the largest prior variance at which everything counts as explained.
-        """
-        if checks.points("X", X).ndim != 2 or len(X) == 0 or m < 1:
-            raise InvalidInput(f"pivoted needs X [n d] with at least one row and m >= 1, got {tuple(X.shape)} and {m}.")
-        k = freeze(kernel, X)
-        rest = k.diagonal(X).clone()
-        least = tolerance * float(rest.max())
-        rows, chosen = X.new_zeros(m, len(X)), []
-        while len(chosen) < m and float(rest.max()) > least:
-            j, i = len(chosen), int(rest.argmax())
-            rows[j] = (k(X[i : i + 1], X)[0] - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
-            rest = (rest - rows[j].square()).clamp_min(0)
-            chosen.append(i)
-        return cls(X[chosen])
-
-    def begin(self, like: Tensor) -> FixedDictionary:  # noqa: D102
-        return FixedDictionary(self.points.to(like))
-
-
-class GreedyDictionary(Dictionary):
-    """Takes every observed point that the dictionary explains too little of.
-
-    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
-    of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
-    never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
-
-    Args:
-        threshold: Largest ``k(x, x) - |z(x)|^2`` that may stay, in units of the kernel.
-        most: Largest number of points; then observations may leave more.
-    """
-
-    def __init__(self, threshold: float = 0.01, most: int | None = None) -> None:
-        super().__init__(most)
-        self.threshold = checks.positive("threshold", threshold)
-
-    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
-        return point.residual > self.threshold and self._has_capacity(sketch.m)
+    def _generate(self, block: int, n: int) -> Tensor:
+        # Odd multipliers spread seeds and blocks over all 63 bits: far from the small seeds that problems use.
+        mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
+        generator = torch.Generator().manual_seed(mixed % 2**63)
+        return torch.rand(n, generator=generator, dtype=torch.float64)
 
 
 class OnlineRowSampling(Dictionary):
@@ -145,7 +103,7 @@ class OnlineRowSampling(Dictionary):
         return begun
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
-        whitened, g, p = self._entrance(point)
+        whitened, g, p = self._probability(point)
         if not self._draws.next() < p:
             return False
         if point.anchor is not None:
@@ -167,9 +125,9 @@ class OnlineRowSampling(Dictionary):
 
     def probability(self, point: Candidate) -> float:
         """The probability with which the point would enter now."""
-        return self._entrance(point)[2]
+        return self._probability(point)[2]
 
-    def _entrance(self, point: Candidate) -> tuple[Tensor, float, float]:
+    def _probability(self, point: Candidate) -> tuple[Tensor, float, float]:
         """The point seen through the samples [m], g, and the probability."""
         whitened = self._factor.solve(point.column.unsqueeze(-1)).squeeze(-1)
         g = max(point.prior - float(whitened @ whitened), 0.0)
@@ -179,12 +137,12 @@ class OnlineRowSampling(Dictionary):
 class LeverageResampling(Dictionary):
     """BKB: after every observation each one is drawn into the dictionary with probability ``min(1, q leverage)``.
 
-    Leverages are those of the present sketch; an observation that was made c times has c chances. The newest point
-    stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
+    Leverages are those of the present sketch; an observation that was made c times may be drawn c times. The newest
+    point stays if the draw is empty (Calandriello et al. 2019, Alg. 1).
 
     Args:
         oversampling: q; 2 to 10 in practice, ``6 alpha ln(4T / delta) / eps^2`` in theory (``for_horizon``).
-        most: Largest number of points: among those drawn, the ones with the largest chances relative to their luck.
+        most: Largest number of points: of those drawn, the ones with the least random number over probability.
         seed: Seed of the draws.
     """
 
@@ -228,7 +186,7 @@ class LeverageResampling(Dictionary):
 
 
 class BatchedResampling(LeverageResampling):
-    """BBKB: draws the dictionary of BKB anew only when the observations since then have changed the leverages.
+    """BBKB: draws the dictionary of BKB again only when the observations since then have changed the leverages.
 
     That is when ``1 + sum of leverages > growth``, with the leverages that the points had when the batch began;
     in between only means and variances follow (Calandriello et al. 2020, Alg. 1).

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import InverseRoot
-from kbo.regression.posterior import LowRankAnswers, Posterior, clamped, in_chunks
+from kbo.regression.numerics import clamped, in_chunks
+from kbo.regression.posterior import LowRankAnswers, Posterior
 from kbo.regression.sampling.function import SamplePath
 from kbo.regression.sketch.all_ridges import SketchedResolvent
 from kbo.regression.sketch.features import kept_for

@@ -21,7 +21,8 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
-from kbo.regression.posterior import Posterior, warn_below_precision
+from kbo.regression.numerics import warn_below_precision
+from kbo.regression.posterior import Posterior
 from kbo.regression.sampling.function import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
 from kbo.regression.sketch.dictionary import Dictionary
@@ -124,7 +125,7 @@ class NystromRidge(Posterior):
         """Return the answers at one ridge; O(m^2) per new row at the state's own, else O(m^3)."""
         ridge = self.ridge if ridge is None else ridge
         if self.n:
-            warn_below_precision(ridge, self)
+            warn_below_precision(ridge, self.least_ridge)
         if ridge not in self._answers:
             root = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
             self._answers[ridge] = SketchAnswers(self, self.sketch, root, self.spectrum)

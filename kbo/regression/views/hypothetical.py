@@ -19,7 +19,8 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, clamped
+from kbo.regression.numerics import clamped
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling.function import SamplePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges

@@ -1,0 +1,74 @@
+"""Numerical rules that all posteriors share: ridges, chunks, rounding, joint draws."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import IllConditionedWarning, InvalidInput
+
+
+@torch.no_grad()
+def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
+    values, vectors = torch.linalg.eigh(covariance)
+    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype).to(covariance.device)
+    return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
+
+
+def as_ridges(ridge: Any) -> list[float]:
+    """Return several ridges as floats.
+
+    Raises:
+        InvalidInput: There is none, or one is not a finite number above zero.
+    """
+    values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
+    if not values:
+        raise InvalidInput("ridge must be a number or at least one number, got none.")
+    return [checks.positive("ridge", value) for value in values]
+
+
+def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
+    if len(X) <= size:
+        return answer(X)
+    if X.requires_grad:
+        mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)
+        return torch.cat(mean), torch.cat(variance)
+    # Results in one piece: kept apart between freed temporaries, they would fragment the heap without bound.
+    mean, variance = X.new_empty(len(X)), X.new_empty(len(X))
+    for start in range(0, len(X), size):
+        here = slice(start, start + size)
+        mean[here], variance[here] = answer(X[here])
+    return mean, variance
+
+
+def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:
+    """Return ``variance`` clamped from below at the least value that it can have; only rounding is ever below it.
+
+    K has no eigenvalue above its trace, so ``(K + ridge I)^-1`` leaves at least ``ridge / (ridge + Tr K)`` of the prior
+    variance (Durand et al. 2018, Sec. 2).
+
+    Args:
+        variance: Computed variances [...].
+        prior: ``k(x, x)``, [...].
+        ridge: The ridge.
+        trace: ``Tr K``, [].
+    """
+    return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())
+
+
+def warn_below_precision(ridge: float, least: float) -> None:
+    """Warn about a ridge below ``least``, the least one at which rounding does not show in the results."""
+    if ridge < least:
+        warnings.warn(
+            f"ridge = {ridge:.3g} is below {least:.3g}, the precision of the kernel in this dtype: bounds "
+            "may be off by rounding. Use a larger ridge.",
+            IllConditionedWarning,
+            stacklevel=4,
+        )
