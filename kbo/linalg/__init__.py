@@ -1,4 +1,4 @@
-"""Growing buffers and triangular factors: the only place that knows about dtypes, pivots and positive definiteness."""
+"""Growing buffers and triangular factors: dtypes, pivots and positive definiteness are handled here."""
 
 from kbo.linalg.buffers import GrowingTensor
 from kbo.linalg.cholesky import PANEL, GrowingCholesky, cholesky, ill_conditioned_ratio, safe_sqrt

@@ -383,7 +383,7 @@ class Posterior(Stateful, ABC):
         return self.at(ridge)
 
     def follow(self, points: Tensor) -> Followed:
-        """Return answers for the fixed points [A d] that follow this state; ``views.Tracked`` asks them."""
+        """Return answers for the fixed points [A d] that follow this state; ``views.Tracked`` reads them."""
         return Followed(self, points)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
@@ -431,7 +431,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def rounding(self) -> float:
-        """What rounding may do to ``quad`` and ``rss``, in squared units of y; zero where they are sums of squares."""
+        """Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero where they are sums of squares."""
         return 0.0
 
     @property

@@ -108,7 +108,7 @@ class SketchAnswers(LowRankAnswers):
     def _number(self, value: float) -> Tensor:
         return torch.tensor(value, dtype=self.state.dtype, device=self.state.device)
 
-    # Draws; ``sampling/finite_set.py`` says what law they have
+    # Draws; ``sampling/finite_set.py`` states their law
 
     def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
         """Return weights [m count] of the features, less their mean: draws of ``N(0, ridge M^-1)``."""

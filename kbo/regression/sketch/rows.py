@@ -57,7 +57,7 @@ class Rows(Stateful):
 
     @property
     def spread(self) -> Tensor:
-        """How much rounding in the dictionary is multiplied in the features of a row, [n]; see ``error.py``."""
+        """Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``."""
         return self._numbers.value[:, 2]
 
     @property

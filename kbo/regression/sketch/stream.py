@@ -212,7 +212,7 @@ class Sketch(Stateful):
 
     @property
     def rounding(self) -> float:
-        """What rounding may do to ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""
+        """Bound of the rounding error of ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""
         return _ROUNDING * self.yy
 
     def residual_trace(self) -> float:

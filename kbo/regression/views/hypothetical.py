@@ -30,7 +30,7 @@ class Hypothetical(View):
     """``state`` with hypothetical observations at P, differentiable in P, targets and points.
 
     ``n``, ``log_det`` and ``quad`` remain those of the observed data: a bound on this view keeps the width that the
-    observed data justify, with a variance that also knows of P. It is a rule for choosing batches; no theorem covers
+    observed data justify, with a variance that includes P. It is a rule for choosing batches; no theorem covers
     the bound itself.
 
     Args:
