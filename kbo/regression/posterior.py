@@ -431,7 +431,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def rounding(self) -> float:
-        """Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero where they are sums of squares."""
+        """Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero for sums of squares."""
         return 0.0
 
     @property
