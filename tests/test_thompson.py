@@ -42,7 +42,7 @@ from kbo.regression import (
 from tests.dense import Dense, Sketched, close
 from tests.laws.states import composite, matern, periodic, rbf, seeded, unit_square
 
-RIDGE, DRAWS, PATHS = 0.1, 4000, 600
+RIDGE, DRAWS, PATHS = 0.1, 4000, 400
 ANCHORS = unit_square(5, 30)
 BOUND = {"noise_std": 0.2, "norm_bound": 4.0, "delta": 0.1}
 
@@ -308,8 +308,9 @@ def paths(state: Posterior, Z: Tensor, ridge: float | None = None) -> Tensor:
     return torch.stack([draw_path(state, Z, generator, ridge)(Z) for _ in range(PATHS)])
 
 
-@pytest.mark.parametrize("sketched", [False, True])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("kernel", "sketched"), [*((kernel, False) for kernel in KERNELS), ("matern52", True), ("columns-swapped", True)]
+)
 def test_functions_have_the_joint_covariance_of_the_posterior(device, kernel, sketched):
     (X, y), Z, k = data(device), test_points(device)[:4], KERNELS[kernel]()
     state = NystromRidge(k, RIDGE, FixedDictionary(ANCHORS)) if sketched else KernelRidge(k, RIDGE)
@@ -518,9 +519,14 @@ def test_every_point_of_a_batch_maximises_a_draw_of_its_own(device, kind):
     assert min(value, other) > acqf(batches(device, 100, 2)).max()
 
 
-@pytest.mark.parametrize("confidence", [FixedWidth(2.0), ImprovedGPUCB(**BOUND, eta=0.5)], ids=["own", "igp"])
-@pytest.mark.parametrize("transformed", [False, True])
-@pytest.mark.parametrize("kind", ["exact", "sketched"])
+OWN, OTHER = FixedWidth(2.0), ImprovedGPUCB(**BOUND, eta=0.5)
+"""At the ridge of the state, and at another one."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "transformed", "confidence"),
+    [("exact", True, OWN), ("exact", False, OTHER), ("sketched", False, OWN), ("sketched", True, OTHER)],
+)
 def test_values_of_many_seeds_have_the_law_of_the_posterior(device, kind, transformed, confidence):
     built, X = model(device, kind, transformed), batches(device, 4, 1)
     drawn = torch.stack([InflatedThompsonSampling(built, confidence, seed)(X) for seed in range(PATHS)])
