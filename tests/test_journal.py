@@ -83,6 +83,7 @@ def test_a_truncated_last_line_is_dropped_with_a_warning_and_its_trial_runs_agai
     with pytest.warns(UserWarning, match="unfinished last line"):
         again = run(path)
     assert [t.params for t in again.trials] == [t.params for t in whole.trials]
+    assert [t.params for t in run(path).trials] == [t.params for t in whole.trials]  # nothing of that line is left
 
 
 def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path):
