@@ -116,6 +116,8 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
     for actual, expected in zip(batch.predict(Z.clone(), 0.05), batch.predict(Z, 0.05), strict=True):
         close(actual, expected)
     assert not batch.needs_refresh
+    state.update(*stream(9, 9, device))
+    assert batch.hypothetical  # also when the state has more observations than the batch had
 
 
 @pytest.mark.parametrize("growth", [2.0, 4.0])

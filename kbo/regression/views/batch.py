@@ -24,12 +24,12 @@ class BatchView(View):
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        self.after = track(state.fork_frozen(), points)
+        self.after, self.chosen = track(state.fork_frozen(), points), 0
 
     @property
     def hypothetical(self) -> bool:
         """Whether points were chosen already."""
-        return self.after.n > self.state.n or self.state.hypothetical
+        return self.chosen > 0 or self.state.hypothetical
 
     @property
     def needs_refresh(self) -> bool:
@@ -41,6 +41,7 @@ class BatchView(View):
         """Count that row of the points as observed from now on."""
         chosen = self.after.points[index : index + 1]
         self.after.update(chosen, chosen.new_zeros(1))
+        self.chosen += 1
         self.changed()
 
     @property
