@@ -82,7 +82,7 @@ FAULTS = [
     ),
     # Sketched posteriors and dictionaries
     Fault(
-        "regression/sketch/own_ridge.py",
+        "regression/sketch/one_ridge.py",
         "(prior - z.square().sum(0)).clamp_min(0) + self.ridge * form",
         "self.ridge * form",
         f"{LAWS} equals_the_dense",
@@ -106,7 +106,7 @@ FAULTS = [
         "tests/test_sketched.py -k residual",
     ),
     Fault(
-        "regression/sketch/leverage.py",
+        "regression/sketch/dictionary.py",
         "return point.residual > self.threshold and",
         "return point.residual > 2 * self.threshold and",
         "tests/test_dictionaries.py -k greedy",
