@@ -9,6 +9,7 @@ other rows of its batch.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -153,12 +154,11 @@ class _Generic(DenseKernel):
 
 
 class _Stationary(DenseKernel):
-    """``scale * shape(|x - z| / lengthscale)``; the scale is 1 if None."""
+    """``shape(|x - z| / lengthscale)``."""
 
-    def __init__(
-        self, inverse_lengthscale: Tensor, shape: Callable[[Tensor], Tensor], scale: Tensor | None = None
-    ) -> None:
-        self.inverse_lengthscale, self.shape, self.scale = inverse_lengthscale, shape, scale
+    def __init__(self, inverse_lengthscale: Tensor, shape: Callable[[Tensor], Tensor]) -> None:
+        self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
+        self.variance = shape(inverse_lengthscale.new_zeros(()))
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
@@ -174,22 +174,16 @@ class _Stationary(DenseKernel):
 
     def diagonal(self, X: Tensor) -> Tensor:
         self._check(X)
-        one = self.inverse_lengthscale.new_ones(()) if self.scale is None else self.scale
-        return one.expand(X.shape[:-1])
+        return self.variance.expand(X.shape[:-1])
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self._coordinates(X), self._of_distance
+        return self._coordinates(X), self.shape
 
     def scaled(self, scale: Tensor) -> DenseKernel:
-        scale = scale if self.scale is None else self.scale * scale
-        return _Stationary(self.inverse_lengthscale, self.shape, scale)
+        return _Stationary(self.inverse_lengthscale, functools.partial(_multiple, self.shape, scale))
 
     def _block(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self._of_distance(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
-
-    def _of_distance(self, r: Tensor) -> Tensor:
-        value = self.shape(r)
-        return value if self.scale is None else value * self.scale
+        return self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
 
     def _coordinates(self, X: Tensor) -> Tensor:
         self._check(X)
@@ -199,6 +193,10 @@ class _Stationary(DenseKernel):
         lengthscales, columns = self.inverse_lengthscale.shape[-1], X.shape[-1]
         if lengthscales not in (1, columns):
             raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {columns} columns.")
+
+
+def _multiple(shape: Callable[[Tensor], Tensor], scale: Tensor, r: Tensor) -> Tensor:
+    return shape(r) * scale
 
 
 def _gaussian(r: Tensor) -> Tensor:

@@ -154,7 +154,8 @@ class Space:
 
     def __init__(self, bounds: Bounds | Space) -> None:
         if isinstance(bounds, Space):
-            bounds = bounds.parameters if bounds.named else list(bounds.pairs())
+            self.named, self.parameters = bounds.named, dict(bounds.parameters)
+            return
         if not isinstance(bounds, (Mapping, Sequence)) or isinstance(bounds, str):
             raise InvalidInput(f"bounds must be a dict of parameters or a list of pairs (low, high), got {bounds!r}.")
         self.named = isinstance(bounds, Mapping)

@@ -35,10 +35,9 @@ class Belief(ABC):
     def confidence(self) -> Confidence | None:
         """Return the bound that the next point maximises; None chooses at random."""
 
+    @abstractmethod
     def reported(self) -> Confidence | None:
         """Return the bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
-        confidence = self.confidence()
-        return confidence if confidence is not None and confidence.finite_on(self.posterior) else None
 
     def proved(self) -> str | None:
         """Return what is proved of the reported bound, in words; None if nothing is."""

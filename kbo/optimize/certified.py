@@ -59,14 +59,24 @@ class Certified:
         checks.probability("delta", self.delta)
         checks.positive("scale", self.scale)
 
-    def begin(self, method: str, n_trials: int | None, space: Space) -> CertifiedLearner:
-        """Return the learner before the first evaluation.
+    def begin(self, method: str, n_trials: int | None, space: Space) -> CertifiedBelief:
+        """Return the belief before the first evaluation, to which all are added.
+
+        Args:
+            method: A name of ``kbo.recipes.names()``.
+            n_trials: The planned number of trials, for methods that need it.
+            space: The search space.
 
         Raises:
-            InvalidInput: A number out of range, or a kernel that does not fit the features of the space.
+            InvalidInput: A method that does not fit the setting or the space, or a kernel that does not fit the space.
         """
         _fingerprint(self.kernel, space.columns)
-        return CertifiedLearner(self, method, n_trials, space)
+        recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
+        points = _finite(space, method) if recipe.fixed_kernel else None
+        numbers = {"scale": self.scale, "horizon": n_trials, "noise_upper": self.noise_upper, "points": points}
+        made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
+        _check_noise(method, self, knows_level=recipe.noise == "given")
+        return CertifiedBelief(self, recipe, made, float(getattr(made.confidence, "noise_std", noise_std)))
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
@@ -111,13 +121,13 @@ def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
         raise InvalidInput(f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...).")
 
 
-class CertifiedBelief(Belief):
-    """The posterior of a method with the bounds that follow from the given assumptions.
+class CertifiedBelief(Belief, Learner):
+    """The posterior of a method, to which observations are added at once, with the bounds of the given assumptions.
 
     Args:
         setting: The assumptions.
         recipe: The entry of the method.
-        method: The method; its posterior is updated in place.
+        method: The method.
         noise_std: The noise level that the method rests on.
     """
 
@@ -129,13 +139,24 @@ class CertifiedBelief(Belief):
             self._stated = method.confidence.proved()
         elif isinstance(method.confidence, FixedWidth):  # ranks points; a bound of the same assumptions is reported
             self._stated = MartingaleMixture(noise_std, setting.norm_bound, setting.delta, "dmm", setting.scale)
+        self._checked: int | None = None
+
+    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
+        self.posterior.update(features, torch.tensor([y], dtype=features.dtype))
+
+    def belief(self) -> Belief | None:  # noqa: D102
+        if self.posterior.n and self._checked != self.posterior.version:
+            self._check()
+            self._checked = self.posterior.version
+        return self if self.posterior.n else None
 
     def confidence(self) -> Confidence | None:  # noqa: D102
         return self._method.confidence
 
     def reported(self) -> Confidence | None:
         """Return the bound of the method; for a method that ranks points without one, a bound of its assumptions."""
-        return None if super().reported() is None else self._stated
+        confidence = self._method.confidence
+        return self._stated if confidence is not None and confidence.finite_on(self.posterior) else None
 
     def proved(self) -> str | None:  # noqa: D102
         reported = self.reported()
@@ -154,7 +175,7 @@ class CertifiedBelief(Belief):
             )
         return "not certified: nothing is proved of this method's bound on this posterior"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
 
         The same check for every method that rests on all of them: some bounds use one ridge only, or none, and would
@@ -180,40 +201,3 @@ class CertifiedBelief(Belief):
             "delta": s.delta,
             "from": origin,
         }
-
-
-class CertifiedLearner(Learner):
-    """Observations in the certified setting, each added to the posterior at once.
-
-    Args:
-        setting: The assumptions.
-        method: A name of ``kbo.recipes.names()``.
-        n_trials: The planned number of trials, for methods that need it.
-        space: The search space.
-
-    Attributes:
-        current: The belief, also before the first observation.
-
-    Raises:
-        InvalidInput: The method does not fit the setting or the space.
-    """
-
-    def __init__(self, setting: Certified, method: str, n_trials: int | None, space: Space) -> None:
-        s, noise_std = setting, 1.0 if setting.noise_std is None else setting.noise_std
-        recipe = recipes.get(method)
-        points = _finite(space, method) if recipe.fixed_kernel else None
-        numbers = {"scale": s.scale, "horizon": n_trials, "noise_upper": s.noise_upper, "points": points}
-        made = recipe.make(s.kernel, noise_std, s.norm_bound, s.delta, **numbers)
-        _check_noise(method, s, knows_level=recipe.noise == "given")
-        self.current = CertifiedBelief(s, recipe, made, float(getattr(made.confidence, "noise_std", noise_std)))
-        self._checked = 0
-
-    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
-        self.current.posterior.update(features, torch.tensor([y], dtype=features.dtype))
-
-    def belief(self) -> Belief | None:  # noqa: D102
-        n = self.current.posterior.n
-        if n != self._checked:
-            self.current.check()
-            self._checked = n
-        return self.current if n else None

@@ -21,7 +21,7 @@ from kbo.optimize.belief import Belief
 from kbo.optimize.context import Context, Restriction
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.settings import Setting, resolve
-from kbo.optimize.trials import Trial
+from kbo.optimize.trials import Trial, apply
 from kbo.regression import Posterior
 from kbo.space import Bounds, Params, Space
 
@@ -334,26 +334,10 @@ class Optimizer:
         self._orphans = self._with_status("pending")
 
     def _apply(self, event: dict[str, Any]) -> None:
-        kind, number = event["event"], event["number"]
-        if kind == "ask":
-            if number != len(self.trials):
-                raise InvalidInput(f"trial {number} out of order")
-            self._units.append(self.space.unit(event["params"]))
-            self.trials.append(Trial(number, event["params"]))
-        elif kind == "tell":
-            trial = self._pending(number)
-            trial.value, trial.seconds = float(event["value"]), event.get("seconds")
-        elif kind == "fail":
-            trial = self._pending(number)
-            trial.failure, trial.seconds = str(event["reason"]), event.get("seconds")
-        else:
-            raise InvalidInput(f"unknown event {kind!r}")
+        unit = self.space.unit(event["params"]) if event["event"] == "ask" else None  # raises before anything changes
+        trial = apply(self.trials, event)
+        if unit is not None:
+            self._units.append(unit)
         self._events.append(event)
-        if kind == "tell":
-            self.learner.observe(self._features([self.trials[number]]), self._sign * float(event["value"]))
-
-    def _pending(self, number: int) -> Trial:
-        trial = self.trials[number]
-        if trial.status != "pending":
-            raise InvalidInput(f"trial {number} is already {trial.status}")
-        return trial
+        if trial.status == "complete":
+            self.learner.observe(self._features([trial]), self._signed(trial))

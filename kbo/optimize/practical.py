@@ -72,7 +72,7 @@ class Practical:
             raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> PracticalLearner:
-        """Return the learner before the first evaluation.
+        """Return the learner before the first evaluation; arguments as for ``Certified.begin``.
 
         Raises:
             InvalidInput: The method is for the certified setting.
@@ -111,6 +111,7 @@ class Fitted:
         noise_std: The noise level, in units of the posterior.
         location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in units of the posterior.
         n: The number of observations, the first ones.
+        largest_sem: The largest standard error of the values, if it was taken for the noise level.
     """
 
     kernel: Kernel
@@ -119,6 +120,7 @@ class Fitted:
     unit: float
     floor: float
     n: int
+    largest_sem: float | None = None
 
 
 def fit_raw(X: Tensor, y: Tensor) -> Fitted:
@@ -147,12 +149,13 @@ class PracticalBelief(Belief):
     def __init__(self, setting: Practical, method: str, n_trials: int | None, fitted: Fitted) -> None:
         self._setting, self._recipe, self._n_trials, self.fitted = setting, recipes.get(method), n_trials, fitted
         self.location, self.unit, self.floor = fitted.location, fitted.unit, fitted.floor
-        self._plain = made = self._method(norm_bound=1.0)
+        made = self._method(norm_bound=1.0)
+        self._plain = made.confidence
         self.draws = self._recipe.draws
         if fitted.n > MOST_EXACT and made.dictionary is None and made.posterior is KernelRidge:
             made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
         self.posterior = made.state()
-        self._norm: tuple[int, float] | None = None
+        self._norm_bound: tuple[int, float] | None = None
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
@@ -162,18 +165,15 @@ class PracticalBelief(Belief):
 
     def norm_bound(self) -> float:
         """Return the estimate of the norm, of the objective less its constant, in the posterior's units."""
-        s, n = self._setting, self.posterior.n
-        if self._norm is None or self._norm[0] != n:
+        s, version = self._setting, self.posterior.version
+        if self._norm_bound is None or self._norm_bound[0] != version:
             unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
-            self._norm = n, unknown.norm_bound(self.posterior)
-        return self._norm[1]
+            self._norm_bound = version, unknown.norm_bound(self.posterior)
+        return self._norm_bound[1]
 
     def confidence(self) -> Confidence | None:
         """Return the bound of the method, with the estimates in place of what it assumes."""
-        plain = self._plain.confidence
-        if plain is None or isinstance(plain, FixedWidth):
-            return plain  # which no norm bound changes
-        return self._method(self.norm_bound()).confidence
+        return self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound()).confidence
 
     def reported(self) -> Confidence | None:
         """Return AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
@@ -185,18 +185,16 @@ class PracticalBelief(Belief):
     def guarantee(self, lost: int = 0, fate: str = "failed") -> str:  # noqa: D102
         if self.reported() is None:
             return NO_BOUND
-        return f"practical, not certified: {self.estimates()}, so the interval may be too narrow"
-
-    def estimates(self) -> str:
-        """Return in words which numbers were fitted, and how the norm bound was estimated."""
-        return f"the kernel and {self._level()} were fitted and {self._guess()}"
-
-    def _level(self) -> str:
-        return f"the noise level ({self.fitted.noise_std * self.unit:.3g})"
-
-    def _guess(self) -> str:
+        level, sem = f"the noise level ({self.fitted.noise_std * self.unit:.3g})", self.fitted.largest_sem
         norm = f"the norm bound ({self.norm_bound() * self.unit:.3g}, of the objective less its fitted constant)"
-        return f"{norm} was guessed from the same data"
+        fitted = f"the kernel and {level} were fitted"
+        if sem is not None:
+            given = f"is the largest standard error given, {sem:.3g}, but at least a hundredth of the spread of values"
+            fitted = f"{level} {given}, the kernel was fitted"
+        return (
+            f"practical, not certified: {fitted} and {norm} was guessed from the same data, so the interval may be too "
+            "narrow"
+        )
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""

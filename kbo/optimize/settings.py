@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kbo import recipes
 from kbo.errors import InvalidInput
 from kbo.optimize.certified import Certified
+from kbo.optimize.fitting import unit_kernel
 from kbo.optimize.practical import Practical
+from kbo.space import Int, Space
 
 Setting = Certified | Practical
 
@@ -13,8 +17,11 @@ Setting = Certified | Practical
 def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
     """Return setting and method with their defaults: ``Practical()``, and the default method of the setting.
 
+    Everything is checked that does not depend on the space.
+
     Raises:
-        InvalidInput: Not a setting, or a method that cannot search a box or lacks the number of trials.
+        InvalidInput: Not a setting, or a method that cannot search a box, lacks the number of trials or does not fit
+            the setting.
     """
     setting = Practical() if setting is None else setting
     if not isinstance(setting, Setting):
@@ -25,4 +32,6 @@ def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
     if recipe.needs_horizon and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
+    probe = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else setting
+    probe.begin(method, n_trials, Space({"x": Int(0, 1)}))
     return setting, method

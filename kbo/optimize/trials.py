@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kbo.errors import InvalidInput
 from kbo.space import Params
 
 
@@ -34,14 +35,34 @@ class Trial:
         return "pending" if self.value is None else "complete"
 
 
+def apply(trials: list[Trial], event: dict[str, Any]) -> Trial:
+    """Apply an event of a journal to the trials so far, and return the trial that it concerns.
+
+    Raises:
+        InvalidInput: An event that cannot follow these trials.
+    """
+    kind, number = event["event"], event["number"]
+    if kind not in ("ask", "tell", "fail"):
+        raise InvalidInput(f"unknown event {kind!r}")
+    if kind == "ask":
+        if number != len(trials):
+            raise InvalidInput(f"trial {number} out of order")
+        trials.append(Trial(number, event["params"]))
+        return trials[number]
+    trial = trials[number]
+    if trial.status != "pending":
+        raise InvalidInput(f"trial {number} is already {trial.status}")
+    trial.seconds = event.get("seconds")
+    if kind == "tell":
+        trial.value = float(event["value"])
+    else:
+        trial.failure = str(event["reason"])
+    return trial
+
+
 def trials_of(events: list[dict[str, Any]]) -> list[Trial]:
     """Return the trials that the events of a journal describe, without a model."""
     trials: list[Trial] = []
     for event in events:
-        if event["event"] == "ask":
-            trials.append(Trial(event["number"], event["params"]))
-        elif event["event"] == "tell":
-            trials[event["number"]].value = event["value"]
-        else:
-            trials[event["number"]].failure = event["reason"]
+        apply(trials, event)
     return trials

@@ -180,15 +180,9 @@ def _of_optimizer(optimizer: Optimizer) -> Record:
 def _trials(events: list[dict[str, Any]], path: Path) -> list[Trial]:
     """Return the trials with their seconds."""
     try:
-        trials = trials_of(events)
-        for event in events:
-            if event["event"] != "ask":
-                trials[event["number"]].seconds = event.get("seconds")
-        for trial in trials:
-            trial.value = None if trial.value is None else float(trial.value)
+        return trials_of(events)
     except _NOT_A_RUN as error:
         raise JournalError(
             f"{path} has an event that does not fit ({type(error).__name__}: {error}): it was changed by hand, or is "
             "not the journal of a run."
         ) from error
-    return trials

@@ -21,6 +21,7 @@ from kbo.integrations.ax.features import features_of, space_of
 from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
+from kbo.optimize.certified import CertifiedBelief
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.optimize.practical import Fitted, PracticalBelief
 from kbo.space import Space
@@ -92,8 +93,8 @@ class CertifiedGP(MethodGP):
         self._setting, self._given = setting, (method, n_trials, space)
         super().__init__(train_X, train_Y, setting.kernel, self._new_belief().posterior.ridge, input_transform)
 
-    def _new_belief(self) -> Any:
-        return self._setting.begin(*self._given).current
+    def _new_belief(self) -> CertifiedBelief:
+        return self._setting.begin(*self._given)
 
 
 class PracticalGP(MethodGP):
@@ -142,30 +143,11 @@ class PracticalGP(MethodGP):
         self.set_train_data(targets=y - fitted.constant)
         self.ridge.fill_(self._new_state().ridge)
 
-    def _new_belief(self) -> Any:
-        return FittedBelief(self, *self._given)
-
-
-class FittedBelief(PracticalBelief):
-    """The belief of the practical setting with the kernel and the noise level of a model.
-
-    Attributes:
-        sem: The largest standard error, if all targets have one: the noise level was not fitted then.
-    """
-
-    def __init__(self, model: PracticalGP, setting: Practical, method: str, n_trials: int | None) -> None:
-        scale, n = model.outcome_transform, len(model.train_targets)
+    def _new_belief(self) -> PracticalBelief:
+        scale, n = self.outcome_transform, len(self.train_targets)
         units = {"location": float(scale.means), "unit": float(scale.stdvs), "floor": -math.inf}
-        fitted = Fitted(model.covar_module, float(model.noise_std), **units, n=n)
-        super().__init__(setting, method, n_trials, fitted)
-        self.sem = model.sem
-
-    def estimates(self) -> str:
-        """The estimates from the data, in words."""
-        if self.sem is None:
-            return super().estimates()
-        given = f"is the largest standard error given, {self.sem:.3g}, but at least a hundredth of the spread of values"
-        return f"{self._level()} {given}, the kernel was fitted and {self._guess()}"
+        fitted = Fitted(self.covar_module, float(self.noise_std), **units, n=n, largest_sem=self.sem)
+        return PracticalBelief(*self._given, fitted)
 
 
 @fit_botorch_model.register(StreamingGP)

@@ -14,32 +14,14 @@ from torch import Tensor
 
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
 from kbo.acquisition.input_constructors import common_inputs, round_seed
-from kbo.integrations.ax.models import MethodGP
 
 
 class MethodUCB(KernelUCB):
-    """``KernelUCB`` with the confidence of the model's own method; arguments as there."""
-
-    def __init__(
-        self,
-        model: MethodGP,
-        posterior_transform: PosteriorTransform | None = None,
-        X_pending: Tensor | None = None,
-    ) -> None:
-        super().__init__(model, model.confidence(), posterior_transform, X_pending)
+    """``KernelUCB`` for which Ax takes the confidence of the model's own method."""
 
 
 class MethodSampling(InflatedThompsonSampling):
-    """``InflatedThompsonSampling`` with the confidence of the model's own method; arguments as there."""
-
-    def __init__(
-        self,
-        model: MethodGP,
-        seed: int = 0,
-        posterior_transform: PosteriorTransform | None = None,
-        X_pending: Tensor | None = None,
-    ) -> None:
-        super().__init__(model, model.confidence(), seed, posterior_transform, X_pending)
+    """``InflatedThompsonSampling`` for which Ax takes the confidence of the model's own method."""
 
 
 @acqf_input_constructor(MethodUCB)
@@ -50,7 +32,8 @@ def _ucb_inputs(
     constraints: Any = None,
     objective: MCAcquisitionObjective | None = None,
 ) -> dict[str, Any]:
-    return common_inputs(model, posterior_transform, X_pending, constraints, objective)
+    inputs = common_inputs(model, posterior_transform, X_pending, constraints, objective)
+    return {**inputs, "confidence": inputs["model"].confidence()}
 
 
 @acqf_input_constructor(MethodSampling)
@@ -62,8 +45,8 @@ def _sampling_inputs(
     constraints: Any = None,
     objective: MCAcquisitionObjective | None = None,
 ) -> dict[str, Any]:
-    common = common_inputs(model, posterior_transform, X_pending, constraints, objective)
-    return {**common, "seed": round_seed(seed, model)}
+    inputs = _ucb_inputs(model, posterior_transform, X_pending, constraints, objective)
+    return {**inputs, "seed": round_seed(seed, model)}
 
 
 class SeededAcquisition(Acquisition):

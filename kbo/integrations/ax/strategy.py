@@ -18,16 +18,14 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
-from gpytorch.kernels import RBFKernel
 
 from kbo import recipes
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.models import CertifiedGP, PracticalGP
 from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
 from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
-from kbo.optimize import Certified, Optimizer, Practical
+from kbo.optimize import Certified, Practical
 from kbo.optimize.settings import resolve
-from kbo.space import Int
 
 _TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
 """One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete."""
@@ -83,7 +81,11 @@ def generation_strategy(
     setting, method = resolve(setting, method, n_trials)
     if isinstance(setting, Certified):
         setting = replace(setting, kernel=build_kernel(describe_kernel(setting.kernel)))
-    draws = _check(method, setting, n_trials)
+    recipe = recipes.get(method)
+    if not recipe.has_bounds:
+        raise InvalidInput(
+            f"method {method!r} has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
+        )
     if not isinstance(seed, int):
         raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
     if n_initial is None:
@@ -99,7 +101,7 @@ def generation_strategy(
         ],
     )
     options = {"method": method, "setting": setting, "n_trials": n_trials}
-    spec = _generator_spec(options, isinstance(setting, Certified), draws, seed)
+    spec = _generator_spec(options, isinstance(setting, Certified), recipe.draws, seed)
     return GenerationStrategy(name=name, nodes=[filling, GenerationNode(name=name, generator_specs=[spec])])
 
 
@@ -121,15 +123,3 @@ def _generator_spec(options: dict[str, Any], certified: bool, draws: bool, seed:
         },
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": dict(_SEARCH)}},
     )
-
-
-def _check(method: str, setting: Practical | Certified, n_trials: int | None) -> bool:
-    """Whether the method draws; raise InvalidInput if the two do not fit together, before there is a search space."""
-    recipe = recipes.get(method)
-    if not recipe.has_bounds:
-        raise InvalidInput(
-            f"method {method!r} has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
-        )
-    probe = replace(setting, kernel=RBFKernel()) if isinstance(setting, Certified) else setting
-    Optimizer({"x": Int(0, 1)}, setting=probe, method=method, n_trials=n_trials)
-    return recipe.draws

@@ -24,9 +24,7 @@ from kbo.integrations.optuna.space import SearchSpace, shared_distributions
 from kbo.integrations.optuna.study import StudyModel, event_of, finished, publish, result_of, running
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.belief import NO_BOUND
-from kbo.optimize.fitting import unit_kernel
 from kbo.optimize.settings import resolve
-from kbo.space import Int
 
 _INSTEAD = "return a bad value where they are violated, or use optuna.samplers.GPSampler"
 
@@ -99,9 +97,6 @@ class KBOSampler(BaseSampler):
         setting, method = resolve(setting, method, n_trials)
         self._setting = _with_startup(setting, n_startup_trials)
         self._options = {"method": method, "n_trials": n_trials, "seed": self._seed}
-        # Errors of the method and the setting are raised now and not in the second trial; the kernel needs its space.
-        probe = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else self._setting
-        Optimizer({"x": Int(0, 1)}, setting=probe, **self._options)
         self._lock, self._model = threading.RLock(), None
 
     def __getstate__(self) -> dict[str, Any]:
