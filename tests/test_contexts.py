@@ -8,7 +8,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.optimize.context import Restriction
-from kbo.optimize.proposal import argmax
+from kbo.optimize.proposal import Search
 from kbo.space import Space
 
 PLANE = {"x": (0.0, 1.0), "c": (0.0, 1.0)}
@@ -116,28 +116,18 @@ def test_the_best_of_a_context_has_the_largest_lower_bound_there():
 
 def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_others_alone():
     peak = torch.tensor([0.3, 0.9, 0.6, 0.2], dtype=torch.float64)
-    fixed = torch.tensor([torch.nan, 0.5, torch.nan, torch.nan], dtype=torch.float64)
     scored = []
 
     def score(U):
         scored.append(U)
         return -(U - peak).square().sum(-1)
 
-    found = argmax(score, torch.rand(3, 4).double(), torch.Generator().manual_seed(0), fixed=fixed)
-    expected = torch.where(fixed.isnan(), peak, fixed)
-    torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
+    space, starts = Space([(0.0, 1.0)] * 4), torch.rand(3, 4).double()
+    search = Search(space, Restriction(space, {1: 0.5}), starts, torch.Generator().manual_seed(0))
+    expected = torch.where(search.restriction.fixed.isnan(), peak, search.restriction.fixed)
+    torch.testing.assert_close(search.argmax(score), expected, rtol=0, atol=5e-3)
     assert bool((torch.cat(scored)[:, 1] == 0.5).all())
-    led = argmax(score, torch.rand(3, 4).double(), torch.Generator().manual_seed(0), lambda U: 0, fixed)
-    assert float(led[1]) == 0.5
-
-
-def test_nothing_fixed_searches_as_without_contexts():
-    def score(U):
-        return -(U - 0.4).square().sum(-1)
-
-    starts, nothing = torch.rand(3, 2).double(), torch.full((2,), torch.nan).double()
-    plain, asked = (argmax(score, starts, torch.Generator().manual_seed(1), fixed=f) for f in (None, nothing))
-    assert torch.equal(plain, asked)
+    assert float(search.argmax(score, lambda U: 0)[1]) == 0.5
 
 
 def test_choices_that_change_are_chosen_from_exactly():

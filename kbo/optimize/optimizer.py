@@ -22,7 +22,7 @@ from kbo.optimize.context import Context, Restriction
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.settings import Setting, resolve
 from kbo.optimize.trials import Trial, apply
-from kbo.regression import Posterior
+from kbo.regression import Hypothetical, Posterior
 from kbo.space import Bounds, Params, Space
 
 
@@ -292,14 +292,16 @@ class Optimizer:
         return proposal.Search(self.space, restriction, starts, generator)
 
     def _hypothetical(self, belief: Belief) -> Posterior:
-        """Return the posterior with hypothetical values of failed and pending trials."""
-        failed, pending = self.failed(), self._with_status("pending")
-        return proposal.hypothetical(
-            belief.posterior,
-            self._features(failed) if failed else None,
-            belief.target(min(map(self._signed, self.completed()))),
-            self._features(pending) if pending else None,
-        )
+        """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
+
+        Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
+        search would return to them: the data say nothing against them.
+        """
+        posterior, failed, pending = belief.posterior, self.failed(), self._with_status("pending")
+        if failed:
+            X, worst = self._features(failed), belief.target(min(map(self._signed, self.completed())))
+            posterior = Hypothetical(posterior, X, X.new_full((len(failed),), worst))
+        return Hypothetical(posterior, self._features(pending)) if pending else posterior
 
     def _signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""

@@ -13,7 +13,7 @@ from torch.quasirandom import SobolEngine
 from kbo.acquisition.thompson import drawn_at, inflated
 from kbo.confidence import Confidence
 from kbo.optimize.context import Restriction
-from kbo.regression import Hypothetical, Posterior, draw_path
+from kbo.regression import Posterior, draw_path
 from kbo.space import Space
 
 KEPT = 8
@@ -57,63 +57,44 @@ class Search:
 
     @torch.no_grad()
     def argmax(self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None) -> Tensor:
-        """Return a point [P] of the unit cube that nearly maximises a function of features; among choices, exactly.
+        """Return a point [P] of the unit cube that nearly maximises ``score``; among choices, exactly.
+
+        Random points first, then local search. Every point that is scored is one that the objective can be given, so
+        integers and choices need no relaxation, and repeated steps at shrinking scales find continuous coordinates to
+        about 1e-3.
 
         Args:
             score: Values [n] at features [n D].
             row: The best row of features [n D], by a more expensive rule; by default that of the largest score.
         """
-        features, choices = self.space.features, self.restriction.choices
+        features, choices, generator = self.space.features, self.restriction.choices, self.generator
         if choices is not None:
             return choices[row(features(choices)) if row else int(score(features(choices)).argmax())]
-        last = None if row is None else lambda U: row(features(U))
-        return argmax(lambda U: score(features(U)), self.starts, self.generator, last, self.restriction.fixed)
+        free = self.restriction.fixed.isnan()
+        P = int(free.sum())
 
+        def whole(U: Tensor) -> Tensor:
+            return self.restriction.fixed.expand(len(U), -1).masked_scatter(free, U)
 
-@torch.no_grad()
-def argmax(
-    score: Callable[[Tensor], Tensor],
-    starts: Tensor,
-    generator: torch.Generator,
-    row: Callable[[Tensor], int] | None = None,
-    fixed: Tensor | None = None,
-) -> Tensor:
-    """Return a point [P] of the unit cube that nearly maximises ``score`` [n P] -> [n]: random, then local search.
-
-    Every point that is scored is one that the objective can be given, so integers and choices need no
-    relaxation, and repeated steps at shrinking scales find continuous coordinates to about 1e-3.
-
-    Args:
-        score: The acquisition.
-        starts: Promising points [s P], for example the best ones evaluated.
-        generator: Source of randomness.
-        row: The best row of the last points [n P], by a more expensive rule than the score.
-        fixed: Coordinates [P] that stay as they are, NaN where they are free; the search runs over the free ones only.
-    """
-    fixed = starts.new_full(starts.shape[-1:], torch.nan) if fixed is None else fixed
-    free = fixed.isnan()
-    P = int(free.sum())
-
-    def whole(U: Tensor) -> Tensor:
-        return fixed.expand(len(U), -1).masked_scatter(free, U)
-
-    points = torch.cat([torch.rand(_RANDOM_POINTS, P, generator=generator, dtype=torch.float64), starts[:, free]])
-    values = score(whole(points))
-    for step in _STEPS:
-        best = values.topk(min(KEPT, len(values))).indices
-        points, values = points[best], values[best]
-        children = points.repeat_interleave(_CHILDREN, 0)
-        # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
-        moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
-        moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True
-        noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
-        children = torch.where(moves, (children + step * noise).clamp(0, 1), children)
-        jumps = moves & (torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1)
-        children = torch.where(jumps, torch.rand(children.shape, generator=generator, dtype=torch.float64), children)
-        points = torch.cat([points, children])
-        values = torch.cat([values, score(whole(children))])
-    points = whole(points)
-    return points[row(points) if row else int(values.argmax())]
+        random = torch.rand(_RANDOM_POINTS, P, generator=generator, dtype=torch.float64)
+        points = torch.cat([random, self.starts[:, free]])
+        values = score(features(whole(points)))
+        for step in _STEPS:
+            best = values.topk(min(KEPT, len(values))).indices
+            points, values = points[best], values[best]
+            children = points.repeat_interleave(_CHILDREN, 0)
+            # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
+            moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
+            moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True
+            noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
+            children = torch.where(moves, (children + step * noise).clamp(0, 1), children)
+            jumps = moves & (torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1)
+            elsewhere = torch.rand(children.shape, generator=generator, dtype=torch.float64)
+            children = torch.where(jumps, elsewhere, children)
+            points = torch.cat([points, children])
+            values = torch.cat([values, score(features(whole(children)))])
+        points = whole(points)
+        return points[row(features(points)) if row else int(values.argmax())]
 
 
 def filling(restriction: Restriction, number: int, seed: int, generator: torch.Generator) -> Tensor:
@@ -158,20 +139,3 @@ def largest_upper(confidence: Confidence, posterior: Posterior, search: Search) 
         return torch.tensor(largest, dtype=torch.float64), True
     point = argmax_upper(confidence, posterior, search)
     return confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0], False
-
-
-def hypothetical(posterior: Posterior, failed: Tensor | None, worst: float, pending: Tensor | None) -> Posterior:
-    """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
-
-    Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
-    search would return to them: the data say nothing against them.
-
-    Args:
-        posterior: The posterior of the observed values.
-        failed: Features [f D] of failed points.
-        worst: The worst observed value, in units of the posterior.
-        pending: Features [p D] of pending points.
-    """
-    if failed is not None:
-        posterior = Hypothetical(posterior, failed, failed.new_full((len(failed),), worst))
-    return posterior if pending is None else Hypothetical(posterior, pending)
