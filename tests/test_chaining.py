@@ -260,7 +260,7 @@ def test_points_of_another_dimension_than_the_data_are_an_error():
 def test_the_proved_bound_over_the_same_set_shares_its_covers():
     state, Z = fed(20), uniform(60, 2)
     plain = Chaining(DELTA, points=Z)
-    proved = plain.proved()
+    proved = plain.reported()
     assert proved.chain(state) is plain.chain(state)
     assert proved.guarantee == Chaining(DELTA, rigorous=True, points=Z).guarantee
     assert torch.equal(proved.upper(state, Z), Chaining(DELTA, rigorous=True, points=Z).upper(state, Z))

@@ -17,7 +17,7 @@ from torch.autograd import gradcheck
 
 from kbo import bandit
 from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
-from kbo.acquisition.thompson import inflated, inflated_draws
+from kbo.acquisition.thompson import inflated_draws
 from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
@@ -451,7 +451,7 @@ def test_a_point_that_is_known_exactly_is_drawn_at_its_value(device):
         def interval(self, state, X):
             return torch.full((len(X),), 2.0).to(X), torch.full((len(X),), 2.0).to(X)
 
-    assert torch.equal(inflated(Two(**BOUND), Known(rbf(), 1.0), Z, torch.zeros(6).to(Z)), torch.full((6,), 2.0).to(Z))
+    assert torch.equal(Two(**BOUND).inflated(Known(rbf(), 1.0), Z, torch.zeros(6).to(Z)), torch.full((6,), 2.0).to(Z))
 
 
 # As an acquisition function

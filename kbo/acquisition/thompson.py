@@ -21,38 +21,14 @@ from torch import Tensor
 
 from kbo.acquisition.base import ConfidenceAcquisition, affine, check_confidence, check_model
 from kbo.confidence import Confidence
-from kbo.confidence.base import WidthConfidence
 from kbo.errors import InvalidInput
-from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
 from kbo.regression import Function, Posterior, centred_draws, draw_path
 
 
-def inflated(confidence: Confidence, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
-    """Draws [... N] as wide as the confidence, from draws g [... N] at X [N d] of the posterior less its mean.
-
-    As long as the bounds are infinite, g itself: the limit of ever wider bounds ranks points as g does.
-
-    Args:
-        confidence: The bound.
-        state: The posterior.
-        X: Points [N d]; or [... d], for one draw.
-        g: At the ridge ``drawn_at``.
-    """
-    if not confidence.finite_on(state):
-        return g
-    if isinstance(confidence, WidthConfidence):
-        width = confidence.width(state)
-        return state.predict(X, drawn_at(confidence, state))[0] + width.to(g) * g
-    lower, upper = confidence.interval(state, X)
-    deviation = safe_sqrt(state.predict(X)[1])
-    known = deviation == 0  # and g with it
-    return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
-
-
 def drawn_at(confidence: Confidence, state: Posterior) -> float | None:
-    """The ridge of the draws: that of the bound if it fixes one, else None, the state's own."""
-    ridge = confidence.ridge(state) if isinstance(confidence, WidthConfidence) else state.ridge
+    """Return the ridge of the draws: that of the bound if it fixes one, else None, the state's own."""
+    ridge = confidence.ridge(state)
     return None if ridge == state.ridge else ridge
 
 
@@ -61,7 +37,7 @@ def inflated_draws(
 ) -> Tensor:
     """Independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
     g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
-    return inflated(confidence, state, X, g)
+    return confidence.inflated(state, X, g)
 
 
 class InflatedThompsonSampling(ConfidenceAcquisition):
@@ -104,7 +80,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         state, X = self._regression, self.model.transform_inputs(X)
         first = 0 if self.X_pending is None else len(self.X_pending)
         g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
-        return (self.weight * inflated(self.confidence, state, X, g) + self.offset).mean(-1)
+        return (self.weight * self.confidence.inflated(state, X, g) + self.offset).mean(-1)
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from kbo import checks
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -13,63 +14,97 @@ from kbo.regression import Posterior
 class Confidence(ABC):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
+    A subclass defines ``interval``, or ``width`` of ``WidthConfidence``, and sets ``guarantee``. It reads posteriors
+    through the interface of ``kbo.regression.Posterior`` only, so it works on all of them, and remembers nothing of
+    them except by ``state.version``. The bounds at a point do not depend on the other rows of X, are differentiable in
+    X, and have its dtype and device. The other methods may be overridden where something faster is known.
+
     Attributes:
-        guarantee: What holds with probability ``1 - delta`` on exact posteriors, in words; None if nothing is proved.
+        guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words that name every
+            assumption; None if nothing is proved.
+        covers_sketches: Whether the bounds account for ``residual_trace`` and ``residual_norm`` of an approximate
+            posterior, so that the statement holds on it too.
     """
 
     guarantee: str | None = None
+    covers_sketches: bool = False
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """What holds on this posterior, in words; None if nothing is proved, as with hypothetical observations."""
+        """Return the statement that holds on this posterior; None if there is none, or it has hypothetical data."""
         return self.guarantee if not state.hypothetical and self.holds_on(state) else None
 
     def holds_on(self, state: Posterior) -> bool:
-        """Whether the theorem covers this posterior: not a sketch, unless the bound accounts for its error."""
-        return float(state.residual_trace) == 0
+        """Return whether the theorem covers this posterior."""
+        return self.covers_sketches or float(state.residual_trace) == 0
 
     def __repr__(self) -> str:
         shown = (name for name in vars(self) if name != "guarantee" and not name.startswith("_"))
-        numbers = (f"{name}={vars(self)[name]!r}" for name in shown)
-        return f"{type(self).__name__}({', '.join(numbers)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={vars(self)[name]!r}' for name in shown)})"
 
     @abstractmethod
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.
+        """Return lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions and fits the data.
         """
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """Upper bound [...] at X [... d]; see ``interval``."""
+        """Return the upper bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[1]
 
     def lower(self, state: Posterior, X: Tensor) -> Tensor:
-        """Lower bound [...] at X [... d]; see ``interval``."""
+        """Return the lower bound [...] at X [... d]; see ``interval``."""
         return self.interval(state, X)[0]
 
     def finite_on(self, state: Posterior) -> bool:
-        """Whether there are bounds yet; as long as there are none, points are searched by their standard deviation.
+        """Return whether the bounds are finite yet.
 
-        That is the limit of ever wider bounds.
+        If not, points are ranked by their standard deviation, the limit of ever wider bounds.
         """
         return True
+
+    def reported(self) -> Confidence | None:
+        """Return the bound to show to users: itself, unless it only ranks points; None if there is nothing to show."""
+        return self
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
         """Return a score [...] of at least ``upper`` to search with; ``upper`` itself unless that is expensive."""
         return self.upper(state, X) if self.finite_on(state) else safe_sqrt(state.predict(X)[1])
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """The row of X [A d] with the largest upper bound, the first of several, and that bound."""
+        """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
         upper = self.upper(state, X)
         first = int((upper if self.finite_on(state) else state.predict(X)[1]).argmax())
         return first, float(upper[first])
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        """The row of X [A d] with the largest lower bound, the first of several, and that bound."""
+        """Return the row of X [A d] with the largest lower bound, the first of several, and that bound."""
         lower = self.lower(state, X)
         first = int(lower.argmax())
         return first, float(lower[first])
+
+    def ridge(self, state: Posterior) -> float:
+        """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
+        return state.ridge
+
+    def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
+        """Return draws [... N] as wide as the bounds at X [N d], from draws g [... N] less the posterior mean.
+
+        With centre c and half width r of the interval, and standard deviation s, that is ``c + r g / s``. As long as
+        the bounds are infinite it is g itself, which ranks points as the limit of ever wider bounds does.
+
+        Args:
+            state: The posterior.
+            X: Points [N d]; or [... d], for one draw.
+            g: Draws from the posterior at ``ridge(state)``.
+        """
+        if not self.finite_on(state):
+            return g
+        lower, upper = self.interval(state, X)
+        deviation = safe_sqrt(state.predict(X)[1])
+        known = deviation == 0  # and g with it
+        return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
 
 
 class WidthConfidence(Confidence):
@@ -79,33 +114,59 @@ class WidthConfidence(Confidence):
         any_ridge: Whether they hold at ridges that were chosen from the data.
     """
 
-    any_ridge = False
+    any_ridge: bool = False
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """As for any confidence; nothing at a ridge that follows the data, unless the bound allows for that."""
+        """Return the statement as for any confidence; None if the ridge follows the data, unless ``any_ridge``."""
         follows_data = (state.schedule is not None or state.ridge_moved) and self.ridge(state) == state.ridge
         return None if follows_data and not self.any_ridge else super().guarantee_on(state)
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor:
-        """The multiplier of the standard deviation, []."""
-
-    def ridge(self, state: Posterior) -> float:
-        """The ridge at which mean and variance are taken; the state's own unless a bound fixes it."""
-        return state.ridge
+        """Return the multiplier of the standard deviation, []."""
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         mean, variance = state.predict(X, self.ridge(state))
         margin = self.width(state) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
+    def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
+        """Return ``mean + width g``."""
+        return state.predict(X, self.ridge(state))[0] + self.width(state).to(g) * g if self.finite_on(state) else g
+
+
+class SubGaussian(Confidence):
+    """Bounds for a function of bounded RKHS norm, observed with sub-Gaussian noise.
+
+    Args:
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
+        norm_bound: Bound of the RKHS norm of the function, in units of the targets over sqrt(kernel).
+        delta: Probability that the bounds may fail, ever and anywhere.
+
+    Raises:
+        InvalidInput: A number out of its range.
+    """
+
+    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
+        self.noise_std = checks.positive("noise_std", noise_std)
+        self.norm_bound = checks.positive("norm_bound", norm_bound)
+        self.delta = checks.probability("delta", delta)
+        self.guarantee = self.statement("all rounds and points at once")
+
+    def statement(self, scope: str) -> str:
+        """Return the guarantee for these rounds and points, in words."""
+        return (
+            f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has norm at most "
+            f"{self.norm_bound:g} and the noise is {self.noise_std:g}-sub-Gaussian"
+        )
+
 
 class Delegated(Confidence):
-    """Bounds of another confidence, which the data of the moment choose."""
+    """Bounds of another confidence, chosen by the data of the moment."""
 
     @abstractmethod
     def in_force(self, state: Posterior) -> Confidence:
-        """The confidence whose bounds these are, now."""
+        """Return the confidence with these bounds on ``state``."""
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self.in_force(state).interval(state, X)

@@ -18,46 +18,33 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import widths
-from kbo.confidence.base import WidthConfidence
+from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.regression import Posterior
 
 
-class _Projected(WidthConfidence):
-    """Bounds that hold as long as the dictionary misses at most ``missed`` of the kernel matrix."""
-
-    noise_std: float
-    norm_bound: float
-    delta: float
+class _Projected(SubGaussian, WidthConfidence):
+    """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
     @abstractmethod
     def missed(self, state: Posterior) -> float:
-        """The largest ``|K - K~|`` that the radius covers."""
+        """Return the largest ``|K - K~|`` that the radius covers."""
 
     def holds_on(self, state: Posterior) -> bool:
-        """Whether the dictionary misses little enough, now."""
+        """Return whether the dictionary misses little enough at this round."""
         return float(state.residual_norm()) <= self.missed(state)
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        if self.guarantee is None or super().guarantee_on(state) is None:
-            return None
-        return self._statement(exact=float(state.residual_trace) == 0)
-
-    def _statement(self, exact: bool) -> str:
-        here = "for this round, all others in which the dictionary misses as little,"
-        rounds = "for all rounds" if exact else here
-        return (
-            f"holds {rounds} and all points at once with probability at least 1 - {self.delta:g}, if the function has "
-            f"norm at most {self.norm_bound:g} and the noise is {self.noise_std:g}-sub-Gaussian"
-        )
+        proved = super().guarantee_on(state)
+        if proved is None or float(state.residual_trace) == 0:
+            return proved
+        return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
 
 
 class BKB(_Projected):
     """The width of BKB and BBKB: Calandriello et al. (2019), Theorem 2.
 
     Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
-        delta: Probability that the bounds may fail, ever and anywhere.
+        noise_std, norm_bound, delta: As for ``SelfNormalized``.
         eps: Accuracy of the leverages that the paper assumes.
         printed: Use the width as it is printed, which proves nothing.
 
@@ -68,14 +55,13 @@ class BKB(_Projected):
     def __init__(
         self, noise_std: float, norm_bound: float, delta: float, eps: float = 0.5, printed: bool = False
     ) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta, self.eps = checks.probability("delta", delta), checks.probability("eps", eps)
-        self.printed = printed
-        self.guarantee = None if printed else self._statement(exact=True)
+        super().__init__(noise_std, norm_bound, delta)
+        self.eps, self.printed = checks.probability("eps", eps), printed
+        if printed:
+            self.guarantee = None
 
     def missed(self, state: Posterior) -> float:
-        """``ridge / (1 - eps)``: then what the dictionary misses costs at most ``sqrt(ridge / (1 - eps)) F``."""
+        """Return ``ridge / (1 - eps)``: so much adds at most ``sqrt(ridge / (1 - eps)) F`` to the radius."""
         return state.ridge / (1 - self.eps)
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
@@ -88,9 +74,7 @@ class EKUCB(_Projected):
     """The width of EK-UCB, for a dictionary that misses at most ``projection``: Zenati et al. (2022), Lemma 4.1.
 
     Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
-        delta: Probability that the bounds may fail, ever and anywhere.
+        noise_std, norm_bound, delta: As for ``SelfNormalized``.
         projection: mu, bound of the operator norm of ``K - K~``, in units of the kernel; that of KORS.
         factor: Factor of the effective dimension: 1 is enough, 2 is printed.
 
@@ -101,12 +85,9 @@ class EKUCB(_Projected):
     def __init__(
         self, noise_std: float, norm_bound: float, delta: float, projection: float, factor: float = 1.0
     ) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
+        super().__init__(noise_std, norm_bound, delta)
         self.projection = checks.non_negative("projection", projection)
         self.factor = checks.at_least("factor", factor, 1)
-        self.guarantee = self._statement(exact=True)
 
     def missed(self, state: Posterior) -> float:  # noqa: D102
         return self.projection
@@ -117,14 +98,9 @@ class EKUCB(_Projected):
 
 
 class KUCB(EKUCB):
-    """The width of K-UCB as in the paper, with the effective dimension under the root.
+    """The width of K-UCB as in the paper, with the effective dimension under the root; arguments as ``SelfNormalized``.
 
     ``SelfNormalized`` has the log-determinant itself there: always tighter, and O(n) instead of O(n^3) a step.
-
-    Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
-        delta: Probability that the bounds may fail, ever and anywhere.
     """
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:

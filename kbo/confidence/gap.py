@@ -12,10 +12,10 @@ from kbo.regression import Posterior
 
 
 class Gap(NamedTuple):
-    """A recommendation and what it may cost.
+    """A recommendation and its distance from the maximum.
 
     Attributes:
-        recommended: The row with the best lower bound.
+        recommended: The row with the largest lower bound.
         lower: That bound.
         upper: The largest upper bound of all rows: the maximum is at most this.
     """
@@ -31,7 +31,7 @@ class Gap(NamedTuple):
 
 
 def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
-    """The recommendation among the rows of X [A d] and its gap, exact over these rows.
+    """Return the recommendation among the rows of X [A d] and its gap, exact over these rows.
 
     On the event on which the bounds hold, that is with the probability of ``confidence.guarantee`` for all rounds at
     once, the simple regret of the recommended row is at most the gap; so a run may stop as soon as the gap is small.
@@ -42,5 +42,4 @@ def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
     """
     if X.ndim != 2 or len(X) == 0:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
-    recommended, lower = confidence.argmax_lower(state, X)
-    return Gap(recommended, lower, confidence.argmax_upper(state, X)[1])
+    return Gap(*confidence.argmax_lower(state, X), confidence.argmax_upper(state, X)[1])

@@ -1,4 +1,4 @@
-"""Bounds that trust a Gaussian-process prior, hold for one round only, or promise nothing at all."""
+"""Bounds under a Gaussian-process prior, for one round only, or without any guarantee."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import widths
-from kbo.confidence.base import WidthConfidence
+from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.regression import Posterior
 
 
@@ -25,31 +25,26 @@ class FiniteSet(WidthConfidence):
     def __init__(self, n_points: int, delta: float) -> None:
         self.n_points = int(checks.positive("n_points", n_points))
         self.delta = checks.probability("delta", delta)
-        self.guarantee = (
-            f"holds for all rounds and all {self.n_points} points at once with probability at least 1 - {delta:g}, if "
-            "the function is drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
-        )
+        self.guarantee = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
         return torch.tensor(widths.srinivas(self.n_points, state.n + 1, self.delta), dtype=torch.float64)
 
 
-class WangDeFreitas(WidthConfidence):
-    """Comparison only: Durand et al. (2018), Lemma 3, at ridge ``noise_std^2``; one round at a time.
+class WangDeFreitas(SubGaussian, WidthConfidence):
+    """Comparison only: Durand et al. (2018), Lemma 3, at ridge ``noise_std^2``; one round at a time, no guarantee.
 
     Args:
-        noise_std: Standard deviation of the noise.
-        norm_bound: Bound of the RKHS norm of the function.
+        noise_std, norm_bound: As for ``SelfNormalized``.
         delta: Probability that the bound fails at one given round.
     """
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
+        super().__init__(noise_std, norm_bound, delta)
+        self.guarantee = None
 
     def ridge(self, state: Posterior) -> float:
-        """``noise_std^2``, the only ridge at which the lemma holds."""
+        """Return ``noise_std^2``, the only ridge of the lemma."""
         return self.noise_std**2
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
@@ -66,16 +61,18 @@ class FixedWidth(WidthConfidence):
 
     def __init__(self, multiplier: float) -> None:
         self.multiplier = checks.non_negative("multiplier", multiplier)
-        self._width = torch.tensor(self.multiplier, dtype=torch.float64)
+
+    def reported(self) -> None:
+        """Return None: the multiplier ranks points and bounds nothing."""
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        return self._width
+        return torch.tensor(self.multiplier, dtype=torch.float64)
 
 
 class AlternatingWidth(FixedWidth):
-    """Fixed multipliers in turn, one after every observation: careful and curious by turns, without a guarantee.
+    """Fixed multipliers in turn, one after every observation, without a guarantee.
 
-    A small width finds the bottom of the valley it is in, a large one other valleys; which is needed nobody knows.
+    A small width refines the best region found, a large one looks for others; taking turns needs no choice of one.
 
     Args:
         multipliers: The widths, each at least 0.
@@ -86,4 +83,12 @@ class AlternatingWidth(FixedWidth):
         self.multipliers = tuple(checks.non_negative("multipliers", m) for m in multipliers)
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        return self._width.new_tensor(self.multipliers[state.n % len(self.multipliers)])
+        return torch.tensor(self.multipliers[state.n % len(self.multipliers)], dtype=torch.float64)
+
+
+def gaussian_statement(points: str, delta: float) -> str:
+    """Return the guarantee of a bound for draws of the prior over a finite set, in words."""
+    return (
+        f"holds for all rounds and all {points} at once with probability at least 1 - {delta:g}, if the function is "
+        "drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
+    )

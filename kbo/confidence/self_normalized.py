@@ -1,8 +1,8 @@
 """Confidence sequences from self-normalised concentration: ``||f*|| <= norm_bound``, sub-Gaussian noise.
 
 They are theorems about exact posteriors. For a sketch with error ``E = K - K~`` they are widened, and stay valid for
-any dictionary: ``ln det(I + K / ridge) <= ln det(I + K~ / ridge) + Tr E / ridge``, and what the dictionary does not see
-of the function adds ``B sqrt|E|`` to the radius (docs/papers.md has the proof).
+any dictionary: ``ln det(I + K / ridge) <= ln det(I + K~ / ridge) + Tr E / ridge``, and the part of the function outside
+the dictionary adds ``B sqrt|E|`` to the radius (docs/papers.md has the proof).
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import widths
-from kbo.confidence.base import WidthConfidence
+from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-_GUARANTEE = (
-    "holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has norm at "
-    "most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
-)
 
-
-class SelfNormalized(WidthConfidence):
+class SelfNormalized(SubGaussian, WidthConfidence):
     """AY-GP-UCB: the bound of Abbasi-Yadkori (2012), Theorem 3.11 = Durand et al. (2018), Theorem 1.
 
     With ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen from the data or
@@ -37,16 +32,15 @@ class SelfNormalized(WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
+    covers_sketches = True
+
     def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
+        super().__init__(noise_std, norm_bound, delta)
         self.least_ridge = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
         self.any_ridge = least_ridge is not None
-        self.guarantee = _GUARANTEE.format(**vars(self))
 
     def holds_on(self, state: Posterior) -> bool:
-        """On every posterior of such a ridge: the radius accounts for ``residual_trace`` and ``residual_norm``."""
+        """Return whether the ridge is at least ``least_ridge``."""
         return self.least_ridge is None or state.ridge >= self.least_ridge
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
@@ -59,44 +53,34 @@ class SelfNormalized(WidthConfidence):
         return bias + widths.abbasi_yadkori(log_det, state.ridge, self.noise_std, self.norm_bound, self.delta)
 
 
-class ImprovedGPUCB(WidthConfidence):
+class ImprovedGPUCB(SubGaussian, WidthConfidence):
     """IGP-UCB: Chowdhury & Gopalan (2017), Theorem 2, always at ridge ``1 + eta``.
 
     Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
-        delta: Probability that the bounds may fail, ever and anywhere.
+        noise_std, norm_bound, delta: As for ``SelfNormalized``.
         eta: Excess of the ridge over one; the paper takes 2 / T for T rounds.
 
     Raises:
         InvalidInput: A number out of its range.
     """
 
+    covers_sketches = True
+
     def __init__(self, noise_std: float, norm_bound: float, delta: float, eta: float) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
+        super().__init__(noise_std, norm_bound, delta)
         self.eta = checks.positive("eta", eta)
-        self.guarantee = _GUARANTEE.format(**vars(self))
 
     def ridge(self, state: Posterior) -> float:
-        """``1 + eta``, whatever the state's own ridge."""
+        """Return ``1 + eta``, for any ridge of the state."""
         return 1 + self.eta
 
-    def holds_on(self, state: Posterior) -> bool:
-        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
-        return True
-
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        log_det, bias = widened(state, 1 + self.eta, self.norm_bound)
+        log_det, bias = widened(state, 1 + self.eta, self.norm_bound, 1 + self.eta)
         return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
 
 
-def widened(
-    state: Posterior, ridge: float, norm_bound: float, least_ridge: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """An upper bound of the exact ``log_det`` at the least ridge, and what the error of a sketch adds to the width."""
-    least = ridge if least_ridge is None else least_ridge
+def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
+    """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
     log_det, trace = state.log_det(least), state.residual_trace
     if float(trace) == 0:
         return log_det, trace

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import Chaining, Confidence, FixedWidth, MartingaleMixture, UnknownNorm, refuse_if_refuted
+from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
@@ -134,10 +134,9 @@ class CertifiedBelief(Belief, Learner):
     def __init__(self, setting: Certified, recipe: Recipe, method: Method, noise_std: float) -> None:
         self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
         self.posterior, self.draws = method.state(), recipe.draws
-        self._stated = method.confidence
-        if isinstance(method.confidence, Chaining):
-            self._stated = method.confidence.proved()
-        elif isinstance(method.confidence, FixedWidth):  # ranks points; a bound of the same assumptions is reported
+        bound = method.confidence
+        self._stated = bound and bound.reported()
+        if bound is not None and self._stated is None:  # it only ranks points: report a bound of the same assumptions
             self._stated = MartingaleMixture(noise_std, setting.norm_bound, setting.delta, "dmm", setting.scale)
         self._checked: int | None = None
 

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.fitting import fit, unit_kernel
@@ -178,7 +178,10 @@ class PracticalBelief(Belief):
     def reported(self) -> Confidence | None:
         """Return AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
         confidence, s = self.confidence(), self._setting
-        if confidence is None or not (self.draws or isinstance(confidence, MartingaleMixture | FixedWidth)):
+        if confidence is None:
+            return None
+        ranks_points = self.draws or confidence.reported() is None
+        if not (ranks_points or isinstance(confidence, MartingaleMixture)):
             return confidence
         return MartingaleMixture(self.fitted.noise_std, self.norm_bound(), s.delta, "amm", s.scale)
 

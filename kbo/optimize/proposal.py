@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from kbo.acquisition.thompson import drawn_at, inflated
+from kbo.acquisition.thompson import drawn_at
 from kbo.confidence import Confidence
 from kbo.optimize.context import Restriction
 from kbo.regression import Posterior, draw_path
@@ -128,7 +128,7 @@ def argmax_draw(confidence: Confidence, posterior: Posterior, search: Search) ->
     """Return a point [P] of the unit cube at which a draw as wide as the confidence is nearly the largest."""
     starts = search.space.features(search.starts)
     path = draw_path(posterior, starts, search.generator, drawn_at(confidence, posterior))
-    return search.argmax(lambda features: inflated(confidence, posterior, features, path(features)))
+    return search.argmax(lambda features: confidence.inflated(posterior, features, path(features)))
 
 
 def largest_upper(confidence: Confidence, posterior: Posterior, search: Search) -> tuple[Tensor, bool]:

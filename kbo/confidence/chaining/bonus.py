@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -17,47 +19,45 @@ class Bonus(ABC):
 
     @abstractmethod
     def __call__(self, std: Tensor) -> Tensor:
-        """The bonus [...] at standard deviations [...]."""
+        """Return the bonus [...] at standard deviations [...]."""
 
     def majorant(self, std: Tensor) -> Tensor:
-        """A continuous bonus that is nowhere smaller, to search with."""
+        """Return a continuous bonus [...] that is nowhere smaller, to search with."""
         return self(std)
 
 
+@dataclass(frozen=True)
 class Steps(Bonus):
     """The sum of the heights of all steps below the standard deviation.
 
     Args:
-        edges: Where the steps are, decreasing and above zero; a step is below a standard deviation that is larger.
+        edges: Positions of the steps, decreasing and above zero; a step is below a standard deviation that is larger.
         heights: Not negative.
     """
 
-    def __init__(self, edges: Sequence[float], heights: Sequence[float]) -> None:
-        self.edges, self.heights = list(edges), list(heights)
-        self._knots = [0.0, *reversed(self.edges)]
-        self._values = [0.0]
-        for height in reversed(self.heights):
-            self._values.append(self._values[-1] + height)
-
-    def __repr__(self) -> str:
-        return f"Steps(edges={self.edges}, heights={self.heights})"
+    edges: Sequence[float]
+    heights: Sequence[float]
 
     def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
-        return std.new_tensor(self._values)[self._below(std)]
+        return self._values(std)[self._below(std)]
 
     def majorant(self, std: Tensor) -> Tensor:
-        """Straight lines through the upper corners of the steps, the last one going on."""
-        knots, values = std.new_tensor(self._knots), std.new_tensor(self._values)
+        """Return straight lines through the upper corners of the steps; the last one has no end."""
+        knots, values = std.new_tensor([0.0, *reversed(self.edges)]), self._values(std)
         slopes = values.diff() / knots.diff()
         piece = self._below(std).clamp(0, len(slopes) - 1)
         return values[piece] + slopes[piece] * (std - knots[piece])
 
+    def _values(self, std: Tensor) -> Tensor:
+        return std.new_tensor([*accumulate(reversed(self.heights), initial=0.0)])
+
     def _below(self, std: Tensor) -> Tensor:
-        """How many edges are below, by more than rounding: where nothing is known the deviation is the first edge."""
-        edges = std.new_tensor(self._knots[1:]) * (1 + _ROUNDING * torch.finfo(std.dtype).eps)
+        """Return the number of edges below by more than rounding: without data the deviation equals the first edge."""
+        edges = std.new_tensor([*reversed(self.edges)]) * (1 + _ROUNDING * torch.finfo(std.dtype).eps)
         return torch.searchsorted(edges, std.detach().contiguous())
 
 
+@dataclass(frozen=True)
 class Cuts(Bonus):
     """The least of straight lines ``intercept + slope * std``.
 
@@ -66,11 +66,8 @@ class Cuts(Bonus):
         slopes: Not negative.
     """
 
-    def __init__(self, intercepts: Sequence[float], slopes: Sequence[float]) -> None:
-        self.intercepts, self.slopes = list(intercepts), list(slopes)
-
-    def __repr__(self) -> str:
-        return f"Cuts(intercepts={self.intercepts}, slopes={self.slopes})"
+    intercepts: Sequence[float]
+    slopes: Sequence[float]
 
     def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
         lines = std.new_tensor(self.intercepts) + std.new_tensor(self.slopes) * std.unsqueeze(-1)

@@ -14,8 +14,8 @@ bound it lacks the levels below the least standard deviation, which are the same
 
     |f(x) - mean(x)| <= min over c of (std(x) + 2 eps_c) v_c + sum of 2 H_i over i > c.
 
-The last c is the set itself, where the bound is that of GP-UCB at 0.9 delta: it pays for nearly everything, so that the
-bound is never much wider, and the v_c and H_i of the levels are those at shares of 0.1 delta.
+The last c is the set itself, with the bound of GP-UCB at 0.9 delta, so that the minimum is never much wider than that;
+the v_c and H_i of the levels are those at shares of 0.1 delta.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence.base import Confidence
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
+from kbo.confidence.gaussian import gaussian_statement
 from kbo.confidence.widths import contal, srinivas
 from kbo.covers.chain import Chain
 from kbo.covers.reuse import ChainMemory
@@ -49,11 +50,11 @@ class Chaining(Confidence):
         rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may exceed the range of
             the function by far.
         points: The finite set [N d], in units of the state; for a box, a design that fills it. If omitted, the set is
-            what is asked for together, X [N d]: a rule for sets that change from round to round, without a
-            ``guarantee``, since a bound on one set a round says nothing about several.
+            the points X [N d] of each call: a rule for sets that change from round to round, without a ``guarantee``,
+            since a bound on one set a round says nothing about several.
         smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients; the
             default of ``ChainingUCB``. Rigorous bounds are continuous anyway.
-        refresh: The factor by which the data grow before covers are computed anew, and smaller.
+        refresh: The factor by which the data grow before smaller covers are computed.
 
     Raises:
         InvalidInput: A number out of its range.
@@ -68,34 +69,30 @@ class Chaining(Confidence):
         refresh: float = 2.0,
     ) -> None:
         self.delta = checks.probability("delta", delta)
-        self.rigorous, self.smooth = rigorous, smooth
+        self.rigorous, self.smooth, self.refresh = rigorous, smooth, refresh
         self.points = None if points is None else _finite_set(points).clone()
-        self.refresh = refresh
         self._memory = ChainMemory(refresh)
-        self._given = self.points  # in the dtype and on the device of the last question
-        self._bonus: tuple[tuple[Any, ...], Tensor, Bonus] | None = None
+        self._bonus: tuple[int, Bonus] | None = None  # over the given points, with the version of the state
         if rigorous and points is not None:
-            self.guarantee = (
-                f"holds for all rounds and all {len(points)} points given at once with probability at least "
-                f"1 - {delta:g}, if the function is drawn from the Gaussian-process prior and the noise is Gaussian "
-                "with the ridge as variance"
-            )
+            self.guarantee = gaussian_statement(f"{len(points)} points given", self.delta)
 
     def __repr__(self) -> str:
         points = None if self.points is None else tuple(self.points.shape)
         return f"Chaining(delta={self.delta:g}, rigorous={self.rigorous}, points={points}, smooth={self.smooth})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bonus": None}
+        return {**vars(self), "_bonus": None}  # versions are numbers of one process
 
-    def proved(self) -> Chaining:
-        """The rigorous bound over the same set; the two share their covers."""
+    def reported(self) -> Chaining:
+        """Return the rigorous bound over the same set; the two share their covers."""
+        if self.rigorous:
+            return self
         proved = Chaining(self.delta, rigorous=True, points=self.points, refresh=self.refresh)
         proved.share_covers(self)
         return proved
 
     def share_covers(self, other: Confidence) -> None:
-        """From here on keep covers together with another one, of the same set or not.
+        """Keep covers together with another one, of the same set or not, from here on.
 
         Raises:
             InvalidInput: The other one is no ``Chaining``.
@@ -105,14 +102,14 @@ class Chaining(Confidence):
         self._memory = other._memory
 
     def holds_on(self, state: Posterior) -> bool:
-        """On exact posteriors whose ridge is the noise variance, so it must not have moved."""
+        """Return whether the posterior is exact and its ridge, the noise variance, has not moved."""
         return super().holds_on(state) and state.schedule is None and not state.ridge_moved
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self._around(state, X, self.smooth)
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """The upper bound with the continuous majorant of the steps."""
+        """Return the upper bound with the continuous majorant of the steps."""
         return self._around(state, X, smooth=True)[1]
 
     def _around(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
@@ -124,39 +121,40 @@ class Chaining(Confidence):
 
     @torch.no_grad()
     def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:
-        """The bonus as a function of the standard deviation, now; X [N d] is the set if no points were given.
+        """Return the present bonus as a function of the standard deviation; without given points X [N d] is the set.
 
         Hypothetical observations change standard deviations, not the bonus.
 
         Raises:
             InvalidInput: There is no finite set.
         """
-        observed, points, known = state.observed, self._set(X), self._bonus
-        moment = observed.version, self.delta
-        if known is None or known[0] != moment or not _equal(known[1], points):
-            self._bonus = known = moment, points.clone(), self._compute(observed, points)
-        return known[2]
+        observed = state.observed
+        if self.points is None:
+            return self._compute(observed, self._set(observed, X))
+        if self._bonus is None or self._bonus[0] != observed.version:
+            self._bonus = observed.version, self._compute(observed, self._set(observed, X))
+        return self._bonus[1]
 
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:
-        """The covers behind ``bonus``, for those who want to see or check them; arguments and errors as there."""
-        observed, points = state.observed, self._set(X)
+        """Return the covers of ``bonus``; arguments and errors as there."""
+        observed = state.observed
+        points = self._set(observed, X)
         return self._memory.chain(observed, points, self._depth(observed, points))
 
-    def _set(self, X: Tensor | None) -> Tensor:
-        """The finite set [N d]."""
-        if self._given is not None:
-            if X is not None:
-                self._given = self._given.to(X)
-            return self._given
+    def _set(self, state: Posterior, X: Tensor | None) -> Tensor:
+        """Return the finite set [N d], in the dtype and on the device of X or of the data."""
+        if self.points is not None:
+            known = state.like if state.dimension else self.points
+            return self.points.to(known if X is None else X)
         if X is None or X.ndim != 2:
             raise InvalidInput(
-                "Chaining needs the finite set over which it is to hold, and cannot tell it from batches of points: "
-                "pass Chaining(..., points=...), all choices [N d] or, for a box, a design that fills it."
+                "Chaining needs its finite set, which batches of points do not give: pass Chaining(..., points=...), "
+                "all choices [N d] or, for a box, a design that fills it."
             )
         return _finite_set(X)
 
     def _depth(self, state: Posterior, points: Tensor) -> int:
-        """The last level whose radius is at least the least standard deviation, at least 1."""
+        """Return the last level whose radius is at least the least standard deviation, at least 1."""
         kappa = math.sqrt(float(state.prior_variance(points).max()))
         if kappa == 0:
             return 1
@@ -169,12 +167,11 @@ class Chaining(Confidence):
         return depth
 
     def _compute(self, state: Posterior, points: Tensor) -> Bonus:
-        depth = self._depth(state, points)
+        depth, t = self._depth(state, points), state.n + 1
         chain = self._memory.chain(state, points, depth)
-        levels, t = range(1, depth + 1), state.n + 1
-        sizes = chain.sizes[:depth]
+        levels, sizes = range(1, depth + 1), chain.sizes[:depth]
         if chain.scale == 0:
-            return Cuts([0.0], [0.0])  # the prior knows everything
+            return Cuts([0.0], [0.0])  # the prior variance is zero everywhere
         if self.rigorous:
             return _cuts(sizes, [chain.reach(level) for level in levels], len(points), t, self.delta)
         radii = [chain.radius(level) for level in levels]
@@ -182,18 +179,18 @@ class Chaining(Confidence):
 
 
 def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[float]:
-    """``H_i`` of levels i = 1, 2, .. of these sizes and radii, in round t: Algorithm 1."""
+    """Return ``H_i`` of levels i = 1, 2, .. of these sizes and radii, in round t: Algorithm 1."""
     return [eps * contal(size, i, t, delta) for i, (size, eps) in enumerate(zip(sizes, radii, strict=True), start=1)]
 
 
 def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: float) -> Cuts:
-    """The bound at every cut, the levels and the set itself.
+    """Return the bound at every cut, the levels and the set itself.
 
     Nine tenths of delta pay for the set itself. Of the tenth for the chain, differences take the shares that Algorithm
     1 gives to the levels from 2; that of level 1, which has none, is divided among the cuts.
     """
     own, chained = 0.9 * delta, 0.1 * delta
-    # A point of level i has a parent of level i - 1 within that one's radius; the last level is the set.
+    # A point of level i has a parent of level i - 1 within the radius of that level; the last level is the set.
     pairs = enumerate(zip([*sizes[1:], n_points], radii, strict=True), start=2)
     differences = [eps * contal(size, i, t, chained) for i, (size, eps) in pairs]
     slopes = [contal(size - 1, 1, t, chained / len(sizes)) for size in sizes]
@@ -201,14 +198,6 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     away = [sum(radii[c:]) for c in range(len(radii))]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
     return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
-
-
-def _equal(known: Tensor, points: Tensor) -> bool:
-    """Whether that is the same set, in the same dtype and on the same device."""
-    if known is points:
-        return True
-    same = (known.shape, known.dtype, known.device) == (points.shape, points.dtype, points.device)
-    return same and torch.equal(known, points)
 
 
 def _finite_set(points: Tensor) -> Tensor:

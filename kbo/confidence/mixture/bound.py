@@ -4,7 +4,7 @@ Notation: sigma = noise_std, B = norm_bound, c = scale, a0 = sigma^2 / c.
 
 On paper                                                           | in code
 ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``squared_radius``            (eq. 8)
-``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | holds f* with prob. 1 - delta  (Lemma 4.2)
+``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | contains f* w.p. 1 - delta     (Lemma 4.2)
 ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``slack``                     (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
 AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
@@ -22,24 +22,25 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence.base import Confidence
+from kbo.confidence.base import SubGaussian
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import DMM_GRID, TOO_LARGE, norm_lower_bound, refuted, ridge_range, squared_radius
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.regression import Posterior
+from kbo.regression import AllRidges, Posterior
+
+GRIDS = {"amm": (1.0,), "dmm": DMM_GRID, "cmm": DMM_GRID}
+"""Multiples of a0 at which each kind evaluates h; "cmm" begins its searches there."""
 
 
-class MartingaleMixture(Confidence):
+class MartingaleMixture(SubGaussian):
     """AMM, DMM and CMM bounds; on an exact state tighter than ``SelfNormalized`` at equal ridge (Thm 6.3).
 
     "cmm" is the exact maximum over F (Thm 4.4), the tightest bound that the set of functions allows, at about the
     cost of "dmm": see ``dual.py``.
 
     Args:
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets.
-        norm_bound: Bound of the RKHS norm of the function.
-        delta: Probability that the bounds may fail, ever and anywhere.
+        noise_std, norm_bound, delta: As for ``SelfNormalized``.
         kind: "amm" (one ridge), "dmm" (best of a grid of ridges) or "cmm" (best of all ridges).
         scale: Covariance scale c > 0 of the mixture; a0 = noise_std^2 / scale.
         ridges: The ridges of "amm" and "dmm", in units of the kernel; by default a0 for "amm" and 0.1, 0.3, 1, 3, 10
@@ -48,6 +49,8 @@ class MartingaleMixture(Confidence):
     Raises:
         InvalidInput: A number out of its range, or an unknown kind.
     """
+
+    covers_sketches = True
 
     def __init__(
         self,
@@ -58,28 +61,17 @@ class MartingaleMixture(Confidence):
         scale: float = 1.0,
         ridges: Sequence[float] | None = None,
     ) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
+        super().__init__(noise_std, norm_bound, delta)
         self.scale = checks.positive("scale", scale)
-        if kind not in ("amm", "dmm", "cmm"):
-            raise InvalidInput(f'kind must be "amm", "dmm" or "cmm", got {kind!r}.')
+        if kind not in GRIDS:
+            raise InvalidInput(f"kind must be {', '.join(map(repr, GRIDS))}, got {kind!r}.")
         self.kind = kind
         if kind == "cmm" and ridges is not None:
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
-        grid = [1.0] if kind == "amm" else DMM_GRID
-        chosen = [self.mixture_ridge * g for g in grid] if ridges is None else list(ridges)
+        chosen = [self.mixture_ridge * g for g in GRIDS[kind]] if ridges is None else list(ridges)
         if not chosen or (kind == "amm" and len(chosen) != 1):
             raise InvalidInput(f'kind="{kind}" needs {"one ridge" if kind == "amm" else "at least one ridge"}.')
         self.ridges = [checks.positive("ridge", ridge) for ridge in chosen]
-        self.guarantee = (
-            f"holds for all rounds and points at once with probability at least 1 - {delta:g}, if the function has "
-            f"norm at most {norm_bound:g} and the noise is {noise_std:g}-sub-Gaussian"
-        )
-
-    def holds_on(self, state: Posterior) -> bool:
-        """On every posterior: the radius accounts for ``residual_trace`` and ``residual_norm``."""
-        return True
 
     @property
     def mixture_ridge(self) -> float:
@@ -87,7 +79,7 @@ class MartingaleMixture(Confidence):
         return self.noise_std**2 / self.scale
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest lower and the smallest upper bound over the ridges.
+        """Return the largest lower and the smallest upper bound over the ridges.
 
         Raises:
             RefutedAssumptions: The set of functions with norm at most ``norm_bound`` that fit the data is empty.
@@ -106,7 +98,7 @@ class MartingaleMixture(Confidence):
         return self._bounds(state, X, (-1,))[0]
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """For "cmm" the bound of "dmm"."""
+        """Return the upper bound at the ridges of the grid: for "cmm" that of "dmm"."""
         return self._candidates(state, X, (1,))[0].amin(0)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
@@ -121,25 +113,26 @@ class MartingaleMixture(Confidence):
         return row, -value
 
     def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
-        """Upper (sign 1) or lower (sign -1) bounds [...]."""
+        """Return upper (sign 1) or lower (sign -1) bounds [...]."""
         if self.kind == "cmm":
             return [dual.sign * dual.value().reshape(X.shape[:-1]) for dual in self._duals(state, X, signs)]
         sides = zip(signs, self._candidates(state, X, signs), strict=True)
         return [(side.amin if sign > 0 else side.amax)(0) for sign, side in sides]
 
+    def _answers(self, state: Posterior) -> Posterior | AllRidges:
+        """Return the source of numbers at several ridges: "amm" needs one only, for which the state has a factor."""
+        return state if self.kind == "amm" else state.all_ridges()
+
     def _candidates(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
-        """``mean +- sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
+        """Return ``mean +- sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
         ridges = X.new_tensor(self.ridges)
-        if self.kind == "amm":
-            mean, variance = state.predict(X, self.ridges)
-        else:
-            mean, variance = state.all_ridges().predict(X, ridges)
+        mean, variance = self._answers(state).predict(X, ridges)
         width = torch.sqrt(self.slack(state) / ridges).to(mean)
         margin = width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
         return [mean + sign * margin for sign in signs]
 
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
-        """For every sign the dual over the points of X [... d], which share one path."""
+        """Return for every sign the dual over the points of X [... d], which share one path."""
         flat = X if X.ndim > 1 else X.unsqueeze(0)
         path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
@@ -152,18 +145,17 @@ class MartingaleMixture(Confidence):
         return [Dual(path, sign, slack, X.new_tensor(self.ridges), low, high) for sign in signs]
 
     def slack(self, state: Posterior) -> Tensor:
-        """``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of the targets.
+        """Return ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of targets.
 
         Raises:
             RefutedAssumptions: It is negative for some ridge, so F is empty.
         """
         C = self.squared_radius(state)
         ridges = C.new_tensor(self.ridges)
-        quad = state.quad(ridges) if self.kind == "amm" else state.all_ridges().quad(ridges)
-        return self._slack(state, C, quad, ridges)
+        return self._slack(state, C, self._answers(state).quad(ridges), ridges)
 
     def squared_radius(self, state: Posterior) -> Tensor:
-        """``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
+        """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
         square = squared_radius(state, self.noise_std, self.delta, self.scale, many=self.kind != "amm")
         return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
 
@@ -172,11 +164,8 @@ class MartingaleMixture(Confidence):
         if bool((slack < 0).any()):
             values = ridges.flatten().tolist()
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
-            self._refuted_norm(state.n, float(least))
+            self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
         return slack
-
-    def _refuted_norm(self, n: int, least: float) -> None:
-        self._refuted(TOO_LARGE, n=n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

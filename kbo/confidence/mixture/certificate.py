@@ -37,8 +37,7 @@ class Certificate:
         norm: RKHS norm of the function, at most ``norm_bound``.
         misfit: ``|f(X) - y|``, at most ``radius``.
         radius: R.
-        centres: Where the function sits, [m d]: ``f = sum_i weights_i k(., centres_i)``.
-        weights: Its weights, [m].
+        centres, weights: [m d] and [m]: ``f = sum_i weights_i k(., centres_i)``.
     """
 
     bound: float
@@ -99,7 +98,7 @@ class _Program:
         self.rho = max(float(state.prior_variance(x)) - float(self.phi @ self.phi), 0.0) ** 0.5
 
     def dual(self, a: float) -> tuple[Tensor, Tensor]:
-        """Coordinates [m + 1] of the function at ridge a, and its weights [n + 1] on the rows and x."""
+        """Return the coordinates [m + 1] of the function at ridge a, and its weights [n + 1] on the rows and x."""
         w = 1 / (self.values + a)
         slack = self.square + a * self.B**2 - self.rest - a * float(w @ self.v.square())
         if slack < 0:
@@ -110,7 +109,7 @@ class _Program:
         return torch.cat([c, c.new_tensor([s * self.rho])]), torch.cat([rows, c.new_tensor([s])])
 
     def centre(self, low: float, high: float) -> tuple[Tensor, Tensor]:
-        """The posterior mean that lies deepest in F, as ``dual``: its norm falls with the ridge, its misfit grows."""
+        """Return the posterior mean deepest in F, as ``dual``: its norm falls with the ridge, its misfit grows."""
 
         def mean(t: float) -> tuple[Tensor, Tensor]:
             w, none = 1 / (self.values + 10**t), self.v.new_zeros(1)
@@ -124,20 +123,20 @@ class _Program:
         return mean(_root(balance, low, high))
 
     def misfit2(self, c: Tensor) -> float:
-        """``|f(X) - y|^2``."""
+        """Return ``|f(X) - y|^2``."""
         return float((self.values.sqrt() * c[:-1] - self.v).square().sum()) + self.rest
 
     def at_x(self, c: Tensor) -> float:
-        """``f(x)``."""
+        """Return ``f(x)``."""
         return float(self.phi @ c[:-1] + self.rho * c[-1])
 
     def excess(self, c: Tensor) -> float:
-        """At most 0 exactly for functions in F: the worse of the two constraints."""
+        """Return the worse of the two constraints, at most 0 exactly for functions in F."""
         return max(float(c @ c) / self.B**2, self.misfit2(c) / self.square) - 1
 
 
 def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper") -> Certificate:
-    """The exact bound at x [d] with a function that attains it up to ``gap``; O(n^3).
+    """Return the exact bound at x [d] with a function that attains it up to ``gap``; O(n^3).
 
     Args:
         confidence: The mixture; of any kind, what is certified is the exact maximum over its set F.
@@ -175,7 +174,7 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
 
 
 def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper") -> float:
-    """The exact bound at x [d] by the paper's second-order cone program, through CVXPY and Clarabel.
+    """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY and Clarabel.
 
     An independent reference for ``MartingaleMixture(kind="cmm")``, thousands of times slower.
 
@@ -210,12 +209,12 @@ def _sign(side: str) -> int:
 
 
 def _root(f, low: float, high: float) -> float:
-    """Where a function that falls through zero once does so; an end of the range if it keeps its sign."""
+    """Return the root of a function that falls through zero once; an end of the range if it keeps its sign."""
     if f(low) <= 0:
         return low
     return high if f(high) >= 0 else _between(f, low, high)
 
 
 def _between(f, low: float, high: float) -> float:
-    """The root in between, to full precision."""
+    """Return the root in between, to full precision."""
     return float(brentq(f, low, high, xtol=1e-15))  # pyright: ignore[reportArgumentType]

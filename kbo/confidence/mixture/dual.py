@@ -30,10 +30,10 @@ _FEW = 8
 """Points that are refined in search of the smallest minimum."""
 
 _ENOUGH = 1e-3
-"""Tolerance in ln a of a leader's search: its bound is then off by about its square."""
+"""Tolerance in ln a of the search at one point: its bound is then off by about the square."""
 
 _TIE = 1e-7
-"""Relative difference of bounds below which a leader needs no further proof."""
+"""Relative difference below which two bounds count as equal."""
 
 
 class Dual:
@@ -63,7 +63,7 @@ class Dual:
         self.coarse = self._h(path.grid(start), start.unsqueeze(-1))
 
     def at(self, log_ridges: Tensor, path: RidgePath | None = None) -> Tensor:
-        """``h`` [B] with every point at its own ridge."""
+        """Return ``h`` [B] with every point at its own ridge."""
         ridges = log_ridges.exp()
         return self._h((path or self.path).at(ridges), ridges)
 
@@ -73,44 +73,44 @@ class Dual:
 
     @torch.no_grad()
     def minimise(self) -> tuple[Tensor, Tensor]:
-        """The log ridges [B] that minimise h, and the minima [B]."""
+        """Return the log ridges [B] that minimise h, and the minima [B]."""
         return minimise(self.at, self.start, self.coarse.detach(), self.low, self.high)
 
     def value(self) -> Tensor:
-        """The minima [B], differentiable in the points: at the minimising ridge held fixed (envelope theorem)."""
+        """Return the minima [B], differentiable in the points at the minimising ridge (envelope theorem)."""
         return self.at(self.minimise()[0])
 
     @torch.no_grad()
     def argmax_upper(self) -> tuple[int, float]:
-        """The point with the largest minimum, and that minimum, refining as few points as possible.
+        """Return the point with the largest minimum, and that minimum, refining as few points as possible.
 
-        Every ridge bounds every point, so the coarse grid bounds all of them and the leader's own ridge lowers its
-        rivals too. Once nothing is above the best refined point, no other minimum can be larger. Minima that differ by
-        less than a ten-millionth count as equal; the value is never below any of them.
+        Every ridge bounds every point, so the coarse grid bounds all of them, and the ridge of a refined point lowers
+        the bounds of the others too. Once nothing is above the best refined point, no other minimum can be larger.
+        Minima that differ by less than a ten-millionth count as equal; the value is never below any of them.
         """
-        bounds, lead = self.coarse.amin(0), -1
+        bounds, best = self.coarse.amin(0), -1
         while True:
             first = int(bounds.argmax())
-            if lead >= 0 and bounds[first] <= bounds[lead] + _TIE * bounds[lead].abs():
-                return lead, float(bounds[first])
+            if best >= 0 and bounds[first] <= bounds[best] + _TIE * bounds[best].abs():
+                return best, float(bounds[first])
             alone = torch.tensor([first], device=bounds.device)
             h = partial(self.at, path=self.path.select(alone))
             t, _ = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
             ridge = t.exp()
             bounds = torch.minimum(bounds, self._h(self.path.grid(ridge), ridge.unsqueeze(-1))[0])
-            if lead < 0 or bounds[first] > bounds[lead]:
-                lead = first
+            if best < 0 or bounds[first] > bounds[best]:
+                best = first
 
     @torch.no_grad()
     def argmax_lower(self) -> tuple[int, float]:
-        """A point with nearly the smallest minimum, and that minimum: the best of the few that look best on the grid.
+        """Return a point with nearly the smallest minimum, and that minimum: the best of the few smallest on the grid.
 
-        For lower bounds (sign -1). Which point has the very smallest minimum only refining all of them would tell; the
-        value is a valid bound of the point that is returned.
+        For lower bounds (sign -1). The very smallest minimum would need a search at every point; the value is a valid
+        bound of the point that is returned.
         """
         bounds = self.coarse.amin(0)
         few = bounds.topk(min(_FEW, len(bounds)), largest=False).indices.sort().values
-        path = self.path.select(few)
-        _, values = minimise(lambda t: self.at(t, path), self.start, self.coarse[:, few], self.low, self.high)
+        h = partial(self.at, path=self.path.select(few))
+        _, values = minimise(h, self.start, self.coarse[:, few], self.low, self.high)
         best = int(values.argmin())
         return int(few[best]), float(values[best])

@@ -11,13 +11,13 @@ from torch import Tensor
 _GOLDEN = (3 - math.sqrt(5)) / 2
 _MOST_STEPS = 60
 _NEAR = 0.05
-"""Bracket within which a parabola is believed."""
+"""Bracket within which the vertex of a parabola is accepted."""
 
 
 def minimise(
     f: Callable[[Tensor], Tensor], t: Tensor, values: Tensor, low: float, high: float, tolerance: float = 1e-4
 ) -> tuple[Tensor, Tensor]:
-    """The minimisers over [low, high] of B functions with one valley each, and their values.
+    """Minimise B functions with one valley each over [low, high].
 
     A grid of known values gives each function a bracket, which is widened where its lowest value lies at an end of
     the grid. Then parabolas through the bracket's three points, or golden sections where a parabola does not halve
@@ -36,12 +36,12 @@ def minimise(
     """
     b, fb, (a, fa), (c, fc) = _bracket(f, t, values, low, high)
     before = last = c - a
-    active = torch.ones_like(b, dtype=torch.bool)  # a function that is done stays, whatever the others still do
+    active = torch.ones_like(b, dtype=torch.bool)  # a finished function stays as it is: results are row by row
     for _ in range(_MOST_STEPS):
         vertex = _parabola(a, b, c, fa, fb, fc)
         trusted = (b + vertex > a) & (b + vertex < c) & (2 * vertex.abs() < before)
         wide = torch.where(c - b > b - a, c - b, a - b)
-        # A vertex at b is chance while one side of the bracket is far away; then that side is looked at.
+        # A vertex at b may be a coincidence while one side of the bracket is far away; then that side is tried.
         settled = trusted & (vertex.abs() <= tolerance)
         active = active & ~((settled & (wide.abs() <= _NEAR)) | (c - a <= tolerance))
         if not bool(active.any()):
@@ -62,7 +62,7 @@ def minimise(
 
 
 def _bracket(f, t: Tensor, values: Tensor, low: float, high: float):
-    """Points b with their values, and the points (a, f(a)), (c, f(c)) around it: a <= b <= c, f(b) lowest."""
+    """Return b, f(b) and the points (a, f(a)), (c, f(c)) around it: a <= b <= c, f(b) lowest."""
     last = len(t) - 1
     j = values.argmin(0)
     direction = torch.where(j == 0, -1, 1)
@@ -86,6 +86,6 @@ def _bracket(f, t: Tensor, values: Tensor, low: float, high: float):
 
 
 def _parabola(a: Tensor, b: Tensor, c: Tensor, fa: Tensor, fb: Tensor, fc: Tensor) -> Tensor:
-    """The step from b to the vertex of the parabola through three points; not finite if they lie on a line."""
+    """Return the step from b to the vertex of the parabola through three points; not finite if they lie on a line."""
     left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
     return -0.5 * ((b - a) * left - (b - c) * right) / (left - right)

@@ -1,4 +1,4 @@
-"""The radius of a martingale mixture, and what it says about the norm of the function.
+"""The radius of a martingale mixture, and the lower bound of the norm that follows from it.
 
 R does not contain the norm bound, so the same event on which the bounds hold says how large the norm must be: the set
 F(B) is empty exactly when B is below ``norm_lower_bound``.
@@ -19,14 +19,13 @@ from kbo.regression import Posterior
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7), and at which exact searches begin."""
 
-
 TOO_LARGE = "a function that fits the data must have a larger norm"
 
 
 def squared_radius(
     state: Posterior, noise_std: float, delta: float, scale: float = 1.0, *, many: bool = False
 ) -> Tensor:
-    """``R^2 = quad(a0) + sigma^2 log_det(a0) + c Tr E + 2 sigma^2 ln(1/delta)``, [].
+    """Return ``R^2 = quad(a0) + sigma^2 log_det(a0) + c Tr E + 2 sigma^2 ln(1/delta)``, [].
 
     Flynn & Reeb (2024), eq. 8, for an exact state, whose residual E is zero. For the residual ``E = K - K~ >= 0`` of an
     approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``ln det(I + A + E')`` is at most
@@ -45,7 +44,7 @@ def squared_radius(
 
 
 def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
-    """The exception that says so, with its figures."""
+    """Return the exception of an empty confidence set."""
     return RefutedAssumptions(
         f"The data refute the assumptions: {reason}. Raise norm_bound or noise_std, or change the kernel; if they "
         f"are right, this happens with probability at most delta = {delta:g}",
@@ -63,7 +62,7 @@ def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, del
 
 
 def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
-    """The ridges of a search: from the precision of ``K + a I`` to where nothing but the prior is left."""
+    """Return the ridges of a search: from the precision of ``K + a I`` to where only the prior is left."""
     low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
     return low, 1e12 * max(float(state.trace), a0)
 
@@ -72,7 +71,7 @@ def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
 def norm_lower_bound(
     state: Posterior, noise_std: float, delta: float, scale: float = 1.0, ridges: Sequence[float] | None = None
 ) -> Tensor:
-    """``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
+    """Return ``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
 
     For an exact state (E = 0) that is ``sqrt(max over a of (quad(a) - R^2) / a, 0)``. With probability 1 - delta, for
     all n at once and on the same event as the mixture bounds, the function has at least this norm: for a smaller

@@ -1,4 +1,4 @@
-"""Martingale mixtures for functions whose norm nobody told."""
+"""Martingale mixtures for functions of unknown norm."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ PRACTICAL_MULTIPLE = 1.25
 class UnknownNorm(Delegated):
     """A mixture whose norm bound follows ``B_low``, the anytime lower confidence bound of the norm.
 
-    Data can refute a norm bound but never prove one. So nothing is guaranteed, except that a bound in force is never
-    one that the data of that moment refute, and that, with probability 1 - delta, the interval holds at all times at
-    which ``norm_bound(state)`` is at least the norm. The bound in force is a function of the data alone; it may fall
-    again, since ``B_low`` is not monotone.
+    Data can refute a norm bound but never prove one, so there is no guarantee; but data never refute the norm bound in
+    force at that moment, and with probability 1 - delta the interval holds at all times at which ``norm_bound(state)``
+    is at least the norm. That bound is a function of the data alone, and may fall again: ``B_low`` is not monotone.
 
     * ``multiple=None`` doubles ``guess`` until the data do not refute it. Every value that is ever in force is
       ``guess`` times a power of two, all on one event: no union over the guesses is needed.
@@ -47,14 +46,13 @@ class UnknownNorm(Delegated):
         guess: float | None = None,
         multiple: float | None = None,
     ) -> None:
-        checks.positive("noise_std", noise_std)
-        self.guess = checks.positive("guess", noise_std if guess is None else guess)
-        self._mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
-        self.noise_std, self.delta, self.kind, self.scale = float(noise_std), float(delta), kind, float(scale)
+        self.guess = checks.positive("guess", checks.positive("noise_std", noise_std) if guess is None else guess)
+        mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
+        self.noise_std, self.delta, self.kind, self.scale = mixture.noise_std, mixture.delta, kind, mixture.scale
         self.multiple = multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
 
     def norm_bound(self, state: Posterior) -> float:
-        """The norm bound in force after the data of ``state``."""
+        """Return the norm bound in force after the data of ``state``."""
         least = float(norm_lower_bound(state, self.noise_std, self.delta, self.scale))
         if self.multiple is not None:
             # Above B_low itself by more than rounding, or the set of functions would be a single point.
@@ -63,5 +61,5 @@ class UnknownNorm(Delegated):
         return self.guess * 2.0**doublings
 
     def in_force(self, state: Posterior) -> MartingaleMixture:
-        """The mixture with that norm bound."""
+        """Return the mixture with that norm bound."""
         return MartingaleMixture(self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale)

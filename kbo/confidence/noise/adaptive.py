@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,54 +15,41 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 
 
-def noise_bounds(state: Posterior) -> NoiseBounds:
-    """The noise bounds that the ridge of ``state`` follows.
-
-    Raises:
-        InvalidInput: It does not follow any.
-    """
-    bounds = state.schedule
-    if not isinstance(bounds, NoiseBounds):
-        raise InvalidInput(
-            f"this confidence reads the noise level from the state, and a {type(state).__name__} without NoiseBounds "
-            "knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
-        )
-    return bounds
-
-
 class _Adaptive(Confidence):
-    """What all have in common: the guarantee is that of the noise bounds, and there may be no bound yet."""
+    """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
-    variants: tuple[str, ...]
-
-    def holds_on(self, state: Posterior) -> bool:
-        """On every posterior: all radii account for ``residual_trace`` and ``residual_norm``."""
-        return True
+    covers_sketches = True
+    variants: ClassVar[tuple[str, ...]]
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """That of the noise bounds; None where some observations are hypothetical, or the assumptions are refuted."""
-        bounds = self._described(state)
+        """Return that of the noise bounds; None with hypothetical observations or refuted assumptions."""
+        bounds = self.noise_bounds(state)
         return None if state.hypothetical or bounds.refuted else bounds.guarantee
 
     def finite_on(self, state: Posterior) -> bool:
-        return math.isfinite(self._described(state).upper)
+        return math.isfinite(self.noise_bounds(state).upper)
 
-    def _bounds(self, state: Posterior) -> NoiseBounds:
-        """The noise bounds, to be used."""
-        bounds = self._described(state)
-        if not state.hypothetical:
-            bounds.refuse_if_refuted()
-        return bounds
+    def noise_bounds(self, state: Posterior, check: bool = False) -> NoiseBounds:
+        """Return the noise bounds that the ridge of ``state`` follows.
 
-    def _described(self, state: Posterior) -> NoiseBounds:
-        """The noise bounds, contradictory or not."""
-        bounds = noise_bounds(state)
+        Raises:
+            InvalidInput: It follows none, or a variant of them that rests on another event.
+            RefutedAssumptions: They contradict each other, if ``check``.
+        """
+        bounds = state.schedule
+        if not isinstance(bounds, NoiseBounds):
+            raise InvalidInput(
+                f"{type(self).__name__} reads the noise level from the state, and a {type(state).__name__} without "
+                "NoiseBounds knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
+            )
         if bounds.variant not in self.variants:
             wanted = " or ".join(f'"{variant}"' for variant in self.variants)
             raise InvalidInput(
                 f"{type(self).__name__} needs NoiseBounds of variant {wanted}, the state's are {bounds.variant!r}: "
                 "other variants rest on another event."
             )
+        if check and not state.hypothetical:
+            bounds.refuse_if_refuted()
         return bounds
 
 
@@ -81,12 +69,12 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
     any_ridge = True
 
     def width(self, state: Posterior) -> Tensor:
-        """``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
+        """Return ``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
 
         Raises:
             RefutedAssumptions: The bounds of the noise level contradict each other.
         """
-        bounds = self._bounds(state)
+        bounds = self.noise_bounds(state, check=True)
         error, D = float(state.residual_norm()), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
         return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
@@ -110,26 +98,25 @@ class AdaptiveMixture(_Adaptive, Delegated):
     variants = ("mixture",)
 
     def __init__(self, kind: str = "cmm") -> None:
-        MartingaleMixture(1.0, 1.0, 0.1, kind)  # checks it
-        self.kind = kind
+        self.kind = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
 
     def in_force(self, state: Posterior) -> Confidence:
-        """The mixture at the noise level and the ridge of now; infinite bounds as long as there is no such level.
+        """Return the mixture at the present noise level and ridge; infinite bounds as long as no level is known.
 
         Raises:
             RefutedAssumptions: The bounds of the noise level contradict each other.
         """
-        bounds = self._bounds(state)
+        bounds = self.noise_bounds(state, check=True)
         return _AtNoiseLevel(bounds, self.kind, state.ridge) if math.isfinite(bounds.upper) else _Infinite()
 
 
 class _AtNoiseLevel(MartingaleMixture):
-    """The mixture at the upper bound of the noise level; what refutes it is said in terms of what was given."""
+    """The mixture at the upper bound of the noise level; its messages name the numbers that were given."""
 
     def __init__(self, bounds: NoiseBounds, kind: str, ridge: float) -> None:
         level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
         super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
-        self.guarantee = None  # its level came from the data: what holds is said by AdaptiveMixture
+        self.guarantee = None  # its level came from the data; AdaptiveMixture has the guarantee
         self._total_delta = bounds.delta
 
     def _refuted(self, reason: str, **figures: float) -> None:
@@ -144,7 +131,7 @@ class _AtNoiseLevel(MartingaleMixture):
 
 
 class _Infinite(Confidence):
-    """Nothing is known yet."""
+    """Bounds without any information."""
 
     def finite_on(self, state: Posterior) -> bool:
         return False

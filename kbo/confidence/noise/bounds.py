@@ -7,9 +7,9 @@ On paper                                                             | in code
 residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``fit.py``
 ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``    | ``_update_mixture``, upper bound
 ``quad(a) - a C^2 <= |xi|^2``                                        | ``_update_mixture``, lower bound
-how the energy ``|xi|^2`` is related to ``t sigma^2``                | ``energy.py``
+energy ``|xi|^2`` against ``t sigma^2``                              | ``energy.py``
 
-All hold for all t at once; what E changes is proved in docs/papers.md.
+All hold for all t at once; docs/papers.md proves the terms in E.
 """
 
 from __future__ import annotations
@@ -50,15 +50,12 @@ class NoiseBounds(RidgeSchedule):
 
     "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
     "mixture" is the tightest, by far where there are many effective dimensions: the others pay twice the information
-    gain.
+    gain. Its first finite upper bound needs some 50 observations of a smooth function on a line, and 150 with
+    "tight+grid"; in two dimensions some 100 and many hundreds. "mixture" is also the first to be wrong where the noise
+    is not as assumed, and evaluates twelve ridges after every observation, which on a sketch of m points takes O(m^3):
+    choose a dictionary that stays small, ``GreedyDictionary`` for example.
 
-    The first upper bound that says something needs some 50 observations of a smooth function on a line with "mixture"
-    and 150 with "tight+grid"; in two dimensions some 100 and many hundreds. "mixture" is also the first to be wrong
-    where the noise is not as assumed. And it looks at twelve ridges after every observation, which on a sketch of m
-    points takes O(m^3): choose a dictionary that stays small, ``GreedyDictionary`` for example.
-
-    An instance is a description until a state follows it: ``AdaptiveRidge(state, bounds)`` works on a copy, its
-    ``schedule``. ``update`` may also be called by hand.
+    ``AdaptiveRidge(state, bounds)`` works on a copy, its ``schedule``. ``update`` may also be called by hand.
 
     Args:
         norm_bound: Bound C of the RKHS norm of the function, in units of the targets over sqrt(kernel).
@@ -73,9 +70,10 @@ class NoiseBounds(RidgeSchedule):
         InvalidInput: A number out of its range, an unknown variant, or one without the upper bound that it needs.
 
     Attributes:
-        upper, lower: The bounds now; ``upper`` is inf as long as nothing is known.
-        ridge: The ridge now.
+        upper, lower: The present bounds; ``upper`` is inf as long as nothing is known.
+        ridge: The present ridge.
         n: Observations seen.
+        description: The arguments of the constructor.
     """
 
     saved = ("description", "upper", "lower", "ridge", "n", "_floor")
@@ -100,6 +98,14 @@ class NoiseBounds(RidgeSchedule):
             raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
         self.variant, self.n = variant, 0
         self.largest_ridge = self._largest(largest_ridge)
+        self.description = {
+            "norm_bound": self.norm_bound,
+            "delta": self.delta,
+            "upper": self.upper,
+            "lower": self.lower,
+            "variant": variant,
+            "largest_ridge": self.largest_ridge,
+        }
         self.event_delta = self.delta / _EVENTS
         if variant == "paper" and self.event_delta < _LEAST_PRINTED:
             raise InvalidInput(
@@ -134,7 +140,7 @@ class NoiseBounds(RidgeSchedule):
 
     @property
     def guarantee(self) -> str:
-        """What holds, in words."""
+        """The statement that holds with probability ``1 - delta``, in words."""
         least, most = self._given
         known = [f"at least {least:g}"] * (least > 0) + [f"at most {most:g}"] * math.isfinite(most)
         level = f"a level of {' and '.join(known)}" if known else "an unknown level"
@@ -163,7 +169,7 @@ class NoiseBounds(RidgeSchedule):
             )
 
     def _suspects(self) -> str:
-        """The given bound of the noise level that must be wrong if the one from the data is right, in words."""
+        """Return the given bound of the noise level that is wrong if the one from the data is right, in words."""
         least, most = self._given
         if self.upper == most:
             return f"the upper bound of the noise level that was given, {most:g}, is too small, or "
@@ -191,7 +197,7 @@ class NoiseBounds(RidgeSchedule):
             self._update_sandwich(state)
 
     def deviation(self, state: Posterior) -> float:
-        """``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``, at the ridge in force.
+        """Return ``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``, at the ridge in force.
 
         Durand et al. (2018), Theorem 2, at the least ridge that may be in force, or, on a grid, at the ridge itself.
 
@@ -199,20 +205,20 @@ class NoiseBounds(RidgeSchedule):
             InvalidInput: The variant is "mixture", which rests on another event.
         """
         if self.variant == "mixture":
-            raise InvalidInput('variant "mixture" rests on another event: ask an AdaptiveMixture for bounds.')
+            raise InvalidInput('variant "mixture" rests on another event: use AdaptiveMixture.')
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
         gain = float(self._at(state, ridge).log_det()) + float(state.residual_trace) / ridge if state.n else 0.0
         return 2 * math.log(1 / delta) + gain
 
     def _at(self, state: Posterior, ridge: float) -> Answers:
-        """A ridge that may move at every observation has no factor worth keeping."""
+        """Return the answers at a ridge; one that may move at every observation needs no factor of its own."""
         return state.at_moving(ridge) if self.continuous else state.at(ridge)
 
     # The sandwich of Durand et al. (2018)
 
     def _update_sandwich(self, state: Posterior) -> None:
-        """Lower bound, deviation, upper bound, ridge, in this order (Durand et al. 2018, Sec. 6.3)."""
+        """Update lower bound, upper bound and ridge, in this order (Durand et al. 2018, Sec. 6.3)."""
         t, printed = state.n, self.variant == "paper"
         C_t = printed_deviation(t, self.event_delta)
         least, most = stitched(t, self.event_delta)
@@ -225,14 +231,14 @@ class NoiseBounds(RidgeSchedule):
         self.ridge = self._ridge()
 
     def _ridge(self) -> float:
-        """The ridge that the upper bound asks for; not below the precision, a larger ridge keeps every bound valid."""
+        """Return the ridge of the upper bound, clamped from below at the precision: a larger one stays valid."""
         if self.variant == "mixture":
             return self.largest_ridge
         wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
         return self._grid_ridge(self._step(wanted)) if self.variant == "tight+grid" else wanted
 
     def _step(self, wanted: float) -> int:
-        """The largest j with ``largest_ridge / 2^j >= wanted``, at least 0."""
+        """Return the largest j with ``largest_ridge / 2^j >= wanted``, at least 0."""
         if wanted >= self.largest_ridge:
             return 0
         j = math.floor(math.log2(self.largest_ridge / wanted))
@@ -242,7 +248,7 @@ class NoiseBounds(RidgeSchedule):
         return math.ldexp(self.largest_ridge, -j)
 
     def _reference(self) -> tuple[float, float]:
-        """The ridge at which D is taken and the probability that D may fail there."""
+        """Return the ridge at which D is taken and the probability that D may fail there."""
         if self.variant == "tight+grid":
             j = round(math.log2(self.largest_ridge / self.ridge))
             return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
@@ -257,7 +263,7 @@ class NoiseBounds(RidgeSchedule):
         return self.event_delta / _MIXTURE_RIDGES
 
     def _update_mixture(self, state: Posterior) -> None:
-        """The mixture is a bound of the energy of the noise: the same event serves noise bound and confidence set."""
+        """Update both bounds and the ridge on the event of the confidence set, which bounds the energy of the noise."""
         ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
         ridges = [ridge for ridge in ridges if ridge >= self._floor]  # the others keep their part of delta
         if not ridges:
@@ -279,23 +285,11 @@ class NoiseBounds(RidgeSchedule):
             radii = [quad + self.upper**2 * cost for quad, cost in zip(quads, costs, strict=True)]
             self.ridge = ridges[radii.index(min(radii))]
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of ``state_dict``.
-
-        Raises:
-            InvalidInput: These bounds were constructed otherwise.
-        """
-        self.check_state_dict(state)
+    def check_state_dict(self, state: dict[str, Any]) -> None:
+        """Raise InvalidInput unless the state is of bounds with the same arguments."""
+        super().check_state_dict(state)
         if state["description"] != self.description:
             raise InvalidInput(
                 f"these noise bounds are {self.description}, the saved ones {state['description']}: construct them "
                 "equally."
             )
-        vars(self).update({name: state[name] for name in self.saved if name != "description"})
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The arguments of the constructor."""
-        lower, upper = self._given
-        given = {"norm_bound": self.norm_bound, "delta": self.delta, "upper": upper, "lower": lower}
-        return {**given, "variant": self.variant, "largest_ridge": self.largest_ridge}

@@ -1,4 +1,4 @@
-"""How far the energy ``|xi|^2`` of t noises may be from ``t sigma^2``, at all times t at once.
+"""Bounds of the energy ``|xi|^2`` of t noises around ``t sigma^2``, at all times t at once.
 
 The noise is Gaussian to second order: its variance is sigma^2 and ``E exp(g xi^2) <= (1 - 2 g sigma^2)^-1/2`` for every
 ``g < 1 / (2 sigma^2)`` of either sign, given the past. Gaussian and Rademacher noise are; noise of rare spikes is not.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 _ETA = (math.exp(0.25) + math.exp(-0.25)) / 2
-"""What choosing one g for all of ``[e^k, e^(k+1))`` costs."""
+"""Factor for choosing one g for all of ``[e^k, e^(k+1))``."""
 
 _LEAST_RATES = [2.0 * 2 ** (-i / 2) for i in range(24)]
 _MOST_RATES = [0.45 * 2 ** (-i / 2) for i in range(24)]
@@ -21,9 +21,9 @@ _MOST_RATES = [0.45 * 2 ** (-i / 2) for i in range(24)]
 
 
 def stitched(t: int, delta: float) -> tuple[float, float]:
-    """``t - 2 eta sqrt(t L)`` and ``t + 2 eta sqrt(t L) + 2 L``: a g for each slice ``[e^k, e^(k+1))`` of time.
+    """Return ``t - 2 eta sqrt(t L)`` and ``t + 2 eta sqrt(t L) + 2 L``, with a g for each ``[e^k, e^(k+1))``.
 
-    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``; the concentration behind Durand et al. (2018),
+    With ``L = ln(1/delta) + ln(pi^2 (1 + floor(ln t))^2 / 6)``; the concentration in Durand et al. (2018),
     Theorem 3, without slack.
     """
     L = math.log(1 / delta) + math.log(math.pi**2 * (1 + math.floor(math.log(t))) ** 2 / 6)
@@ -32,7 +32,7 @@ def stitched(t: int, delta: float) -> tuple[float, float]:
 
 
 def printed_deviation(t: int, delta: float) -> float:
-    """``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` with ``c_t = ln(pi^2 (1 + ln t)^2 / 6)``.
+    """Return ``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` with ``c_t = ln(pi^2 (1 + ln t)^2 / 6)``.
 
     Durand et al. (2018), Theorem 3; c_t is what the proof needs, in print it is infinite at t = 1.
     """
@@ -41,7 +41,7 @@ def printed_deviation(t: int, delta: float) -> float:
 
 
 def mixed(t: int, delta: float) -> tuple[float, float]:
-    """The best of a fixed grid of g, each with an equal part of delta: tighter than ``stitched``.
+    """Return the best of a fixed grid of g, each with an equal part of delta: tighter than ``stitched``.
 
     Ville's inequality for each supermartingale of the grid, and a union over the grid.
     """

@@ -25,8 +25,8 @@ class Fit(NamedTuple):
         rss: Residual sum of squares.
         ridge: Of the fit.
         norm_bound: Bound of the norm of the function.
-        error: Operator norm of what a sketch leaves of the kernel matrix; 0 if the posterior is exact.
-        most: At most ``|xi|^2 / sigma^2``, as ``energy.py`` has it.
+        error: Operator norm of the error of a sketch; 0 if the posterior is exact.
+        most: Upper bound of ``|xi|^2 / sigma^2`` from ``energy.py``.
     """
 
     t: int
@@ -37,7 +37,7 @@ class Fit(NamedTuple):
     most: float
 
     def cross(self, D: float) -> float:
-        """X, what noise and function have in common in the residuals, in units of sigma."""
+        """Return X, the cross term of noise and function in the residuals, in units of sigma."""
         missed = 0.0
         if self.error > 0:
             seen = math.sqrt(self.ridge + self.error) + math.sqrt(32 / 27 * self.error)
@@ -46,25 +46,25 @@ class Fit(NamedTuple):
 
 
 def at_least(fit: Fit) -> float:
-    """The noise level is at least that (Theorem 3); negative where the norm bound explains all residuals."""
+    """Return a lower bound of the noise level (Theorem 3); negative where the norm bound explains all residuals."""
     explained = fit.norm_bound * math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)
     return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
 
 
 def at_most(fit: Fit, D: float, least: float) -> float:
-    """The root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss`` (Theorem 3); inf if there is none.
+    """Return the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss`` (Theorem 3); inf if there is none.
 
     Args:
         fit: The fit.
         D: The deviation.
-        least: At least ``|xi|^2 / sigma^2``.
+        least: Lower bound of ``|xi|^2 / sigma^2``.
     """
     a, b = (least - 2 * D) / fit.t, 2 * fit.cross(D) / fit.t
     return (b + math.sqrt(b * b + 4 * a * fit.rss / fit.t)) / (2 * a) if a > 0 else math.inf
 
 
 def at_most_printed(fit: Fit, D: float, C_t: float) -> float:
-    """The weaker form of the paper, Theorem 3, case 2, for ``least = t - 2 sqrt(t C_t)``."""
+    """Return the weaker form of the paper, Theorem 3, case 2, for ``least = t - 2 sqrt(t C_t)``."""
     alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
     half = fit.cross(D) / (2 * fit.t)
     if alpha <= 0:

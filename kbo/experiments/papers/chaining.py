@@ -66,7 +66,7 @@ def illustration(quick: bool) -> Plan:
     std, union, algorithm = safe_sqrt(variance), FiniteSet(len(grid), DELTA), Chaining(DELTA, points=grid)
     terms = {
         ALGORITHM: (algorithm.bonus(state)(std), "Algorithm 1"),
-        PROVED: (algorithm.proved().bonus(state)(std), "proved"),
+        PROVED: (algorithm.reported().bonus(state)(std), "proved"),
         UNION: (union.width(state) * std, "union over all points"),
     }
     chain, x, truth = algorithm.chain(state), grid[:, 0], environment.mean(grid)

@@ -91,7 +91,8 @@ def _watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
     environment = GaussianProcessBandit(points, _SIDE, 1.0, noise_std=NOISE, seed=seed)
     arms, truth = environment.fixed_arms, environment.mean(environment.fixed_arms)
     algorithm = Chaining(_DELTA, points=arms)
-    bounds: dict[str, Confidence] = {ALGORITHM: algorithm, PROVED: algorithm.proved(), UNION: FiniteSet(points, _DELTA)}
+    bounds: dict[str, Confidence] = {ALGORITHM: algorithm, PROVED: algorithm.reported()}
+    bounds[UNION] = FiniteSet(points, _DELTA)
     method = Method(ALGORITHM, environment.kernel, NOISE**2, algorithm)
     state = method.state(arms)
     seen = {name: [misses(bound, state, arms, truth)] for name, bound in bounds.items()}
