@@ -24,6 +24,8 @@ class PlannedDesign(WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
+    covers_sketches = True
+
     def __init__(self, noise_std: float, norm_bound: float, delta: float, n_points: int) -> None:
         self.noise_std = checks.positive("noise_std", noise_std)
         self.norm_bound = checks.positive("norm_bound", norm_bound)
@@ -34,10 +36,6 @@ class PlannedDesign(WidthConfidence):
             f"are planned without looking at values, the noise is {noise_std:g}-sub-Gaussian and the function has norm "
             f"at most {norm_bound:g}"
         )
-
-    def holds_on(self, state: Posterior) -> bool:
-        """Whether the theorem covers this posterior: always, because the width includes the error of a sketch."""
-        return True
 
     def width(self, state: Posterior) -> Tensor:
         """Multiplier of the standard deviation, []."""

@@ -1,7 +1,7 @@
-"""mean, variance, log_det, quad -> upper and lower bounds: the confidence of posterior x confidence x rule."""
+"""Confidence bounds from the numbers of a posterior."""
 
 from kbo.confidence import widths
-from kbo.confidence.base import Confidence, WidthConfidence
+from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB, KUCB
 from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
@@ -32,6 +32,7 @@ __all__ = [
     "MartingaleMixture",
     "NoiseBounds",
     "SelfNormalized",
+    "SubGaussian",
     "UnknownNorm",
     "WangDeFreitas",
     "WidthConfidence",

@@ -1,4 +1,4 @@
-"""What every confidence bound must obey, and what the theorems say of one bound against another."""
+"""Laws of every confidence bound, and the order of the bounds that the theorems state."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_gradients_of_bounds_with_pending_points_are_exact(bound, device):
     assert gradcheck(lambda Z, P: confidence.upper(Hypothetical(state, P), Z), (Z, P))
 
 
-def test_the_leader_has_the_largest_upper_bound(bound, device):
+def test_argmax_upper_is_the_row_of_the_largest_upper_bound(bound, device):
     Z = unit_square(150, 1).to(device)
     state, confidence = KernelRidge(kernel(), SETTING.ridge), bound.make(SETTING)
     tracked = Tracked(state, Z)

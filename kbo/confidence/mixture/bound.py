@@ -17,6 +17,7 @@ kernel matrix (the state's residual), zero for exact states: every f in F fits t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import DMM_GRID, TOO_LARGE, norm_lower_bound, refuted, ridge_range, squared_radius
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.regression import AllRidges, Posterior
+from kbo.regression import Posterior
 
 GRIDS = {"amm": (1.0,), "dmm": DMM_GRID, "cmm": DMM_GRID}
 """Multiples of a0 at which each kind evaluates h; "cmm" begins its searches there."""
@@ -99,7 +100,8 @@ class MartingaleMixture(SubGaussian):
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
         """Return the upper bound at the ridges of the grid: for "cmm" that of "dmm"."""
-        return self._candidates(state, X, (1,))[0].amin(0)
+        mean, margin = self._candidates(state, X)
+        return (mean + margin).amin(0)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
@@ -116,20 +118,18 @@ class MartingaleMixture(SubGaussian):
         """Return upper (sign 1) or lower (sign -1) bounds [...]."""
         if self.kind == "cmm":
             return [dual.sign * dual.value().reshape(X.shape[:-1]) for dual in self._duals(state, X, signs)]
-        sides = zip(signs, self._candidates(state, X, signs), strict=True)
-        return [(side.amin if sign > 0 else side.amax)(0) for sign, side in sides]
+        mean, margin = self._candidates(state, X)
+        return [(mean + margin).amin(0) if sign > 0 else (mean - margin).amax(0) for sign in signs]
 
-    def _answers(self, state: Posterior) -> Posterior | AllRidges:
-        """Return the source of numbers at several ridges: "amm" needs one only, for which the state has a factor."""
-        return state if self.kind == "amm" else state.all_ridges()
-
-    def _candidates(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
-        """Return ``mean +- sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
+    def _candidates(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
         ridges = X.new_tensor(self.ridges)
-        mean, variance = self._answers(state).predict(X, ridges)
+        if self.kind == "amm":  # one ridge, for which the state has a factor
+            mean, variance = state.predict(X, self.ridges)
+        else:
+            mean, variance = state.all_ridges().predict(X, ridges)
         width = torch.sqrt(self.slack(state) / ridges).to(mean)
-        margin = width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
-        return [mean + sign * margin for sign in signs]
+        return mean, width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
         """Return for every sign the dual over the points of X [... d], which share one path."""
@@ -138,11 +138,8 @@ class MartingaleMixture(SubGaussian):
         low, high = ridge_range(state, self.mixture_ridge)
         C = self.squared_radius(state)
         high = max(high, 1e12 * float(C) / self.norm_bound**2)
-
-        def slack(quad: Tensor, ridges: Tensor) -> Tensor:
-            return self._slack(state, C, quad, ridges)
-
-        return [Dual(path, sign, slack, X.new_tensor(self.ridges), low, high) for sign in signs]
+        slack, start = partial(self._slack, state, C), X.new_tensor(self.ridges)
+        return [Dual(path, sign, slack, start, low, high) for sign in signs]
 
     def slack(self, state: Posterior) -> Tensor:
         """Return ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of targets.
@@ -152,7 +149,8 @@ class MartingaleMixture(SubGaussian):
         """
         C = self.squared_radius(state)
         ridges = C.new_tensor(self.ridges)
-        return self._slack(state, C, self._answers(state).quad(ridges), ridges)
+        quad = state.quad(self.ridges) if self.kind == "amm" else state.all_ridges().quad(ridges)
+        return self._slack(state, C, quad, ridges)
 
     def squared_radius(self, state: Posterior) -> Tensor:
         """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""

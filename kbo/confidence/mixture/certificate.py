@@ -97,30 +97,29 @@ class _Program:
         self.phi = self.Q.mT @ (self.scale * state.prior(data.X, x.unsqueeze(0)).squeeze(-1)) / self.values.sqrt()
         self.rho = max(float(state.prior_variance(x)) - float(self.phi @ self.phi), 0.0) ** 0.5
 
+    def function(self, a: float, s: float) -> tuple[Tensor, Tensor]:
+        """Return the coordinates [m + 1] of ``mu + s k_a(x, .)`` at ridge a, and its weights [n + 1] on rows and x."""
+        w, last = 1 / (self.values + a), self.v.new_tensor([s])
+        c = self.values.sqrt() * w * self.v + s * a * w * self.phi
+        rows = self.scale * (self.Q @ (w * (self.v - s * self.values.sqrt() * self.phi)))
+        return torch.cat([c, self.rho * last]), torch.cat([rows, last])
+
     def dual(self, a: float) -> tuple[Tensor, Tensor]:
-        """Return the coordinates [m + 1] of the function at ridge a, and its weights [n + 1] on the rows and x."""
+        """Return the function of the bound at ridge a."""
         w = 1 / (self.values + a)
         slack = self.square + a * self.B**2 - self.rest - a * float(w @ self.v.square())
         if slack < 0:
             raise RefutedAssumptions("F is empty: the data refute the assumptions", norm_bound=self.B, ridge=a)
-        s = (slack / (a * (self.rho**2 + a * float(w @ self.phi.square())))) ** 0.5
-        c = self.values.sqrt() * w * self.v + s * a * w * self.phi
-        rows = self.scale * (self.Q @ (w * (self.v - s * self.values.sqrt() * self.phi)))
-        return torch.cat([c, c.new_tensor([s * self.rho])]), torch.cat([rows, c.new_tensor([s])])
+        return self.function(a, (slack / (a * (self.rho**2 + a * float(w @ self.phi.square())))) ** 0.5)
 
     def centre(self, low: float, high: float) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean deepest in F, as ``dual``: its norm falls with the ridge, its misfit grows."""
-
-        def mean(t: float) -> tuple[Tensor, Tensor]:
-            w, none = 1 / (self.values + 10**t), self.v.new_zeros(1)
-            rows = self.scale * (self.Q @ (w * self.v))
-            return torch.cat([self.values.sqrt() * w * self.v, none]), torch.cat([rows, none])
+        """Return the posterior mean that is deepest in F: its norm falls with the ridge, its misfit grows."""
 
         def balance(t: float) -> float:
-            c = mean(t)[0]
+            c = self.function(10**t, 0.0)[0]
             return float(c @ c) / self.B**2 - self.misfit2(c) / self.square
 
-        return mean(_root(balance, low, high))
+        return self.function(10 ** _root(balance, low, high), 0.0)
 
     def misfit2(self, c: Tensor) -> float:
         """Return ``|f(X) - y|^2``."""
