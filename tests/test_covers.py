@@ -354,9 +354,9 @@ def test_distances_are_those_of_the_dense_formula_whatever_part_is_asked_for(dev
 def test_blocks_of_any_size_make_the_same_graph(monkeypatch, device):
     found, D = metric(size=130, device=device)
     graph = torch.from_numpy(D <= 0.4).to(device)
-    assert torch.equal(found.graph(0.4), graph)
+    assert torch.equal(found.ranks([0.4]) > 0, graph)
     monkeypatch.setattr("kbo.covers.metric._BLOCK", {"cpu": 300, "cuda": 300})
-    assert torch.equal(found.graph(0.4), graph)
+    assert torch.equal(found.ranks([0.4]) > 0, graph)
     assert len(list(found.blocks(2**14))) > 5
 
 
@@ -384,12 +384,17 @@ def test_every_cover_of_a_posterior_covers(monkeypatch, device, n, radius):
         assert len(nets["greedy"]) < len(nets["rounds"])
 
 
+def neighbours_of(metric) -> Neighbours | None:
+    radial = metric.radial()
+    return None if radial is None else Neighbours(*radial)
+
+
 @pytest.mark.parametrize("kappa", [0.3, 7.0])
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 @pytest.mark.parametrize("n", [0, 25])
 def test_nets_of_euclidean_neighbours_cover(monkeypatch, device, n, nu, kappa):
     found, D = metric(n, 300, scaled(MaternKernel(nu=nu), kappa, 0.4), 0.001 * kappa**2, device)
-    nets, none = Neighbours.over(found), torch.zeros(0, dtype=torch.long, device=device)
+    nets, none = neighbours_of(found), torch.zeros(0, dtype=torch.long, device=device)
     for part in (1.0, 0.5, 0.1, 1e-3, 0.0):
         radius = part * kappa
         net = nets.net(found, radius, none)
@@ -414,7 +419,7 @@ def test_nets_of_euclidean_neighbours_cover(monkeypatch, device, n, nu, kappa):
 
 def test_the_reach_is_the_distance_at_which_the_prior_says_so():
     found, _ = metric(0, 200, scaled(MaternKernel(nu=0.5), 3.0, 1.0))
-    nets = Neighbours.over(found)
+    nets = neighbours_of(found)
     # d^2 = 2 * 9 (1 - exp(-r))
     for r in (0.01, 0.2, 1.0):
         assert nets.reach(math.sqrt(18 * -math.expm1(-r))) == pytest.approx(r, rel=1e-9)
@@ -427,19 +432,19 @@ def test_known_points_save_others():
     state.update(Z[:1], Z[:1, 0])
     found = PosteriorMetric(state, Z)
     radius = 2.01 * float(found.std.max())
-    assert Neighbours.over(found).reach(radius) < 5.0
-    assert len(Neighbours.over(found).net(found, radius, torch.zeros(0, dtype=torch.long))) == 1
+    assert neighbours_of(found).reach(radius) < 5.0
+    assert len(neighbours_of(found).net(found, radius, torch.zeros(0, dtype=torch.long))) == 1
 
 
 def test_only_stationary_kernels_have_euclidean_neighbours():
     both = uniform(20)
     for kernel in (rbf(), scaled(MaternKernel(nu=2.5, active_dims=[1]), 2.0, 0.3)):
-        assert Neighbours.over(PosteriorMetric(KernelRidge(kernel, 0.1), both)) is not None
+        assert neighbours_of(PosteriorMetric(KernelRidge(kernel, 0.1), both)) is not None
     for kernel in (linear(), rbf() + rbf()):
-        assert Neighbours.over(PosteriorMetric(KernelRidge(kernel, 0.1), both)) is None
-    assert Neighbours.over(DistanceMatrix(torch.zeros(3, 3))) is None
+        assert neighbours_of(PosteriorMetric(KernelRidge(kernel, 0.1), both)) is None
+    assert neighbours_of(DistanceMatrix(torch.zeros(3, 3))) is None
     numbered = PosteriorMetric(KernelRidge(objects(), 0.1), numbers(9, 0))
-    assert Neighbours.over(numbered) is None
+    assert neighbours_of(numbered) is None
 
 
 # Chains
@@ -710,7 +715,7 @@ def test_neighbours_of_clusters_are_listed_in_parts(monkeypatch):
     monkeypatch.setattr(neighbours, "_LISTED", 50)
     X = torch.cat([uniform(200, 2), 0.5 + 1e-3 * uniform(200, 2, seed=1)])
     metric = PosteriorMetric(KernelRidge(rbf(0.2), 0.1), X)
-    found = Neighbours.over(metric)
+    found = neighbours_of(metric)
     assert found is not None
     net = found.net(metric, 0.3, torch.arange(0))
     assert covers(metric, net, 0.3)

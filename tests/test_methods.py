@@ -323,8 +323,8 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
         made = recipes.make(name, problem.kernel, 0.1, 10.0, 0.1)
         rewards.append([row["regret"] for row in bandit.play(made, problem, 15)])
     assert rewards[0] == rewards[1]
-    with pytest.raises(InvalidInput, match="no model"):
-        played.model(*stream(3, 3, device))
+    X, y = stream(3, 3, device)
+    assert isinstance(played.model(X, y.unsqueeze(-1)).state, OtherPosterior)
 
 
 def test_rules_without_a_model_or_an_acquisition_function_refuse_it(device):

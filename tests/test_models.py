@@ -11,6 +11,7 @@ import torch
 from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
@@ -20,6 +21,7 @@ from gpytorch.constraints import Positive
 from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.autograd import gradcheck
@@ -645,3 +647,28 @@ def test_a_dictionary_that_does_not_fit_the_data_is_refused(device):
     for dictionary in (FixedDictionary(points(4, 2)[:, :1]), points(4, 2), "online"):
         with pytest.raises(InvalidInput):
             NystromGP(*data(6, device), kernel(), RIDGE, dictionary)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda X, Y: KernelRidgeGP(X, Y),
+        lambda X, Y: CMMUCB(KernelRidgeGP(X, Y, kernel(), RIDGE), noise_std=0.1),
+        lambda X, Y: KernelUCB(KernelRidgeGP(X, Y, kernel(), RIDGE)),
+    ],
+    ids=["KernelRidgeGP", "CMMUCB", "KernelUCB"],
+)
+def test_messages_about_missing_arguments_name_the_class(request, device, build):
+    with pytest.raises(TypeError, match=rf"^{request.node.callspec.id.split('-')[-1]}\.__init__"):
+        build(*data(6, device))
+
+
+def test_a_model_refuses_to_be_fitted(plain):
+    for model in (
+        plain,
+        plain.condition_on_observations(
+            torch.rand(3, 1, 2).to(plain.train_targets), torch.rand(3, 1, 1).to(plain.train_targets)
+        ),
+    ):
+        with pytest.raises(InvalidInput, match=rf"{type(model).__name__} has a fixed kernel.* SingleTaskGP"):
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

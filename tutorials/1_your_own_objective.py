@@ -381,17 +381,17 @@ for step in range(6 if QUICK else 26):
     x, value = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
     model = model.condition_on_observations(x, problem.observe(x).unsqueeze(-1))
     if step % 5 == 0:
-        gap = optimality_gap(acquisition.confidence, model.regression, grid)
+        gap = optimality_gap(acquisition.confidence, model.state, grid)
         x1, x2 = grid[gap.recommended].tolist()
         print(f"step {step:2d}  recommended ({x1:.2f}, {x2:.2f})  gap {gap.value:.2f}")
 
 # %% [markdown]
 # `condition_on_observations` does not rebuild anything; a new row costs $O(n^2)$.
 # `optimality_gap` is exact over the points that it gets, here a grid. Bounds are
-# computed from `model.regression`, in the units of the model.
+# computed from `model.state`, in the units of the model.
 
 # %%
-lower, upper = acquisition.confidence.interval(model.regression, grid)
+lower, upper = acquisition.confidence.interval(model.state, grid)
 visited = model.train_inputs[0]
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.9), sharey=True, layout="constrained")
 fields = {"truth": problem.mean(grid), "width of the certified interval": upper - lower}

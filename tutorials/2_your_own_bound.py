@@ -316,7 +316,7 @@ for name, model in models.items():
         acquisition = KernelUCB(model, anywhere)
         x, _ = optimize_acqf(acquisition, unit, q=1, num_restarts=2, raw_samples=32)
         model = model.condition_on_observations(x, problem.observe(x).unsqueeze(-1))
-    recommended, _ = anywhere.argmax_lower(model.regression, grid)
+    recommended, _ = anywhere.argmax_lower(model.state, grid)
     value, best = float(truth[recommended]), float(truth.max())
     print(f"{name:9s} recommends a point of value {value:.2f}; the best is {best:.2f}")
 

@@ -462,7 +462,7 @@ for step in range(3 if QUICK else 8):
     x, _ = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
     stay = x.expand(25, -1)
     model = model.condition_on_observations(stay, sound(stay).unsqueeze(-1))
-    gap = optimality_gap(cmm, model.regression, grid)
+    gap = optimality_gap(cmm, model.state, grid)
     left = best - float(bed[gap.recommended])
     print(f"step {step}  at ({x[0, 0]:.2f}, {x[0, 1]:.2f})", end="  ")
     print(f"gap {gap.value:.2f} m, true regret {left:.2f} m")

@@ -305,13 +305,13 @@ for name, confidence in pairs.items():
         acquisition = KernelUCB(model, confidence)
         x, _ = optimize_acqf(acquisition, square, q=1, num_restarts=2, raw_samples=32)
         model = model.condition_on_observations(x, plane.observe(x).unsqueeze(-1))
-    row, least = confidence.argmax_lower(model.regression, fine)
+    row, least = confidence.argmax_lower(model.state, fine)
     value = float(plane.mean(fine[row : row + 1]))
     seconds = time.process_time() - start
     print(f"{name}: noise at most {before:.3f}", end=", ")
     print(f"then {model.state.schedule.upper:.3f}; {seconds:.1f} s")
     print(f"  recommends a point of value {value:.2f}, lower bound {least:.2f}")
-print(confidence.guarantee_on(model.regression))
+print(confidence.guarantee_on(model.state))
 
 # %% [markdown]
 # Both find a good point. But "tight+grid" learned nothing about the noise from 325

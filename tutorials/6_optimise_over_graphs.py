@@ -427,8 +427,8 @@ model = KernelRidgeGP(points[pilots], first.unsqueeze(-1), kernel, NOISE**2)
 acquisition = ChainingUCB(model, points, DELTA, smooth=False)
 x, value = optimize_acqf_discrete(acquisition, q=1, choices=points)
 print(f"graph {int(x)} has the largest bound, {float(value):.2f}")
-mean, variance = model.regression.predict(points)
-bonus = acquisition.confidence.bonus(model.regression)(variance.sqrt())
+mean, variance = model.state.predict(points)
+bonus = acquisition.confidence.bonus(model.state)(variance.sqrt())
 assert int(x) == int((mean + bonus).argmax())
 
 # %% [markdown]
@@ -449,7 +449,7 @@ for _ in range(3 if QUICK else 8):
     tried += numbers.tolist()
     assert len(set(numbers.tolist())) == 3
 start, end = float(truth[pilots].max()), float(truth[tried].max())
-top = int(model.regression.predict(points)[0].argmax())
+top = int(model.state.predict(points)[0].argmax())
 print(f"best of the pilots {start:.2f}, of all {len(tried)} tried {end:.2f}")
 print(f"largest mean: graph {top}, true score {float(truth[top]):.2f} of {best:.2f}")
 assert end > start

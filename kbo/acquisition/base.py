@@ -1,6 +1,8 @@
-"""What the acquisition functions of kbo have in common: a model, a confidence, one output, pending points."""
+"""The base of the acquisition functions of kbo: a model with one output, a confidence, and pending points."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
@@ -9,6 +11,7 @@ from torch import Tensor
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
+from kbo.models.base import name_constructor
 from kbo.regression import Posterior
 
 
@@ -27,6 +30,10 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
     X_pending: Tensor | None = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
+
     def __init__(
         self,
         model: PosteriorModel,
@@ -36,25 +43,25 @@ class ConfidenceAcquisition(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
-        check_confidence(confidence)
+        if not isinstance(confidence, Confidence):
+            raise InvalidInput(f"confidence must be an instance of a class of kbo.confidence, got {confidence!r}.")
         self.confidence = confidence
-        self.weight, self.offset = affine(posterior_transform)
+        self.weight, self.offset = _affine(posterior_transform)
         self.set_X_pending(X_pending)
 
     @property
     def guarantee(self) -> str | None:
-        """What is proved about the bounds, in words; None if nothing is."""
-        return self.confidence.guarantee_on(self._regression)
+        """The guarantee of the bounds, in words; None without one."""
+        return self.confidence.guarantee_on(self.state())
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Points X_pending [p d] that are being evaluated; None or an empty tensor clears them."""
+        """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
         self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
-    @property
-    def _regression(self) -> Posterior:
-        """The posterior in the units of the (transformed) inputs and targets."""
+    def state(self) -> Posterior:
+        """Return the posterior in the units of the (transformed) inputs and targets."""
         self.model.eval()
-        return self.model.regression  # pyright: ignore[reportReturnType]
+        return self.model.state  # pyright: ignore[reportReturnType]
 
 
 def check_model(model: PosteriorModel) -> None:
@@ -63,18 +70,8 @@ def check_model(model: PosteriorModel) -> None:
         raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
 
 
-def check_confidence(confidence: Confidence) -> None:
-    """Raise InvalidInput unless ``confidence`` is a confidence of kbo, not its class."""
-    if not isinstance(confidence, Confidence):
-        raise InvalidInput(f"confidence must be an instance of a class of kbo.confidence, got {confidence!r}.")
-
-
-def affine(transform: PosteriorTransform | None) -> tuple[float, float]:
-    """Weight and offset of the affine function of f that a posterior transform stands for.
-
-    Raises:
-        InvalidInput: It is of another kind.
-    """
+def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
+    """Return weight and offset of the affine function of f that a posterior transform stands for."""
     if transform is None:
         return 1.0, 0.0
     if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:

@@ -1,4 +1,4 @@
-"""Inflated Thompson sampling: the argmax of a draw whose spread is that of a confidence sequence.
+"""Inflated Thompson sampling: the argmax of a draw with the spread of a confidence sequence.
 
 Kernel TS of Durand, Maillard & Pineau (2018, Sec. 6.4) draws from ``N(mean, width^2 covariance)`` with the width of its
 confidence sequence. For any other confidence with centre c and half width r at x, g a joint draw of the posterior less
@@ -19,7 +19,7 @@ from botorch.generation.sampling import SamplingStrategy
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from kbo.acquisition.base import ConfidenceAcquisition, affine, check_confidence, check_model
+from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
@@ -35,7 +35,7 @@ def drawn_at(confidence: Confidence, state: Posterior) -> float | None:
 def inflated_draws(
     confidence: Confidence, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
+    """Return independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
     g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
     return confidence.inflated(state, X, g)
 
@@ -43,19 +43,17 @@ def inflated_draws(
 class InflatedThompsonSampling(ConfidenceAcquisition):
     """A function drawn with the spread of a confidence, to be maximised; one for every point of a batch.
 
-    The value of a batch of q > 1 points is the mean of their values, each under a function of its own, so every point
-    maximises its own. Functions are drawn when they are first needed, from the posterior as it is then and from the
-    seed: the same seed gives the same values. Draws are independent, so pending points need no hallucination: they only
-    take the first functions, so that sequential and joint optimisation of a batch agree. Draws are in the units of the
-    model's (transformed) targets.
+    The value of a batch of q > 1 points is the mean of their values, each under a function of its own. Functions are
+    drawn when they are first needed, from the posterior as it is then and from the seed: the same seed gives the same
+    values. Draws are independent, so pending points need no hallucination: they only take the first functions, so that
+    sequential and joint optimisation of a batch agree. Draws are in the units of the model's (transformed) targets.
 
     Args:
         model: A model of kbo, with an RBF or Matern kernel, a multiple of one or a sum of them.
-        confidence: The bound that says how far draws spread; ``FixedWidth(1.0)`` is plain Thompson sampling if the
+        confidence: The bound whose width the draws have; ``FixedWidth(1.0)`` is plain Thompson sampling if the
             model's ridge is the variance of the noise.
         seed: Of the draws. Change it from one round to the next.
-        posterior_transform: As in ``KernelUCB``: with weight -1 f is minimised.
-        X_pending: Points [p d] that are being evaluated.
+        posterior_transform, X_pending: As in ``KernelUCB``.
 
     Raises:
         InvalidInput: The model, seed or posterior transform is of another kind; when evaluated, the kernel has no
@@ -71,34 +69,36 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model, confidence, posterior_transform, X_pending)
-        self._generator = _seeded(seed)
+        if not isinstance(seed, int):
+            raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
+        self.generator = torch.Generator().manual_seed(seed)
         self._paths: list[Function] = []
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
-        """Values [b] of the batches X [b q d]."""
-        state, X = self._regression, self.model.transform_inputs(X)
+        """Return the values [b] of the batches X [b q d]."""
+        state, X = self.state(), self.model.transform_inputs(X)
         first = 0 if self.X_pending is None else len(self.X_pending)
         g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
         return (self.weight * self.confidence.inflated(state, X, g) + self.offset).mean(-1)
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
-            self._paths.append(draw_path(state, like.detach(), self._generator, drawn_at(self.confidence, state)))
+            self._paths.append(draw_path(state, like.detach(), self.generator, drawn_at(self.confidence, state)))
         return self._paths[number]
 
 
 class InflatedPosteriorSampling(SamplingStrategy):
     """The same over a finite set, with any kernel: the points at which draws of the function are largest.
 
-    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once. Every call draws anew. For many
-    candidates take a confidence that is cheap to ask: "cmm" searches over the ridge for each of them, "dmm" does not.
+    Like BoTorch's ``MaxPosteriorSampling``; a point may be returned more than once, and every call has new draws. For
+    many candidates take a confidence that is cheap to evaluate: "cmm" searches over the ridge for each of them, "dmm"
+    does not.
 
     Args:
         model: A model of kbo.
-        confidence: As in ``InflatedThompsonSampling``.
+        confidence, posterior_transform: As in ``InflatedThompsonSampling``.
         seed: Of the draws: two strategies with the same seed return the same points, call by call.
-        posterior_transform: As in ``KernelUCB``.
 
     Raises:
         InvalidInput: The model, seed or posterior transform is of another kind.
@@ -116,31 +116,20 @@ class InflatedPosteriorSampling(SamplingStrategy):
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
         super().__init__()
-        check_model(model)
-        check_confidence(confidence)
-        self.model, self.confidence = model, confidence
-        self.weight, _ = affine(posterior_transform)
-        self._generator = _seeded(seed)
+        self.rule = InflatedThompsonSampling(model, confidence, seed, posterior_transform)
 
     @property
     def guarantee(self) -> str | None:
-        """What is proved about the bounds behind the draws, in words; None for plain Thompson sampling."""
-        return self.confidence.guarantee_on(self.model.regression)
+        """The guarantee of the bounds from which the draws have their width; None for plain Thompson sampling."""
+        return self.rule.guarantee
 
     @torch.no_grad()
     def forward(self, X: Tensor, num_samples: int = 1) -> Tensor:
-        """Points [num_samples d], chosen independently among the rows of X [N d].
+        """Return points [num_samples d], chosen independently among the rows of X [N d].
 
         Raises:
             InvalidInput: X is not one set of points, or has too many of them (see ``centred_draws``).
         """
-        self.model.eval()
-        points = self.model.transform_inputs(X)
-        draws = inflated_draws(self.confidence, self.model.regression, points, num_samples, self._generator)
-        return X[(self.weight * draws).argmax(-1)]
-
-
-def _seeded(seed: int) -> torch.Generator:
-    if not isinstance(seed, int):
-        raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
-    return torch.Generator().manual_seed(seed)
+        rule, state = self.rule, self.rule.state()
+        draws = inflated_draws(rule.confidence, state, rule.model.transform_inputs(X), num_samples, rule.generator)
+        return X[(rule.weight * draws).argmax(-1)]

@@ -33,13 +33,13 @@ class KernelUCB(ConfidenceAcquisition):
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: The model or the posterior transform is of another kind.
+        InvalidInput: The model, the confidence or the posterior transform is of another kind.
     """
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
-        """Values [b] of the batches X [b q d]."""
-        view, X = self._regression, self.model.transform_inputs(X)
+        """Return the values [b] of the batches X [b q d]."""
+        view, X = self.state(), self.model.transform_inputs(X)
         if self.X_pending is not None:
             view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
         views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
@@ -47,7 +47,7 @@ class KernelUCB(ConfidenceAcquisition):
         return torch.cat(values, -1).mean(-1)
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
-        """The optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""
+        """Return the optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""
         if not self.confidence.finite_on(view):
             return safe_sqrt(view.predict(X)[1])
         side = self.confidence.upper if self.weight >= 0 else self.confidence.lower
@@ -63,8 +63,7 @@ class AMMUCB(KernelUCB):
         norm_bound: Bound of the RKHS norm, in the same units.
         delta: Probability that the bounds may fail.
         scale: Covariance scale of the mixture.
-        posterior_transform: As in ``KernelUCB``.
-        X_pending: As in ``KernelUCB``.
+        posterior_transform, X_pending: As in ``KernelUCB``.
     """
 
     kind = "amm"
@@ -102,10 +101,10 @@ class CMMUCB(AMMUCB):
 
 
 class ChainingUCB(KernelUCB):
-    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus that measures how alike the points of a set are.
+    """Chaining-UCB of Contal, Malherbe & Vayatis (2015): a bonus that measures the similarity of the points of a set.
 
-    The covers of the set are computed with the first values, and kept for later rounds if those are told the
-    acquisition function before. What is proved concerns the points of the set, not those in between.
+    The covers of the set are computed with the first values, and kept for later rounds that are given the acquisition
+    function before as ``previous``. The guarantee is about the points of the set, not about those in between.
 
     Args:
         model: A model of kbo; its ridge is the noise variance, its kernel the prior of the function.
@@ -114,9 +113,8 @@ class ChainingUCB(KernelUCB):
         delta: Probability that the bounds may fail.
         rigorous: A bound that is proved for the points of the set, instead of Algorithm 1.
         smooth: The continuous majorant of Algorithm 1, which has gradients, instead of its steps.
-        previous: The acquisition function of an earlier round, whose covers are kept as far as they hold.
-        posterior_transform: As in ``KernelUCB``.
-        X_pending: As in ``KernelUCB``.
+        previous: The acquisition function of an earlier round; its covers are kept as far as they are still covers.
+        posterior_transform, X_pending: As in ``KernelUCB``.
 
     Example:
         >>> acqf = None
@@ -142,8 +140,8 @@ class ChainingUCB(KernelUCB):
         if previous is not None:
             if not isinstance(previous, ChainingUCB):
                 raise InvalidInput(
-                    f"previous must be the ChainingUCB of an earlier round, got {type(previous).__name__}; a Chaining "
-                    "of your own goes with KernelUCB(model, chaining)."
+                    f"previous must be the ChainingUCB of an earlier round, got {type(previous).__name__}; pass a "
+                    "Chaining of your own to KernelUCB(model, chaining) instead."
                 )
             confidence.share_covers(previous.confidence)
         super().__init__(model, confidence, posterior_transform, X_pending)

@@ -8,24 +8,22 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.covers.greedy import AT_ONCE, greedy_round, uncovered
+from kbo.covers.greedy import AT_ONCE, dominating, greedy_round, uncovered
 from kbo.covers.metric import Metric
 from kbo.covers.neighbours import Neighbours
 from kbo.covers.nets import first_fit_net
-from kbo.covers.ranked import Ranked
 from kbo.errors import InvalidInput
 
 _LITTLE_TO_GAIN = 0.5
-"""The share of the searched points that become centres from which on greedy search is not worth its time."""
+"""Share of the searched points that become centres above which greedy search does not pay."""
 
 
 class Chain:
     """Covers of a set at the radii ``scale``, ``scale / 2``, ``scale / 4``, ..., every one part of the next.
 
-    Level i = 1, 2, .. adds a cover of what is further than its radius from the level before. Sets of at most
-    ``AT_ONCE`` points are covered by greedy search throughout. Of larger ones the coarse levels are, until so many
-    points become centres that there is little to gain; finer levels are nets, of Euclidean neighbours where the kernel
-    is stationary.
+    Level i = 1, 2, .. adds a cover of the points that are further than its radius from the level before. Sets of at
+    most ``AT_ONCE`` points are covered by greedy search at all levels. Of larger ones the coarse levels are, until many
+    of the points become centres; finer levels are nets, of Euclidean neighbours where the kernel is stationary.
 
     Args:
         metric: The set.
@@ -33,7 +31,7 @@ class Chain:
         depth: Number of levels.
 
     Raises:
-        InvalidInput: A number out of its range, here or in a question.
+        InvalidInput: A number out of its range, here or in ``centres``.
 
     Attributes:
         scale: The radius of level 1.
@@ -44,7 +42,8 @@ class Chain:
         self.scale, self.sizes, self._slack = checks.non_negative("scale", scale), [], 0.0
         checks.at_least("depth", depth, 1)
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)
-        self._neighbours = Neighbours.over(metric) if len(metric) > AT_ONCE else None
+        radial = metric.radial() if len(metric) > AT_ONCE else None
+        self._neighbours = None if radial is None else Neighbours(*radial)
         self._fine = False
         self.extend(metric, depth)
 
@@ -55,15 +54,15 @@ class Chain:
         return f"Chain(sizes={self.sizes}, radii={[self.radius(level) for level in range(1, len(self) + 1)]})"
 
     def radius(self, level: int) -> float:
-        """The radius of a level, from 1."""
+        """Return the radius of a level, from 1."""
         return self.scale * 2.0 ** (1 - level)
 
     def reach(self, level: int) -> float:
-        """What the distance of a point to the centres of a level is at most, rounding included."""
+        """Return the largest distance of a point to the centres of a level, rounding included."""
         return math.sqrt(self.radius(level) ** 2 + self._slack)
 
     def centres(self, level: int) -> Tensor:
-        """The numbers of the points of ``T_level``, in the order in which they were added."""
+        """Return the numbers of the points of ``T_level``, in the order in which they were added."""
         if level not in range(1, len(self) + 1):
             raise InvalidInput(f"level must be 1 to {len(self)}, got {level!r}.")
         return self._order[: self.sizes[level - 1]]
@@ -73,20 +72,22 @@ class Chain:
         levels = range(len(self) + 1, depth + 1)
         self._slack = max(self._slack, metric.slack)
         small = len(metric) <= AT_ONCE and len(self._order) < len(metric) and levels
-        ranked = Ranked(metric, [self.radius(level) for level in levels]) if small else None
-        for level in levels:
-            radius = self.radius(level)
+        ranks = metric.ranks([self.radius(level) for level in levels]) if small else None
+        for i, level in enumerate(levels):
             if len(self._order) < len(metric):
-                new = self._added(metric, radius) if ranked is None else self._searched(ranked, radius)
+                new = self._added(metric, self.radius(level)) if ranks is None else self._searched(ranks, i)
                 self._order = torch.cat([self._order, new])
             self.sizes.append(len(self._order))
 
-    def _searched(self, ranked: Ranked, radius: float) -> Tensor:
-        """What a level of a small set adds: exactly Algorithm 1."""
-        return ranked.cover(radius, ranked.uncovered(self._order, radius))
+    def _searched(self, ranks: Tensor, i: int) -> Tensor:
+        """Return the points that the i-th radius of ``ranks`` adds for a small set: exactly Algorithm 1."""
+        best = torch.zeros_like(ranks[0])
+        for some in self._order.split(512) if len(self._order) else ():
+            best = torch.maximum(best, ranks.index_select(0, some).amax(0))
+        return dominating((ranks > i).view(torch.uint8), (best <= i).nonzero().squeeze(-1))
 
     def _added(self, metric: Metric, radius: float) -> Tensor:
-        """What a level of a large set adds."""
+        """Return the points that a radius adds for a large set."""
         everything = torch.arange(len(metric), device=metric.device)
         if self._fine and self._neighbours is not None:
             return self._neighbours.net(metric, radius, self._order)
@@ -105,7 +106,7 @@ class Chain:
         return chosen
 
     def _uncovered(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
-        """The numbers ``among`` of points that are within ``radius`` of no centre."""
+        """Return the numbers ``among`` of points that are within ``radius`` of no centre."""
         if self._neighbours is not None:
             return self._neighbours.uncovered(metric, radius, centres, among)
         return among[uncovered(metric[among], metric[centres], radius)]

@@ -46,7 +46,7 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
 def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
     """A greedy cover of up to ``AT_ONCE`` of the points ``left``, evenly spread; arguments as ``greedy_cover``."""
     spread = left[:: max(1, -(-len(left) // AT_ONCE))]
-    near = metric[spread].graph(radius).view(torch.uint8)
+    near = metric[spread].ranks([radius])
     return spread[dominating(near, torch.arange(len(spread), device=spread.device))]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ _BLOCK = {"cpu": 2**17, "cuda": 2**26}
 """Distances that are formed at once; on the CPU as many as stay in the cache."""
 
 _SELF = 1e-6
-"""What rounding may leave of the distance of a point to itself, as a fraction of the largest finite one."""
+"""Largest distance of a point to itself that passes as rounding, as a fraction of the largest finite distance."""
 
 _ROUNDING = 64
 """Squared distances are trusted to this many units in the last place of the largest variance."""
@@ -34,8 +34,8 @@ class Metric(ABC):
     """A finite set of points with a distance.
 
     Attributes:
-        device: Where the points live.
-        slack: By how much rounding may lift a squared distance.
+        device: Device of the points.
+        slack: Largest error of a squared distance by rounding.
     """
 
     device: torch.device
@@ -47,38 +47,40 @@ class Metric(ABC):
 
     @abstractmethod
     def __getitem__(self, points: Tensor | slice) -> Metric:
-        """The same distance on some of the points, given by their numbers."""
+        """Return the same distance on some of the points, given by their numbers."""
 
     @abstractmethod
     def squared(self, other: Any) -> Tensor:
-        """Squared distances [a b] to other points of the same space."""
+        """Return squared distances [a b] to other points of the same space."""
 
     def limit(self, radius: float) -> float:
-        """The largest squared distance that counts as within ``radius``: a point at exactly that distance is."""
+        """Return the largest squared distance that counts as within ``radius``: a point at exactly that distance is."""
         return radius * radius + self.slack
 
     def within(self, other: Any, radius: float) -> Tensor:
         """Whether the distances [a b] are at most ``radius``."""
         return self.squared(other) <= self.limit(radius)
 
-    def graph(self, radius: float) -> Tensor:
-        """Who is within ``radius`` of whom, [N N]."""
-        near = torch.empty(len(self), len(self), dtype=torch.bool, device=self.device)
-        for rows, columns, squared in self.pairs():
-            some = squared <= self.limit(radius)
-            near[rows, columns] = some
-            near[columns, rows] = some.mT
-        return near.fill_diagonal_(True)
-
-    def pairs(self) -> Iterator[tuple[slice, slice, Tensor]]:
-        """Squared distances in blocks, of a symmetric matrix one half."""
+    def ranks(self, radii: Sequence[float]) -> Tensor:
+        """Return the number of radii, at most 255, that each distance is within, [N N] bytes; on the diagonal all."""
+        assert len(radii) < 256
+        ranks = torch.empty(len(self), len(self), dtype=torch.uint8, device=self.device)
         parts = list(self.blocks(int(_BLOCK.get(self.device.type, 2**17) ** 0.5)))
         for i, (rows, some) in enumerate(parts):
             for columns, others in parts[i:]:
-                yield rows, columns, some.squared(others)
+                squared = some.squared(others)
+                rank = torch.zeros_like(squared, dtype=torch.uint8)
+                for radius in radii:
+                    rank += squared <= self.limit(radius)
+                ranks[rows, columns], ranks[columns, rows] = rank, rank.mT
+        return ranks.fill_diagonal_(len(radii))
+
+    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Return coordinates of the points and a kernel as for ``Posterior.radial``, whose metric bounds this one."""
+        return None
 
     def blocks(self, columns: int) -> Iterator[tuple[slice, Any]]:
-        """The points in blocks whose distances to that many others are formed at once."""
+        """Yield the points in blocks whose distances to that many others are formed at once."""
         size = max(16, _BLOCK.get(self.device.type, 2**17) // max(1, columns))
         for start in range(0, len(self), size):
             rows = slice(start, min(start + size, len(self)))
@@ -128,7 +130,7 @@ class DistanceMatrix(Metric):
 
 
 class PosteriorMetric(Metric):
-    """Points with the distance of a posterior; what it takes to form a distance is kept, r numbers a point.
+    """Points with the distance of a posterior; the factors of the distances are kept, r numbers a point.
 
     Args:
         state: The posterior, taken as it is now.
@@ -173,9 +175,12 @@ class PosteriorMetric(Metric):
         part._right = part._left if self._right is self._left else self._right[points]
         return part
 
+    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:  # noqa: D102
+        return self.state.radial(self.points)
+
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:
-        """Squared distances [a b]; rounding may leave those of equal points a little below or above zero."""
+        """Return squared distances [a b]; rounding may leave those of equal points a little below or above zero."""
         prior = self.state.prior(self.points, other.points)
         covariance = torch.addmm(prior, self._left, other._right.mT, alpha=-1)
         return covariance.mul_(-2).add_(self._variance.unsqueeze(-1)).add_(other._variance)

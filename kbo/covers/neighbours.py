@@ -1,17 +1,16 @@
-"""Very large sets under stationary kernels: who is surely covered is found without forming posterior distances.
+"""Covers of very large sets under stationary kernels: most covered points are found without posterior distances.
 
 Two bounds are enough, and both are cheap. Data only bring points together, so the distance is at most that of the
-prior, which grows with the Euclidean distance: a k-d tree finds who is near. And
+prior, which grows with the Euclidean distance: a k-d tree finds the near points. And
 
     d(x, z) <= std(x) + std(z),
 
-so the best known point covers every other that is known well.
+so the point of the least standard deviation covers every other of a small one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from kbo.covers.greedy import uncovered
-from kbo.covers.metric import Metric, PosteriorMetric
+from kbo.covers.metric import PosteriorMetric
 
 _LISTED = 2**20
 """Neighbours that are listed together."""
@@ -41,16 +40,8 @@ class Neighbours:
         self._coordinates = coordinates.cpu().numpy()
         self._tree = KDTree(self._coordinates)
 
-    @classmethod
-    def over(cls, metric: Metric) -> Neighbours | None:
-        """The set; None if its distances have nothing to do with Euclidean ones."""
-        if not isinstance(metric, PosteriorMetric):
-            return None
-        radial = metric.state.radial(metric.points)
-        return None if radial is None else cls(*radial)
-
     def reach(self, radius: float) -> float:
-        """The largest Euclidean distance, in lengthscales, at which the distance of the prior is at most ``radius``."""
+        """Return the largest Euclidean distance [lengthscales] at which that of the prior is at most ``radius``."""
         near, far = 0.0, float(np.ptp(self._coordinates, axis=0).sum()) + 1.0
         g = self._prior
         for _ in range(60):
@@ -60,13 +51,13 @@ class Neighbours:
             near, far = (middle, far) if 2 * (at_zero - value) <= radius * radius else (near, middle)
         return near
 
-    def uncovered(self, metric: Any, radius: float, centres: Tensor, among: Tensor) -> Tensor:
-        """The numbers ``among`` of points that are within ``radius`` of no centre; those of sure ones cost little."""
+    def uncovered(self, metric: PosteriorMetric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+        """Return the numbers ``among`` of points that are within ``radius`` of no centre."""
         among = among[self._unsure(metric, radius, centres, among)]
         return among[uncovered(metric[among], metric[centres], radius)]
 
-    def _unsure(self, metric: Any, radius: float, centres: Tensor, among: Tensor) -> Tensor:
-        """Positions in ``among`` of points that may be within ``radius`` of no centre."""
+    def _unsure(self, metric: PosteriorMetric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+        """Return the positions in ``among`` of points that may be within ``radius`` of no centre."""
         if not len(centres):
             return torch.arange(len(among), device=among.device)
         numbers = among.cpu().numpy()
@@ -79,15 +70,15 @@ class Neighbours:
         known = metric.std[among] <= radius - metric.std[centres].min()
         return (torch.as_tensor(away > reach, device=among.device) & ~known).nonzero().squeeze(-1)
 
-    def net(self, metric: Any, radius: float, centres: Tensor) -> Tensor:
-        """Numbers of points that, with the centres, cover the set: a first-fit net of what is not surely covered.
+    def net(self, metric: PosteriorMetric, radius: float, centres: Tensor) -> Tensor:
+        """Return points that, with the centres, cover the set: a first-fit net of what is not surely covered.
 
-        Points that are covered but not surely are overlooked, which makes the net larger, never wrong.
+        Points that are covered, but not surely, are covered again, which makes the net larger, never wrong.
 
         Args:
-            metric: The set under the posterior of now.
+            metric: The set under the current posterior.
             radius: The radius.
-            centres: Numbers of points that are there already.
+            centres: Numbers of the centres so far.
         """
         everything = torch.arange(len(metric), device=metric.device)
         chosen = [] if len(centres) else [int(metric.std.argmin())]
@@ -96,7 +87,8 @@ class Neighbours:
         covered, reach = np.zeros(len(metric), dtype=bool), self.reach(radius)
         while len(left):
             some = left[: self._affordable(left[:_TOGETHER], reach)]
-            for point, ball in zip(some, self._balls(some, reach), strict=True):
+            balls = self._tree.query_ball_point(self._coordinates[some], reach, workers=torch.get_num_threads())
+            for point, ball in zip(some, balls, strict=True):
                 if not covered[point]:
                     chosen.append(point)
                     covered[ball] = True
@@ -105,11 +97,7 @@ class Neighbours:
         return torch.as_tensor(np.array(chosen, dtype=np.int64), device=metric.device)
 
     def _affordable(self, points: np.ndarray, reach: float) -> int:
-        """How many of the points, from the first, have so few neighbours together that lists of them are small."""
+        """Return how many of the points, from the first, have few enough neighbours together to be listed."""
         workers = torch.get_num_threads()
         counts = self._tree.query_ball_point(self._coordinates[points], reach, return_length=True, workers=workers)
         return max(1, int((counts.cumsum() <= _LISTED).sum()))
-
-    def _balls(self, points: np.ndarray, reach: float) -> list[list[int]]:
-        """The neighbours of points."""
-        return self._tree.query_ball_point(self._coordinates[points], reach, workers=torch.get_num_threads())

@@ -35,14 +35,14 @@ def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None
     chosen = [left[:0]]
     while len(left):
         some, left = left[:_TOGETHER], left[_TOGETHER:]
-        centres = some[_first_fit(metric[some].graph(radius))]
+        centres = some[_first_fit(metric[some].ranks([radius]))]
         left = left[uncovered(metric[left], metric[centres], radius)]
         chosen.append(centres)
     return torch.cat(chosen)
 
 
 def _first_fit(near: Tensor) -> Tensor:
-    """The points of a graph [N N] that are no neighbour of an earlier one that was taken."""
+    """Return the points of a graph [N N] of ones and zeros that are no neighbour of an earlier one that was taken."""
     table = near.cpu().numpy()
     covered, chosen = table[0] & False, []
     for i in range(len(table)):

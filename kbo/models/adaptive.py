@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -17,23 +14,19 @@ from kbo.regression import AdaptiveRidge, Dictionary, KernelRidge, NystromRidge
 
 
 class AdaptiveRidgeGP(StreamingGP):
-    """A Gaussian process with fixed kernel whose noise level is bounded online.
+    """A Gaussian process with fixed kernel and a noise level that is bounded online.
 
     ``model.state.schedule`` has the bounds. The data enter in the order of train_X, and ridge and bounds are a function
     of data and order alone: a model that is conditioned on new data equals one that is built from all of them.
     Building costs what n updates cost, conditioning one.
 
     Args:
-        train_X: Points [n d], in the order of observation.
-        train_Y: Targets [n 1].
-        kernel: An unbatched GPyTorch kernel.
-        noise_bounds: What is known beforehand, in (transformed) units; a copy follows the data.
+        train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        noise_bounds: Bounds of the noise level before the data, in (transformed) units; a copy follows the data.
         dictionary: Chooses the points of a sketched posterior, as in ``NystromGP``; None for the exact one.
-        input_transform: Applied to training and test points.
-        outcome_transform: Applied to targets, undone in ``posterior``.
 
     Raises:
-        InvalidInput: Wrong shapes, values that are not finite, or noise bounds that have seen data.
+        InvalidInput: As ``KernelRidgeGP``; or the noise bounds have seen data.
 
     Example:
         >>> model = AdaptiveRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), NoiseBounds(5.0, delta=0.1, upper=1.0))
@@ -60,16 +53,7 @@ class AdaptiveRidgeGP(StreamingGP):
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     def _new_state(self) -> AdaptiveRidge:
-        bounds = self.noise_bounds
-        if self.dictionary is None:
-            return AdaptiveRidge(KernelRidge(self.covar_module, bounds.ridge), bounds)
-        return AdaptiveRidge(NystromRidge(self.covar_module, bounds.ridge, self.transformed(self.dictionary)), bounds)
-
-    @classmethod
-    def construct_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]
-        cls, training_data: SupervisedDataset, kernel: Kernel, noise_bounds: NoiseBounds, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Constructor arguments from a BoTorch data set; the others are passed through."""
-        inputs = super().construct_inputs(training_data, kernel, noise_bounds.ridge)
-        del inputs["ridge"]
-        return {**inputs, "noise_bounds": noise_bounds}
+        kernel, ridge, dictionary = self.covar_module, self.noise_bounds.ridge, self.dictionary
+        exact = dictionary is None
+        state = KernelRidge(kernel, ridge) if exact else NystromRidge(kernel, ridge, self.transformed(dictionary))
+        return AdaptiveRidge(state, self.noise_bounds)

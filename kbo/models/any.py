@@ -15,15 +15,14 @@ from kbo.regression import Posterior
 
 
 class PriorKernel(Kernel):
-    """The prior of a posterior as a GPyTorch kernel.
-
-    Args:
-        posterior: The posterior.
-    """
+    """The prior of a posterior, which is never updated, as a GPyTorch kernel."""
 
     def __init__(self, posterior: Posterior) -> None:
         super().__init__()
         self.posterior = posterior
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PriorKernel:
+        return self
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Prior covariance [... a b] of x1 [... a d] and x2 [... b d]."""
@@ -34,14 +33,11 @@ class PosteriorGP(StreamingGP):
     """A BoTorch model of any posterior, ready for ``optimize_acqf``.
 
     Args:
-        train_X: Points [n d].
-        train_Y: Targets [n 1].
+        train_X, train_Y, input_transform, outcome_transform: As for ``KernelRidgeGP``.
         posterior: The posterior without data, in (transformed) units; a copy follows the data.
-        input_transform: Applied to training and test points.
-        outcome_transform: Applied to targets, undone in ``posterior``.
 
     Raises:
-        InvalidInput: Wrong shapes, values that are not finite, or a posterior that has data.
+        InvalidInput: As ``KernelRidgeGP``; or the posterior has data.
 
     Example:
         >>> model = PosteriorGP(train_X, train_Y, KernelRidge(MaternKernel(nu=2.5), ridge=0.01))

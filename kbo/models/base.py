@@ -1,9 +1,11 @@
-"""A BoTorch model whose posterior is computed by a regression of kbo, and its fantasies."""
+"""The base of all BoTorch models of kbo, and their fantasies."""
 
 from __future__ import annotations
 
+import functools
+import types
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -14,6 +16,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.models import GP
 from linear_operator import to_linear_operator
 from linear_operator.operators import MatmulLinearOperator
 from torch import Tensor
@@ -26,10 +29,20 @@ _MOST_DENSE = 64
 """Points whose joint covariance is formed densely; above, only its factors are."""
 
 
-class PosteriorModel(GPyTorchModel, FantasizeMixin):
+def name_constructor(kind: type) -> None:
+    """Give a class that inherits its constructor a copy of it, so that Python's messages name the class in hand."""
+    if "__init__" in vars(kind):
+        return
+    given: Any = kind.__init__
+    own = types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
+    functools.update_wrapper(own, given).__qualname__ = f"{kind.__qualname__}.__init__"
+    kind.__init__ = own
+
+
+class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     """The part of a single-output BoTorch model that only needs a ``Posterior``.
 
-    Bounds read ``regression`` directly: BoTorch's posterior floors the variance at 1e-10.
+    Bounds read ``state`` directly: BoTorch's posterior clamps the variance at 1e-10 from below.
     """
 
     _num_outputs = 1
@@ -38,8 +51,8 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
 
     @property
     @abstractmethod
-    def regression(self) -> Posterior:
-        """The posterior in the units of the (transformed) inputs and targets."""
+    def state(self) -> Any:
+        """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
     def likelihood(self) -> GaussianLikelihood:
@@ -47,7 +60,7 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
         constraint = Positive(transform=torch.exp, inv_transform=torch.log)  # pyright: ignore[reportArgumentType]
         targets = self.train_targets
         likelihood = GaussianLikelihood(noise_constraint=constraint).to(dtype=targets.dtype, device=targets.device)
-        likelihood.noise = torch.tensor(self.regression.ridge, dtype=torch.float64)
+        likelihood.noise = torch.tensor(self.state.ridge, dtype=torch.float64)
         return likelihood.requires_grad_(False).eval()
 
     def posterior(
@@ -57,7 +70,7 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> BotorchPosterior:
-        """The joint posterior at X [b q d], of shape ``broadcast(b, batch_shape) x q x 1``.
+        """Return the joint posterior at X [b q d], of shape ``broadcast(b, batch_shape) x q x 1``.
 
         Args:
             X: Points, [... q d].
@@ -67,10 +80,10 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
         """
         if self.training:
             self.eval()
-        regression = self.regression
-        distribution = self._distribution(regression, self.transform_inputs(X))
+        state = self.state
+        distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
-            noise = regression.ridge if observation_noise is True else observation_noise.squeeze(-1)
+            noise = state.ridge if observation_noise is True else observation_noise.squeeze(-1)
             diagonal = torch.as_tensor(noise).to(X).expand(distribution.mean.shape)
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
@@ -80,20 +93,20 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
             posterior = transform.untransform_posterior(posterior, X=X)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
-    def _distribution(self, regression: Posterior, X: Tensor) -> MultivariateNormal:
+    def _distribution(self, state: Posterior, X: Tensor) -> MultivariateNormal:
         if X.shape[-2] == 1:
-            mean, variance = regression.predict(X)
+            mean, variance = state.predict(X)
             covariance = to_linear_operator(variance.unsqueeze(-1))
         else:
-            mean, U, V = regression.at().factored(X)
+            mean, U, V = state.at().factored(X)
             if X.shape[-2] > _MOST_DENSE:
                 covariance = self.covar_module(X) + MatmulLinearOperator(-U.mT, V)
             else:
-                covariance = to_linear_operator(regression.prior(X, X) - U.mT @ V)
+                covariance = to_linear_operator(state.prior(X, X) - U.mT @ V)
         return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
-        """A model that has also seen Y [... q 1] at X [... q d], differentiable in both.
+        """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
         Raises:
             InvalidInput: A noise level of its own is given; the ridge is the noise level of all data.
@@ -106,19 +119,26 @@ class PosteriorModel(GPyTorchModel, FantasizeMixin):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         return FantasyGP(self, P, Y.squeeze(-1))
 
+    def custom_fit(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise InvalidInput: ``fit_gpytorch_mll`` cannot fit a kernel and a ridge that are fixed."""
+        raise InvalidInput(
+            f"a {type(self).__name__} has a fixed kernel and a fixed ridge, and cannot be fitted: fit a botorch "
+            "SingleTaskGP and pass its covar_module as kernel, likelihood.noise as ridge, or use kbo.Practical()."
+        )
+
 
 class FantasyGP(PosteriorModel):
     """``model`` after hypothetical observations; batched and differentiable in them.
 
     Args:
-        model: The model of the real data.
+        model: The model of the observed data.
         P: Hypothetical points in the model's transformed inputs, [... p d].
         targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
     """
 
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor) -> None:
         super().__init__()
-        self._hypothetical = Hypothetical(model.regression, P, targets)
+        self._hypothetical = Hypothetical(model.state, P, targets)
         self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
         self.covar_module = model.covar_module
         if hasattr(model, "input_transform"):
@@ -129,8 +149,8 @@ class FantasyGP(PosteriorModel):
         self.eval()
 
     @property
-    def regression(self) -> Hypothetical:
-        """The posterior of the real and the hypothetical data."""
+    def state(self) -> Hypothetical:
+        """The posterior of the observed and the hypothetical data."""
         return self._hypothetical
 
     @property

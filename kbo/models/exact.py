@@ -32,8 +32,3 @@ class KernelRidgeGP(StreamingGP):
 
     def _new_state(self) -> KernelRidge:
         return KernelRidge(self.covar_module, float(self.ridge))
-
-    def _shared_state(self) -> KernelRidge:
-        state = self.state
-        state.at()  # grows the factor
-        return state

@@ -1,8 +1,9 @@
-"""A BoTorch model with fixed kernel and noise over a regression that streams."""
+"""The base of BoTorch models with fixed kernel and noise, whose data grow."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import abstractmethod
 from typing import Any
 
@@ -16,19 +17,19 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
-from kbo.models.base import PosteriorModel
+from kbo.models.base import PosteriorModel, name_constructor
 from kbo.regression import Dictionary, Posterior
 
 
 class StreamingGP(PosteriorModel):
-    """A Gaussian process with fixed kernel and noise variance whose posterior is a regression state.
+    """A Gaussian process with fixed kernel and noise variance.
 
-    Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are stated in
-    the units that the model sees. ``condition_on_observations`` with plain data updates a fork of the state and keeps
-    no autograd graph; with batches, or with data that require gradients, it returns a differentiable fantasy.
-
-    Subclasses say which state (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
+    Subclasses define the state without data (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def __init__(
         self,
@@ -63,14 +64,16 @@ class StreamingGP(PosteriorModel):
 
     @abstractmethod
     def _new_state(self) -> Posterior:
-        """The state without data, for the current kernel and ridge."""
+        """Return the state without data, for the current kernel and ridge."""
 
     @property
     def state(self) -> Any:
-        """The regression of the transformed data, rebuilt after hyper-parameters, data or device changed.
+        """The posterior of the transformed data.
 
-        To add data use ``condition_on_observations``: an update of the state itself would be lost at a rebuild.
+        To add data use ``condition_on_observations``: an update of the state itself would be lost.
         """
+        # A function of data, kernel and ridge. It is checked here, not computed by a method that callers must not
+        # forget, because BoTorch, Ax and users change kernels, data and devices without calling the model.
         if self.training:
             self.eval()
         fingerprint = [value.detach() for value in (*self.covar_module.parameters(), self.ridge)]
@@ -81,17 +84,22 @@ class StreamingGP(PosteriorModel):
         return self._state
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
-        """The dictionary, its given points, if any, in the units that the state sees."""
-        if not isinstance(dictionary, Dictionary) or dictionary.points is None:
-            return dictionary
-        moved = copy.copy(dictionary)
-        moved.points = self.transform_inputs(dictionary.points.to(self.train_targets))
-        return moved
+        """Return the dictionary, with its given points, if any, in the units of the state.
 
-    @property
-    def regression(self) -> Posterior:
-        """The posterior in transformed units; the same as ``state``."""
-        return self.state
+        Raises:
+            InvalidInput: The points have another number of columns than train_X.
+        """
+        points = dictionary.points if isinstance(dictionary, Dictionary) else None
+        if points is None:
+            return dictionary
+        given = self.train_inputs[0] if self._original_train_inputs is None else self._original_train_inputs
+        if points.shape[-1] != given.shape[-1]:
+            raise InvalidInput(
+                f"the dictionary's points have {points.shape[-1]} columns but train_X has {given.shape[-1]}."
+            )
+        moved = copy.copy(dictionary)
+        moved.points = self.transform_inputs(points.to(self.train_targets))
+        return moved
 
     def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
@@ -102,7 +110,7 @@ class StreamingGP(PosteriorModel):
         self._state = None
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
-        """The model after observing Y [q 1] at X [q d], sharing what does not change with this one.
+        """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.
 
         Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.
         """
@@ -111,7 +119,8 @@ class StreamingGP(PosteriorModel):
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2 or noise is not None:
             return super().condition_on_observations(X, Y, noise, **kwargs)
-        state = self._shared_state()
+        state = self.state
+        state.at()  # grows the factor, once for all models that follow
         P = self.transform_inputs(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
@@ -128,12 +137,8 @@ class StreamingGP(PosteriorModel):
         model._state = state
         return model
 
-    def _shared_state(self) -> Posterior:
-        """The state, with everything done that later models would otherwise do each on its own."""
-        return self.state
-
     def _cheap_copies(self) -> dict[int, Any]:
-        """What a deep copy need not do: a Gram matrix is never written, and modules are full of empty hook tables."""
+        """Return the memo of a deep copy that shares Gram matrices, and replaces the many empty tables of hooks."""
         known: dict[int, Any] = {}
         for module in self.modules():
             known.update((id(table), type(table)()) for table in vars(module).values() if table == {})
@@ -151,13 +156,10 @@ class StreamingGP(PosteriorModel):
         return self
 
     @classmethod
-    def construct_inputs(
-        cls, training_data: SupervisedDataset, kernel: Kernel, ridge: float, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Constructor arguments from a BoTorch data set; kernel and ridge are passed through.
+    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
+        """Return constructor arguments: those of a BoTorch data set, and the ``options`` that the constructor has.
 
         Variances of single observations are left out: the ridge is the noise level of all data.
         """
-        inputs = super().construct_inputs(training_data)
-        inputs.pop("train_Yvar", None)
-        return {**inputs, "kernel": kernel, "ridge": ridge}
+        given, known = super().construct_inputs(training_data) | options, inspect.signature(cls).parameters
+        return {name: value for name, value in given.items() if name in known}

@@ -17,7 +17,7 @@ from kbo import checks
 from kbo.acquisition import KernelUCB
 from kbo.confidence import Confidence, FixedWidth, NoiseBounds
 from kbo.errors import InvalidInput
-from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, StreamingGP
+from kbo.models import PosteriorGP, StreamingGP
 from kbo.recipes.inputs import Inputs
 from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
 
@@ -179,7 +179,7 @@ class Method:
             raise InvalidInput(f"size must be a whole number, got {size}.")
         return self.rule.choose(self, state, points, int(size), generator)
 
-    def model(self, train_X: Tensor, train_Y: Tensor) -> StreamingGP:
+    def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].
 
         Raises:
@@ -187,13 +187,7 @@ class Method:
         """
         if self.rule.finite_sets_only:
             raise InvalidInput(f"method {self.name!r} has no model of its own: use it on finite sets of points.")
-        if self.noise is not None:
-            return AdaptiveRidgeGP(train_X, train_Y, self.kernel, self.noise, self.dictionary)
-        if self.dictionary is None and self.posterior is KernelRidge:
-            return KernelRidgeGP(train_X, train_Y, self.kernel, self.ridge)
-        if self.dictionary is None:
-            return PosteriorGP(train_X, train_Y, self._new_posterior())
-        return NystromGP(train_X, train_Y, self.kernel, self.ridge, self.dictionary)
+        return PosteriorGP(train_X, train_Y, self._new_posterior())
 
     def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; draws use the generator.

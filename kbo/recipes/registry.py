@@ -219,71 +219,44 @@ def _noise_to_norm(s: Inputs) -> float:
     return (s.noise_std / s.norm_bound) ** 2
 
 
-def _srinivas(s: Inputs) -> Confidence:
-    return FiniteSet(s.n_points, s.delta)
-
-
-def _chaining(rigorous: bool) -> Callable[[Inputs], Confidence]:
-    return lambda s: Chaining(s.delta, rigorous=rigorous, points=s.points)
-
-
-def _improved(s: Inputs) -> Confidence:
-    return ImprovedGPUCB(s.noise_std, s.norm_bound, s.delta, 2 / s.horizon)
-
-
-def _self_normalized(s: Inputs) -> Confidence:
-    return SelfNormalized(s.noise_std, s.norm_bound, s.delta)
-
-
-def _twelfth(s: Inputs) -> Confidence:
-    """The radius of Thompson sampling, Durand et al. (2018), Sec. 6.4."""
-    return SelfNormalized(s.noise_std, s.norm_bound, (1 / 12) * s.delta)
-
-
-def _posterior_width(s: Inputs) -> Confidence:
-    return FixedWidth(s.noise_std / math.sqrt(s.ridge))
-
-
-def _valko(s: Inputs) -> Confidence:
-    return FixedWidth(widths.valko(s.n_points, s.horizon, s.ridge, s.noise_std, s.norm_bound, s.delta))
+def _self_normalized(share: float = 1.0) -> Callable[[Inputs], Confidence]:
+    return lambda s: SelfNormalized(s.noise_std, s.norm_bound, share * s.delta)
 
 
 def _mixture(kind: str) -> Callable[[Inputs], Confidence]:
     return lambda s: MartingaleMixture(s.noise_std, s.norm_bound, s.delta, kind, s.scale, s.ridges)
 
 
-def _adaptive_mixture(kind: str) -> Callable[[Inputs], Confidence]:
-    return lambda s: AdaptiveMixture(kind)
-
-
 def _unknown_norm(multiple: float | None) -> Callable[[Inputs], Confidence]:
     return lambda s: UnknownNorm(s.noise_std, s.delta, scale=s.scale, multiple=multiple)
 
 
-def _bkb(s: Inputs) -> Confidence:
-    return BKB(s.noise_std, s.norm_bound, s.delta)
+def _chaining(name: str, rigorous: bool) -> Recipe:
+    def bound(s: Inputs) -> Confidence:
+        return Chaining(s.delta, rigorous=rigorous, points=s.points)
+
+    return Recipe(name, bound, _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True)
+
+
+def _bkb(name: str, dictionary: type[LeverageResampling]) -> Recipe:
+    return Recipe(
+        name,
+        lambda s: BKB(s.noise_std, s.norm_bound, s.delta),
+        dictionary=lambda s: dictionary(most=MOST_ANCHORS, seed=s.seed),
+        takes=_SKETCHED,
+    )
+
+
+def _adaptive_mixture(kind: str) -> Recipe:
+    takes = ("dictionary",)
+    return Recipe(
+        f"{kind}-ucb-adaptive", lambda s: AdaptiveMixture(kind), noise="online", noise_variant="mixture", takes=takes
+    )
 
 
 def _ek_ucb(s: Inputs) -> Confidence:
     mu = s.dictionary.mu if isinstance(s.dictionary, OnlineRowSampling) else s.ridge
     return EKUCB(s.noise_std, s.norm_bound, s.delta, mu)
-
-
-def _leverages(s: Inputs) -> Dictionary:
-    return LeverageResampling(most=MOST_ANCHORS, seed=s.seed)
-
-
-def _batched(s: Inputs) -> Dictionary:
-    return BatchedResampling(most=MOST_ANCHORS, seed=s.seed)
-
-
-def _row_sampling(s: Inputs) -> Dictionary:
-    return OnlineRowSampling(s.ridge, most=MOST_ANCHORS, seed=s.seed)
-
-
-def _greedy(s: Inputs) -> Dictionary:
-    # The part outside the sketch costs B sqrt|E|: at a hundredth of the noise per observation it hardly shows.
-    return GreedyDictionary(0.01 * s.noise_std**2 / s.norm_bound**2, most=MOST_ANCHORS)
 
 
 _EXACT = ("ridge", "multiplier")
@@ -293,35 +266,62 @@ _ADAPTIVE = ("dictionary", "noise_variant")
 _ENTRIES = (
     Recipe("random", None, rule=UniformChoice, norm="unused", takes=()),
     Recipe("ucb", lambda s: AlternatingWidth(*PRACTICAL_WIDTHS), norm="unused", takes=_SKETCHED),
-    Recipe("gp-ucb", _srinivas, _noise_variance, norm="unused", needs=("n_points",), trusts_prior=True),
-    Recipe("chaining-ucb", _chaining(False), _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True),
     Recipe(
-        "chaining-ucb-rigorous", _chaining(True), _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True
+        "gp-ucb",
+        lambda s: FiniteSet(s.n_points, s.delta),
+        _noise_variance,
+        norm="unused",
+        needs=("n_points",),
+        trusts_prior=True,
     ),
-    Recipe("igp-ucb", _improved, lambda s: 1 + 2 / s.horizon, needs=("horizon",)),
-    Recipe("ay-gp-ucb", _self_normalized, takes=_EXACT),
-    # With the log-determinant instead of the paper's bound of it by the effective dimension, KUCB:
-    Recipe("k-ucb", _self_normalized, takes=_EXACT),
+    _chaining("chaining-ucb", rigorous=False),
+    _chaining("chaining-ucb-rigorous", rigorous=True),
     Recipe(
-        "supk-ucb", _valko, rule=StagedElimination, needs=("horizon", "n_points"), takes=_EXACT, counts_each_round=True
+        "igp-ucb",
+        lambda s: ImprovedGPUCB(s.noise_std, s.norm_bound, s.delta, 2 / s.horizon),
+        lambda s: 1 + 2 / s.horizon,
+        needs=("horizon",),
+    ),
+    Recipe("ay-gp-ucb", _self_normalized(), takes=_EXACT),
+    # With the log-determinant instead of the paper's bound of it by the effective dimension, KUCB:
+    Recipe("k-ucb", _self_normalized(), takes=_EXACT),
+    Recipe(
+        "supk-ucb",
+        lambda s: FixedWidth(widths.valko(s.n_points, s.horizon, s.ridge, s.noise_std, s.norm_bound, s.delta)),
+        rule=StagedElimination,
+        needs=("horizon", "n_points"),
+        takes=_EXACT,
+        counts_each_round=True,
     ),
     Recipe("amm-ucb", _mixture("amm")),
     Recipe("dmm-ucb", _mixture("dmm"), takes=("ridges", "multiplier")),
     Recipe("cmm-ucb", _mixture("cmm")),
     Recipe("cmm-ucb-doubling", _unknown_norm(None), norm="estimated"),
     Recipe("cmm-ucb-practical", _unknown_norm(PRACTICAL_MULTIPLE), norm="estimated"),
-    Recipe("bkb", _bkb, dictionary=_leverages, takes=_SKETCHED),
-    Recipe("bbkb", _bkb, dictionary=_batched, takes=_SKETCHED),
+    _bkb("bkb", LeverageResampling),
+    _bkb("bbkb", BatchedResampling),
     # The contextual literature's names of BKB and BBKB with a context in every point:
-    Recipe("c-bkb", _bkb, dictionary=_leverages, takes=_SKETCHED),
-    Recipe("c-bbkb", _bkb, dictionary=_batched, takes=_SKETCHED),
-    Recipe("ek-ucb", _ek_ucb, dictionary=_row_sampling, takes=_SKETCHED),
-    Recipe("sketched-cmm", _mixture("cmm"), dictionary=_greedy, takes=("dictionary", "multiplier")),
-    Recipe("kernel-ucb-oracle", _self_normalized, _noise_to_norm),
-    Recipe("kernel-ucb-fixed", _self_normalized, _noise_to_norm, noise="upper bound"),
+    _bkb("c-bkb", LeverageResampling),
+    _bkb("c-bbkb", BatchedResampling),
+    Recipe(
+        "ek-ucb",
+        _ek_ucb,
+        dictionary=lambda s: OnlineRowSampling(s.ridge, most=MOST_ANCHORS, seed=s.seed),
+        takes=_SKETCHED,
+    ),
+    Recipe(
+        "sketched-cmm",
+        _mixture("cmm"),
+        # The part outside the sketch costs B sqrt|E|, which is small at a hundredth of the noise per observation.
+        dictionary=lambda s: GreedyDictionary(0.01 * s.noise_std**2 / s.norm_bound**2, most=MOST_ANCHORS),
+        takes=("dictionary", "multiplier"),
+    ),
+    Recipe("kernel-ucb-oracle", _self_normalized(), _noise_to_norm),
+    Recipe("kernel-ucb-fixed", _self_normalized(), _noise_to_norm, noise="upper bound"),
     Recipe("kernel-ucb-adaptive", lambda s: AdaptiveSelfNormalized(), noise="online", takes=_ADAPTIVE),
-    Recipe("kernel-ts-oracle", _twelfth, _noise_to_norm, rule=ThompsonSampling),
-    Recipe("kernel-ts-fixed", _twelfth, _noise_to_norm, rule=ThompsonSampling, noise="upper bound"),
+    # The radius of Thompson sampling is taken at delta / 12, Durand et al. (2018), Sec. 6.4.
+    Recipe("kernel-ts-oracle", _self_normalized(1 / 12), _noise_to_norm, rule=ThompsonSampling),
+    Recipe("kernel-ts-fixed", _self_normalized(1 / 12), _noise_to_norm, rule=ThompsonSampling, noise="upper bound"),
     # The noise bounds give each of their three events a third of a quarter of delta:
     Recipe(
         "kernel-ts-adaptive",
@@ -332,13 +332,15 @@ _ENTRIES = (
         takes=_ADAPTIVE,
     ),
     # A Gaussian process with prior covariance scale * k, and inflation 1:
-    Recipe("kernel-ts", _posterior_width, rule=ThompsonSampling, norm="unused", takes=_SKETCHED),
     Recipe(
-        "dmm-ucb-adaptive", _adaptive_mixture("dmm"), noise="online", noise_variant="mixture", takes=("dictionary",)
+        "kernel-ts",
+        lambda s: FixedWidth(s.noise_std / math.sqrt(s.ridge)),
+        rule=ThompsonSampling,
+        norm="unused",
+        takes=_SKETCHED,
     ),
-    Recipe(
-        "cmm-ucb-adaptive", _adaptive_mixture("cmm"), noise="online", noise_variant="mixture", takes=("dictionary",)
-    ),
+    _adaptive_mixture("dmm"),
+    _adaptive_mixture("cmm"),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ENTRIES}

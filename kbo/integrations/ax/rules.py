@@ -7,13 +7,10 @@ from typing import Any
 
 import torch
 from ax.generators.torch.botorch_modular.acquisition import Acquisition
-from botorch.acquisition.input_constructors import acqf_input_constructor
-from botorch.acquisition.objective import MCAcquisitionObjective, PosteriorTransform
-from botorch.models.model import Model
 from torch import Tensor
 
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
-from kbo.acquisition.input_constructors import common_inputs, round_seed
+from kbo.acquisition.input_constructors import register
 
 
 class MethodUCB(KernelUCB):
@@ -24,29 +21,8 @@ class MethodSampling(InflatedThompsonSampling):
     """``InflatedThompsonSampling`` for which Ax takes the confidence of the model's own method."""
 
 
-@acqf_input_constructor(MethodUCB)
-def _ucb_inputs(
-    model: Model,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    constraints: Any = None,
-    objective: MCAcquisitionObjective | None = None,
-) -> dict[str, Any]:
-    inputs = common_inputs(model, posterior_transform, X_pending, constraints, objective)
-    return {**inputs, "confidence": inputs["model"].confidence()}
-
-
-@acqf_input_constructor(MethodSampling)
-def _sampling_inputs(
-    model: Model,
-    seed: int = 0,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    constraints: Any = None,
-    objective: MCAcquisitionObjective | None = None,
-) -> dict[str, Any]:
-    inputs = _ucb_inputs(model, posterior_transform, X_pending, constraints, objective)
-    return {**inputs, "seed": round_seed(seed, model)}
+register(MethodUCB, confidence=lambda model: model.confidence())
+register(MethodSampling, confidence=lambda model: model.confidence())
 
 
 class SeededAcquisition(Acquisition):
