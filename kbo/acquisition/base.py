@@ -77,7 +77,7 @@ def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:
     if not isinstance(transform, ScalarizedPosteriorTransform) or transform.weights.numel() != 1:
         raise InvalidInput(
             "posterior_transform must be None or a ScalarizedPosteriorTransform with one weight, got "
-            f"{type(transform).__name__}: a bound of f says nothing about other functions of f."
+            f"{type(transform).__name__}: a bound of f is no bound of other functions of f."
         )
     weights = transform.weights
     assert isinstance(weights, Tensor)

@@ -101,7 +101,7 @@ class Chain:
                 self._fine = share > _LITTLE_TO_GAIN / 2  # that of the next level is twice as large or more, as a rule
                 if share > _LITTLE_TO_GAIN:
                     return self._added(metric, radius)
-            left = left[~torch.isin(left, centres)]  # a centre covers itself, whatever rounding says
+            left = left[~torch.isin(left, centres)]  # a centre covers itself in spite of rounding
             chosen, left = torch.cat([chosen, centres]), self._uncovered(metric, radius, centres, left)
         return chosen
 

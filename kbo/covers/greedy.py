@@ -10,14 +10,14 @@ from kbo.covers.metric import DistanceMatrix, Metric
 from kbo.errors import InvalidInput
 
 AT_ONCE = 10_000
-"""Points whose neighbours are all known at once, a byte for every pair."""
+"""Points whose pairs are compared all at once, a byte for each."""
 
 
 def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
-    """A small set of points T such that every point is within ``radius`` of one of T.
+    """Return a small set of points T such that every point is within ``radius`` of one of T.
 
-    The point that covers most of what is not covered comes next, the one of the lowest index of several: Contal,
-    Malherbe & Vayatis (2015), Algorithm 2. Larger sets than ``AT_ONCE`` are covered in rounds: a cover of evenly spread
+    The next point is that which covers most of the uncovered points, the first of several: Contal, Malherbe & Vayatis
+    (2015), Algorithm 2. Larger sets than ``AT_ONCE`` are covered in rounds: a cover of evenly spread
     points, then of the points that it leaves, and so on.
 
     Args:
@@ -29,7 +29,7 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
         Numbers of points, in the order of choice.
 
     Raises:
-        InvalidInput: A radius below zero, or a matrix that cannot hold distances.
+        InvalidInput: A radius below zero, or a matrix that is not one of distances.
     """
     metric, left = as_metric(distance), everything(distance, among)
     checks.non_negative("radius", radius)
@@ -38,20 +38,20 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
         chosen.append(greedy_round(metric, radius, left))
         if len(left) <= AT_ONCE:
             break
-        left = left[~torch.isin(left, chosen[-1])]  # a centre covers itself, whatever rounding says
+        left = left[~torch.isin(left, chosen[-1])]  # a centre covers itself in spite of rounding
         left = left[uncovered(metric[left], metric[chosen[-1]], radius)]
     return torch.cat(chosen)
 
 
 def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
-    """A greedy cover of up to ``AT_ONCE`` of the points ``left``, evenly spread; arguments as ``greedy_cover``."""
+    """Return a greedy cover of up to ``AT_ONCE`` points ``left``, evenly spread; arguments as ``greedy_cover``."""
     spread = left[:: max(1, -(-len(left) // AT_ONCE))]
     near = metric[spread].ranks([radius])
     return spread[dominating(near, torch.arange(len(spread), device=spread.device))]
 
 
 def dominating(near: Tensor, among: Tensor) -> Tensor:
-    """The greedy dominating set of some of the points of a graph [N N] of ones and zeros with ones on its diagonal."""
+    """Return the greedy dominating set of some points of a graph [N N] of ones and zeros, with ones on its diagonal."""
     alive = near.new_zeros(len(near))
     alive[among] = 1
     covers = _sum(near, among) * alive
@@ -67,7 +67,7 @@ def dominating(near: Tensor, among: Tensor) -> Tensor:
 
 
 def _sum(near: Tensor, rows: Tensor) -> Tensor:
-    """The sum [N] of some of the rows."""
+    """Return the sum [N] of some of the rows."""
     total = torch.zeros(len(near), dtype=torch.int32, device=near.device)
     for some in rows.split(255):  # which bytes can count, five times as fast as longer integers
         total += near.index_select(0, some).sum(0, dtype=torch.uint8)
@@ -75,7 +75,7 @@ def _sum(near: Tensor, rows: Tensor) -> Tensor:
 
 
 def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:
-    """Positions of the points that are within ``radius`` of no centre."""
+    """Return the positions of the points that are within ``radius`` of no centre."""
     left = torch.arange(len(points), device=points.device)
     for _, some in centres.blocks(_COLUMNS):
         covered = [part.within(some, radius).any(1) for _, part in points[left].blocks(len(some))]
@@ -88,18 +88,18 @@ _COLUMNS = 512
 
 
 def covers(distance: Metric | Tensor, centres: Tensor, radius: float) -> bool:
-    """Whether every point is within ``radius`` of one of the centres, given by their numbers."""
+    """Return whether every point is within ``radius`` of one of the centres, given by their numbers."""
     metric = as_metric(distance)
     return not len(uncovered(metric, metric[centres], radius))
 
 
 def as_metric(distance: Metric | Tensor) -> Metric:
-    """The space of a matrix of distances."""
+    """Return the space of a matrix of distances."""
     return distance if isinstance(distance, Metric) else DistanceMatrix(distance)
 
 
 def everything(distance: Metric | Tensor, among: Tensor | None) -> Tensor:
-    """The numbers ``among``, or all of them."""
+    """Return the numbers ``among``, or all of them."""
     metric = as_metric(distance)
     numbers = torch.arange(len(metric), device=metric.device)
     if among is None:

@@ -1,4 +1,4 @@
-"""Finite sets of points with a distance, seen in blocks: no |X| x |X| matrix of floats ever exists.
+"""Finite sets of points with a distance, in blocks: no |X| x |X| matrix of floats is formed.
 
 The distance under a Gaussian-process posterior is the standard deviation of a difference,
 

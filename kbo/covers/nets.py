@@ -1,4 +1,4 @@
-"""Nets: covers whose points are further apart than the radius. No neighbours are counted, so they suit large sets."""
+"""Nets: covers with points that are further apart than the radius, for large sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOGETHER = 512
 
 
 def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
-    """The net that takes every point which no earlier one covers; ``|T| |X|`` distances at most.
+    """Return the net that takes every point which no earlier one covers; ``|T| |X|`` distances at most.
 
     Args:
         distance: The space, or all its distances [N N].
@@ -28,7 +28,7 @@ def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None
         Numbers of points, in the order of choice.
 
     Raises:
-        InvalidInput: A radius below zero, or a matrix that cannot hold distances.
+        InvalidInput: A radius below zero, or a matrix that is not one of distances.
     """
     metric, left = as_metric(distance), everything(distance, among)
     checks.non_negative("radius", radius)
@@ -53,7 +53,7 @@ def _first_fit(near: Tensor) -> Tensor:
 
 
 def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0) -> Tensor:
-    """The net that takes the point which is farthest from all before, until all are covered (Gonzalez 1985).
+    """Return the net that takes the point which is farthest from all before, until all are covered (Gonzalez 1985).
 
     The nets of smaller radii begin with those of larger ones.
 
@@ -66,7 +66,7 @@ def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0)
         Numbers of points, in the order of choice.
 
     Raises:
-        InvalidInput: A radius below zero, or a first point that is none.
+        InvalidInput: A radius below zero, or ``first`` is not the number of a point.
     """
     metric = as_metric(distance)
     checks.non_negative("radius", radius)

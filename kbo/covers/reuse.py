@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ _PROBES = 16
 
 
 class ChainMemory:
-    """The chain of a set under a posterior that learns, computed again when the data have grown by a factor.
+    """The chain of a set under a posterior, computed again when the data have grown by a factor.
 
     Distances only shrink as observations are added at the same ridge, with the same kernel and, if the posterior is
     sketched, the same anchors, so a chain stays one; its covers may just have more points than they need. Any other
@@ -39,71 +39,58 @@ class ChainMemory:
     def chain(self, state: Posterior, points: Tensor, depth: int) -> Chain:
         """Return a chain of the points [N d] under ``state``, of at least that depth."""
         known = self._known
-        if known is None or not known.serves(state, points, self.refresh):
+        if known is None or state.n > self.refresh * known.n or not known.extended_by(state, points):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
-            chain = Chain(PosteriorMetric(state, points), kappa, depth)
-            self._known = known = _Known(chain, points.clone(), state.n, _Snapshot(state, points))
+            self._known = known = _Known(Chain(PosteriorMetric(state, points), kappa, depth), state, points, state.n)
         elif depth > len(known.chain):
             # The new levels are covers from here on, not of the data at which the first ones were computed.
             known.chain.extend(PosteriorMetric(state, points), depth)
-            self._known = known = known._replace(snapshot=_Snapshot(state, points))
+            self._known = known = _Known(known.chain, state, points, known.n)
         return known.chain
 
 
-class _Known(NamedTuple):
-    """A chain, its points, the number of observations when it was new, and the posterior it was computed under."""
+class _Known:
+    """A chain that was new at n observations, and all that its distances depend on."""
 
-    chain: Chain
-    points: Tensor
-    n: int
-    snapshot: _Snapshot
-
-    def serves(self, state: Posterior, points: Tensor, refresh: float) -> bool:
-        """Whether this is a chain of these points under ``state``, and not too old."""
-        mine = self.points
-        if (mine.shape, mine.dtype, mine.device) != (points.shape, points.dtype, points.device):
-            return False
-        return state.n <= refresh * self.n and torch.equal(mine, points) and self.snapshot.extended_by(state)
-
-
-class _Snapshot:
-    """Everything that distances depend on, at one moment."""
-
-    def __init__(self, state: Posterior, points: Tensor) -> None:
+    def __init__(self, chain: Chain, state: Posterior, points: Tensor, n: int) -> None:
+        self.chain, self.n, self._points, self._ridge = chain, n, points.clone(), state.ridge
         rng = torch.Generator().manual_seed(0)
         self._probes = points[torch.randperm(len(points), generator=rng)[:_PROBES].to(points.device)]
-        self._prior_version, self._prior = state.prior_version, self._prior_of(state)
-        self._ridge, self._anchors = state.ridge, _copied(state.anchors)
-        known = state.locations
-        self._locations = None if known is None else (known[0].clone(), known[1].clone())
+        self._prior_version, self._prior = state.prior_version, [_copied(part) for part in self._prior_of(state)]
+        self._anchors = None if state.anchors is None else _copied(state.anchors)
+        self._locations = None if state.locations is None else tuple(map(_copied, state.locations))
 
-    def extended_by(self, state: Posterior) -> bool:
-        """Whether ``state`` differs by additional data at most."""
-        same_anchors = _equal([self._anchors], [state.anchors])
-        same_prior = state.prior_version == self._prior_version or _equal(self._prior, self._prior_of(state))
+    def extended_by(self, state: Posterior, points: Tensor) -> bool:
+        """Return whether ``state`` differs by additional data at most, on the same points."""
         return (
-            state.ridge == self._ridge and same_anchors and same_prior and _contains(state.locations, self._locations)
+            state.ridge == self._ridge
+            and _same(points, self._points)
+            and _same(state.anchors, self._anchors)
+            and (state.prior_version == self._prior_version or self._has_prior(state))
+            and _contains(state.locations, self._locations)
         )
 
-    def _prior_of(self, state: Posterior) -> list[Tensor | None]:
-        """The numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
-        numbers = [_copied(number) for number in state.hyperparameters]
-        return [state.prior(self._probes, self._probes), *numbers]
+    def _has_prior(self, state: Posterior) -> bool:
+        prior = self._prior_of(state)
+        return len(prior) == len(self._prior) and all(map(_same, prior, self._prior))
+
+    def _prior_of(self, state: Posterior) -> list[Tensor]:
+        """Return the numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
+        return [state.prior(self._probes, self._probes), *state.hyperparameters]
 
 
-def _copied(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach().clone()
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()
 
 
-def _equal(before: list[Tensor | None], now: list[Tensor | None]) -> bool:
-    def same(a: Tensor | None, b: Tensor | None) -> bool:
-        return a is None and b is None if a is None or b is None else torch.equal(a, b)
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
 
-    return len(before) == len(now) and all(map(same, before, now))
 
-
-def _contains(now: tuple[Tensor, Tensor] | None, before: tuple[Tensor, Tensor] | None) -> bool:
-    """Whether every location was observed at least as often as before."""
+def _contains(now: tuple[Tensor, ...] | None, before: tuple[Tensor, ...] | None) -> bool:
+    """Return whether every location was observed at least as often as before."""
     if now is None or before is None:
         return False
     (X, counts), (old, old_counts) = now, before

@@ -31,10 +31,11 @@ _MOST_DENSE = 64
 
 def name_constructor(kind: type) -> None:
     """Give a class that inherits its constructor a copy of it, so that Python's messages name the class in hand."""
-    if "__init__" in vars(kind):
-        return
     given: Any = kind.__init__
+    if "__init__" in vars(kind) or not isinstance(given, types.FunctionType):
+        return
     own = types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
+    own.__kwdefaults__ = given.__kwdefaults__
     functools.update_wrapper(own, given).__qualname__ = f"{kind.__qualname__}.__init__"
     kind.__init__ = own
 
