@@ -36,9 +36,11 @@ class Metric(ABC):
     Attributes:
         device: Device of the points.
         slack: Largest error of a squared distance by rounding.
+        std: Numbers [N] with ``d(x, z) <= std(x) + std(z)``, where there is ``radial``.
     """
 
     device: torch.device
+    std: Tensor
     slack = 0.0
 
     @abstractmethod

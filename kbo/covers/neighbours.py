@@ -18,7 +18,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from kbo.covers.greedy import uncovered
-from kbo.covers.metric import PosteriorMetric
+from kbo.covers.metric import Metric
 
 _LISTED = 2**20
 """Neighbours that are listed together."""
@@ -51,12 +51,12 @@ class Neighbours:
             near, far = (middle, far) if 2 * (at_zero - value) <= radius * radius else (near, middle)
         return near
 
-    def uncovered(self, metric: PosteriorMetric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+    def uncovered(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
         """Return the numbers ``among`` of points that are within ``radius`` of no centre."""
         among = among[self._unsure(metric, radius, centres, among)]
         return among[uncovered(metric[among], metric[centres], radius)]
 
-    def _unsure(self, metric: PosteriorMetric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
+    def _unsure(self, metric: Metric, radius: float, centres: Tensor, among: Tensor) -> Tensor:
         """Return the positions in ``among`` of points that may be within ``radius`` of no centre."""
         if not len(centres):
             return torch.arange(len(among), device=among.device)
@@ -70,7 +70,7 @@ class Neighbours:
         known = metric.std[among] <= radius - metric.std[centres].min()
         return (torch.as_tensor(away > reach, device=among.device) & ~known).nonzero().squeeze(-1)
 
-    def net(self, metric: PosteriorMetric, radius: float, centres: Tensor) -> Tensor:
+    def net(self, metric: Metric, radius: float, centres: Tensor) -> Tensor:
         """Return points that, with the centres, cover the set: a first-fit net of what is not surely covered.
 
         Points that are covered, but not surely, are covered again, which makes the net larger, never wrong.
