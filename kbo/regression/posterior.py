@@ -1,8 +1,8 @@
 """The interface of a posterior: everything that confidences, views, models and acquisition functions read.
 
-A new posterior subclasses ``Posterior`` and ``Answers``; docs/extending.md has one in full, and ``tests/laws`` states
-what both must obey. Notation: K is the kernel matrix of the n observations, y their targets, E = K - K~ the error of an
-approximate kernel matrix K~ (zero for exact posteriors).
+A new posterior subclasses ``Posterior`` and ``Answers``; tests/third_party_posterior.py is one in full,
+docs/extending.md explains it, and ``tests/laws`` states what both must obey. Notation: K is the kernel matrix of the n
+observations, y their targets, E = K - K~ the error of an approximate kernel matrix K~ (zero for exact posteriors).
 
 On paper                                            | in code
 ``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``predict(X)[0]``
@@ -56,6 +56,8 @@ class RidgeSchedule(Stateful, ABC):
 
 class Answers(ABC):
     """A posterior at one ridge, valid until the posterior changes.
+
+    Methods that take points begin with ``self.state.check(X)``. ``predict`` and ``covariance`` have gradients in X.
 
     Args:
         state: The posterior.
@@ -129,7 +131,10 @@ class Answers(ABC):
 
 
 class LowRankAnswers(Answers):
-    """Answers whose covariance is the prior less a product of factors: ``covariance = prior - U'V``."""
+    """Answers whose covariance is the prior less a product of factors: ``covariance = prior - U'V``.
+
+    A subclass defines ``factored``, which checks its points, and the other methods but ``covariance``.
+    """
 
     @abstractmethod
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
@@ -305,10 +310,11 @@ class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
     A subclass defines ``n``, ``trace``, ``prior``, ``prior_variance``, ``update`` and ``at``, sets ``like`` with the
-    first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. Points are
-    the rows of X, of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or
-    list [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many
-    ridges use ``all_ridges()``.
+    first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. It copies
+    what it keeps of kernel and data, and writes no tensor in place, because forks share them. Points are the rows of X,
+    of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or list [r], which
+    gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many ridges use
+    ``all_ridges()``.
 
     Args:
         ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
@@ -321,7 +327,8 @@ class Posterior(Stateful, ABC):
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
-        prior_version: A number that a state shares with its forks: equal ones have the same kernel.
+        prior_version: A number that a state shares with its forks: equal ones have the same kernel. If ``saved`` names
+            something that the prior depends on, ``restored`` sets a new one.
     """
 
     ridge: float
@@ -365,7 +372,7 @@ class Posterior(Stateful, ABC):
 
     @abstractmethod
     def at(self, ridge: float | None = None) -> Answers:
-        """Return the answers at one ridge; None for the state's own."""
+        """Return the answers at one ridge; None for the state's own. Without data they are ``PriorAnswers``."""
 
     @property
     @abstractmethod
@@ -441,7 +448,10 @@ class Posterior(Stateful, ABC):
 
     @property
     def hyperparameters(self) -> list[Tensor]:
-        """The numbers on which the prior depends; empty if its values at a few points tell."""
+        """The numbers on which the prior depends, to tell whether two states have the same prior.
+
+        Empty if its values at a few points suffice to tell.
+        """
         return []
 
     @property
