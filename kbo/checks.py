@@ -89,14 +89,23 @@ def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = Non
     return X
 
 
-def observations(X: Tensor, y: Tensor, like: Tensor | None = None, dim: int | None = None) -> None:
-    """Check points X [n d] and their targets y [n]."""
-    rows("X", X, like, dim)
+def observations(
+    X: Tensor, y: Tensor, like: Tensor | None = None, dim: int | None = None, names: tuple[str, str] = ("X", "y")
+) -> None:
+    """Check points X [n d] and their targets y [n]; messages call them by ``names``."""
+    points_name, targets_name = names
+    rows(points_name, X, like, dim)
     if not isinstance(y, Tensor) or y.shape != X.shape[:1]:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise InvalidInput(f"y must have shape [{X.shape[0]}], one target per row of X, got {shape}.")
+        raise InvalidInput(
+            f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {shape}."
+        )
+    if y.dtype in (torch.float32, torch.float64) and y.dtype != X.dtype:
+        raise InvalidInput(
+            f"{points_name} is {X.dtype} but {targets_name} is {y.dtype}: give both the same dtype, best float64."
+        )
     if y.numel():
-        points("y", y, X)
+        points(targets_name, y, X)
 
 
 def _finite(X: Tensor) -> bool:

@@ -205,7 +205,8 @@ class Space:
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
-        if self.named != isinstance(params, Mapping) or len(params) != self.dimension:
+        given = set(params) if isinstance(params, Mapping) else None
+        if (given != set(self.parameters)) if self.named else (given is not None or len(params) != self.dimension):
             raise InvalidInput(f"expected the parameters {list(self.parameters)}, got {params!r}.")
         coordinates = []
         for i, (name, parameter) in enumerate(self.parameters.items()):
@@ -280,7 +281,8 @@ def _check_range(spec: Float | Int) -> None:
     if not finite:
         raise InvalidInput(f"bounds must be finite, got ({spec.low}, {spec.high}).")
     if spec.low >= spec.high:
-        hint = "reversed" if spec.low > spec.high else "empty: fix the value in the objective instead"
+        correct = f"reversed: write ({spec.high}, {spec.low})"
+        hint = correct if spec.low > spec.high else "empty: fix the value in the objective instead"
         raise InvalidInput(f"bounds ({spec.low}, {spec.high}) are {hint}.")
     if spec.log and spec.low <= 0:
         raise InvalidInput(f"a logarithmic scale needs low > 0, got {spec.low}.")

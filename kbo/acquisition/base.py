@@ -67,7 +67,9 @@ class ConfidenceAcquisition(AcquisitionFunction):
 def check_model(model: PosteriorModel) -> None:
     """Raise InvalidInput unless ``model`` is a model of kbo."""
     if not isinstance(model, PosteriorModel):
-        raise InvalidInput(f"model must be a model of kbo.models, got {type(model).__name__}.")
+        raise InvalidInput(
+            f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP."
+        )
 
 
 def _affine(transform: PosteriorTransform | None) -> tuple[float, float]:

@@ -41,11 +41,15 @@ class StreamingGP(PosteriorModel):
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
         super().__init__()
-        checks.points("train_X", train_X)
-        if not isinstance(train_Y, Tensor) or train_Y.ndim != 2 or train_Y.shape[-1] != 1:
+        checks.rows("train_X", train_X)
+        if not isinstance(train_Y, Tensor) or train_Y.shape != (len(train_X), 1):
             shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
-            raise InvalidInput(f"train_Y must be one column, a tensor of shape [n 1], got {shape}.")
-        checks.observations(train_X, train_Y.squeeze(-1))
+            hint = ": use train_Y.unsqueeze(-1)" if shape == (len(train_X),) else ""
+            raise InvalidInput(
+                f"train_Y must have shape [{len(train_X)} 1], one column with a value for each row of train_X, "
+                f"got {shape}{hint}."
+            )
+        checks.observations(train_X, train_Y.squeeze(-1), names=("train_X", "train_Y"))
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform.to(train_X)

@@ -15,7 +15,7 @@ from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
-NO_BOUND = "none: the method has no bounds, or there are too few trials for one"
+NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
 
 
 class Belief(ABC):

@@ -144,7 +144,7 @@ class Optimizer:
         try:
             y = math.nan if value is None else float(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several numbers
-            return self.fail(params, f"the objective returned {str(value)[:80]} instead of a number", seconds)
+            return self.fail(params, f"the objective returned {repr(value)[:80]} instead of a number", seconds)
         if not math.isfinite(y):
             return self.fail(params, f"the objective returned {value}", seconds)
         self._record({"event": "tell", "number": number, "value": y, "seconds": seconds})

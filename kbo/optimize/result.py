@@ -64,7 +64,8 @@ class Result:
             lines.append(f"best observed  {self.best_observed:.4g}")
         if self.gap is not None:
             how = "over the whole space" if self.gap_exact else "by a search from many starts"
-            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better; {how})")
+            when = "" if self.certified else " if the bounds are right"
+            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better{when}; {how})")
         lines.append(f"guarantee      {self.guarantee}")
         if self.journal:
             lines.append(f"journal        {self.journal}")

@@ -206,9 +206,9 @@ def make(
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.3)
+    near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.3)
     hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"{hint} Known: {', '.join(sorted(known))}."
+    return f"{hint}{' All names' if near else ' the names are'}: {', '.join(sorted(known))}."
 
 
 def _noise_variance(s: Inputs) -> float:

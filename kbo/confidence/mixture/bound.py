@@ -65,7 +65,7 @@ class MartingaleMixture(SubGaussian):
         super().__init__(noise_std, norm_bound, delta)
         self.scale = checks.positive("scale", scale)
         if kind not in GRIDS:
-            raise InvalidInput(f"kind must be {', '.join(map(repr, GRIDS))}, got {kind!r}.")
+            raise InvalidInput(f"kind must be one of {', '.join(map(repr, GRIDS))}, got {kind!r}.")
         self.kind = kind
         if kind == "cmm" and ridges is not None:
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
