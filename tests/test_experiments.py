@@ -16,9 +16,11 @@ from kbo import InvalidInput
 from kbo.cli import app
 from kbo.confidence import WangDeFreitas
 from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
+from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.papers import mixture, mixture_studies, sketching, sketching_studies, streaming, streaming_uniform
-from kbo.experiments.sweep.cells import Cell, Folder, read_folder
+from kbo.experiments.papers import mixture, mixture_studies, sketching, streaming, streaming_uniform
+from kbo.experiments.papers.experiment import Plan
+from kbo.experiments.sweep.cells import Cell, Folder, read_rows
 from kbo.experiments.sweep.processes import Processes
 from kbo.experiments.sweep.runner import CellsFailed, sweep
 from kbo.problems import StreamingBandit
@@ -100,7 +102,7 @@ def test_only_what_changed_is_done_again(tmp_path, monkeypatch):
     again = sweep([*squares(2), *squares(1), *squares(1, shift=0.5)], tmp_path, workers=1, progress=False)
     assert again.rows["square"].tolist() == [*first.rows["square"], -1]
     assert squares(1, shift=1)[0].key == squares(1, shift=1.0)[0].key
-    assert len(read_folder(tmp_path)) == 5
+    assert len(read_rows(tmp_path)) == 5
 
 
 def test_a_damaged_or_foreign_file_is_not_taken_for_a_result(tmp_path):
@@ -117,7 +119,7 @@ def test_a_damaged_or_foreign_file_is_not_taken_for_a_result(tmp_path):
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sweep([*squares(2), Cell(f"{CHORES}:interrupt", {}, "interrupt")], tmp_path, workers=1, progress=False)
-    assert len(read_folder(tmp_path)) == 4
+    assert len(read_rows(tmp_path)) == 4
 
 
 def test_mistakes_are_explained(tmp_path):
@@ -130,7 +132,7 @@ def test_mistakes_are_explained(tmp_path):
     with pytest.raises(InvalidInput, match="workers"):
         sweep(squares(1), tmp_path, workers=0)
     with pytest.raises(InvalidInput, match="no finished cells"):
-        read_folder(tmp_path)
+        read_rows(tmp_path)
     with Folder(tmp_path).locked(), pytest.raises(InvalidInput, match="another sweep"):
         sweep(squares(1), tmp_path, workers=1)
     (failure,) = sweep([Cell("builtins:dict", {"a": 1}, "no rows")], tmp_path, workers=1, progress=False).failures
@@ -247,7 +249,7 @@ def test_sketching_figures_are_drawn(out, figure):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("study", sketching_studies.PAPER.studies)
+@pytest.mark.parametrize("study", sketching.PAPER.studies)
 def test_sketching_studies_are_drawn(out, study):
     assert f"{study}.png" in reproduce(out, "--study", study, paper="sketching")
     assert (out / f"sketching-quick/{study}.png").read_bytes().startswith(b"\x89PNG")
@@ -269,7 +271,8 @@ def test_the_streaming_table_stands_beside_an_independent_one(out):
     rows = pd.DataFrame(
         {"method": ["kernel-ucb-oracle"] * 2, "seed": 0, "round": [980, 1000], "cumulative": [18, 19.0]}
     )
-    (row,) = streaming.at_rounds((1000,), rows.assign(cpu_seconds=1.0)).itertuples()
+    at_1000 = streaming.at_rounds((1000,), rows.assign(cpu_seconds=1.0))
+    (row,) = tables.summary(at_1000, streaming.INDEPENDENT).itertuples()
     assert (row.problem, row.mean, row.published_mean, row.published_sd) == ("T = 1000", 19, 18.9, 1.9)
 
 
@@ -319,21 +322,17 @@ def test_published_values_are_those_of_the_paper():
 
 
 def test_a_study_is_one_entry(out, monkeypatch):
-    def study(folder, quick, workers, progress):
-        return f"{folder.name} {quick} {workers} {progress}"
-
     with pytest.raises(InvalidInput, match="no study tides"):
         papers.paper("mixture").experiment("study", "tides")
-    monkeypatch.setitem(mixture_studies.PAPER.studies, "tides", study)
+    monkeypatch.setitem(mixture_studies.PAPER.studies, "tides", lambda quick: Plan(f"quick: {quick}"))
     assert "tides" in papers.paper("mixture").contents()
-    assert reproduce(out, "--study", "tides") == "mixture-quick True 1 False\n"
+    assert reproduce(out, "--study", "tides") == "quick: True\n\n"
 
 
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):
-    def broken(*_):
-        raise CellsFailed("1 of 2 cells failed", "half a table")
-
-    monkeypatch.setitem(mixture_studies.PAPER.studies, "broken", broken)
-    done = CliRunner().invoke(app, ["reproduce", "mixture", "--study", "broken", "-o", str(tmp_path)])
+    cells = [*squares(1), Cell(f"{CHORES}:fail", {"x": 3}, "failing")]
+    monkeypatch.setitem(mixture_studies.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells))
+    broken = ["reproduce", "mixture", "--study", "broken", "-q", "-j", "1", "-o", str(tmp_path)]
+    done = CliRunner().invoke(app, broken)
     assert isinstance(done.exception, CellsFailed)
     assert "half a table" in done.stdout

@@ -17,7 +17,7 @@ from kbo.regression import KernelRidge
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_bound_fails_in_a_short_run(seed):
-    (row,) = guarantees.watch(seed, 1, 30)
+    (row,) = guarantees.watch(seed, 30)
     failed = {name: value for name, value in row.items() if name.startswith("failed")}
     assert len(failed) == 8
     assert not any(failed.values())
@@ -26,7 +26,7 @@ def test_no_bound_fails_in_a_short_run(seed):
 def test_a_bound_that_fails_is_seen_to_fail(monkeypatch):
     monkeypatch.setattr(guarantees, "squared_radius", lambda *_: torch.zeros(()))
     monkeypatch.setattr(guarantees, "norm_lower_bound", lambda *_: torch.tensor(6.0))
-    (row,) = guarantees.watch(0, 1, 10)
+    (row,) = guarantees.watch(0, 10)
     assert row["failed: f in the mixture's set"]
     assert row["failed: norm lower bound"]
 
@@ -73,7 +73,8 @@ def test_the_sketch_study_orders_the_bounds():
 def test_noise_bounds_and_their_envelopes_hold(form):
     noises = ("gaussian", "rademacher")
     runs = 3 if form.startswith("mixture") else 7
-    rows = [row for noise in noises for row in streaming_studies.watch(form, noise, 7, runs, 100, 0.3)]
+    seeds = range(7, 7 + runs)
+    rows = [row for noise in noises for seed in seeds for row in streaming_studies.watch(form, noise, seed, 100, 0.3)]
     assert len(rows) == 2 * runs
     assert not any(row[name] for row in rows for name in streaming_studies.FAILURES)
     assert all(0.01 < row["lower"] < 0.1 < row["upper"] <= 0.3 and 0 < row["closest"] < 1 for row in rows)
@@ -81,7 +82,7 @@ def test_noise_bounds_and_their_envelopes_hold(form):
 
 @pytest.mark.parametrize("form", ["tight+grid", "mixture"])
 def test_a_noise_level_above_its_bound_is_refuted(form):
-    (row,) = streaming_studies.watch(form, "gaussian", 0, 1, 300, 0.05)
+    (row,) = streaming_studies.watch(form, "gaussian", 0, 300, 0.05)
     assert row["upper < sigma"]
     assert row["refuted"]
     assert not row["lower > sigma"]

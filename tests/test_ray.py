@@ -19,7 +19,7 @@ ray = pytest.importorskip("ray")
 import kbo  # noqa: E402
 from kbo.cli import app  # noqa: E402
 from kbo.errors import InvalidInput, KboError  # noqa: E402
-from kbo.experiments.sweep.cells import Cell, read_folder  # noqa: E402
+from kbo.experiments.sweep.cells import Cell, read_rows  # noqa: E402
 from kbo.experiments.sweep.pool import run_all  # noqa: E402
 from kbo.experiments.sweep.ray import Ray, connected  # noqa: E402
 from kbo.experiments.sweep.runner import sweep  # noqa: E402
@@ -103,7 +103,7 @@ def test_run_and_reproduce_work_on_ray(session, tmp_path):
     assert "dmm-ucb" in run(*RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
     run(*RUN, "-q", "-j", "1", "-o", tmp_path / "here")
     there, here = (
-        read_folder(next(path for path in (tmp_path / name).iterdir() if path.is_dir())) for name in ("ray", "here")
+        read_rows(next(path for path in (tmp_path / name).iterdir() if path.is_dir())) for name in ("ray", "here")
     )
     pd.testing.assert_frame_equal(there.drop(columns="cpu_seconds"), here.drop(columns="cpu_seconds"))
     table = run("reproduce", "mixture", "--table", "1", "--quick", "-q", "--engine", "ray", "-o", tmp_path).stdout

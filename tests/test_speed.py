@@ -5,7 +5,7 @@ import torch
 
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench import exact, noise, race, sketch, suite
-from kbo.experiments.bench.race import Bench, Row
+from kbo.experiments.bench.race import Bench, Result
 
 CPU = torch.device("cpu")
 
@@ -19,14 +19,19 @@ def answer(value, work=0):
     return run
 
 
-def speed(device, **works):
-    return race.medians(device, **works)
+def speed(device):
+    found = race.medians(device, fast=answer(1.0), slow=answer(1.0, work=2000))
+    return [
+        Result("a", found["fast"], found["slow"], race.faster(2)),
+        Result("b [x]", found["slow"], found["fast"], race.faster(2)),
+        Result("c", found["fast"]),
+    ]
 
 
 def where_it_ran(device):
     import os
 
-    return {"process": os.getpid()}
+    return [Result("process", os.getpid())]
 
 
 def test_a_race_between_different_answers_is_refused():
@@ -36,9 +41,7 @@ def test_a_race_between_different_answers_is_refused():
 
 
 def test_the_slower_side_loses_and_the_table_says_so():
-    works = {"fast": answer(1.0), "slow": answer(1.0, work=2000)}
-    rows = [Row("a", "fast", "slow", race.faster(2)), Row("b [x]", "slow", "fast", race.faster(2)), Row("c", "fast")]
-    won, lost, alone = Bench(speed, rows, works).run(CPU)
+    won, lost, alone = Bench(speed).run(CPU)
     assert won.passed
     assert not lost.passed
     assert won.ratio > 2 > lost.ratio
@@ -47,7 +50,7 @@ def test_the_slower_side_loses_and_the_table_says_so():
     assert lines[2].startswith("b [x] ")
     assert lines[2].endswith("MISSED")
     assert "nan" not in lines[3]
-    assert [result.passed for result in Bench(speed, rows, works).run(CPU, quick=True)] == [None] * 3
+    assert [result.passed for result in Bench(speed).run(CPU, quick=True)] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -68,48 +71,47 @@ def test_goals(goal, kept, missed):
 def test_a_fresh_process_is_another_one():
     import os
 
-    (here,), (elsewhere,) = (
-        Bench(where_it_ran, [Row("pid", "process")], fresh=fresh).run(CPU) for fresh in (False, True)
-    )
+    (here,), (elsewhere,) = (Bench(where_it_ran, fresh=fresh).run(CPU) for fresh in (False, True))
     assert here.kbo == os.getpid() != elsewhere.kbo
 
 
-def test_every_row_has_a_name_of_its_own_sizes_and_only_some_are_quick():
+def test_there_are_many_benchmarks_and_only_some_are_quick():
     assert len(suite.BENCHES) == 28
-    assert sum(len(bench.rows) for bench in suite.BENCHES) == 56
     left_out = [bench for bench in suite.BENCHES if bench.quick is None]
-    assert {bench.measure for bench in left_out} == {exact.new_row, sketch.bandit_run}
+    assert {bench.measure for bench in left_out} == {exact.new_row, sketch.short_run, sketch.long_run}
     assert left_out[-1].run(CPU, quick=True) == []
 
 
 def test_memory_of_a_stream_is_measured():
-    found = exact.memory(CPU, 2000, 100)
-    assert 50 < found["half"] <= found["full"] + 20
+    (found,) = exact.memory(CPU, 2000, 100)
+    assert 50 < found.other <= found.kbo + 20
 
 
 def test_a_stream_is_timed_early_and_late():
-    found = sketch.bandit_run(CPU, 100, BanditProblem("chessboard"), BanditMethod("ek-ucb", ridge=10.0))
-    assert 0 < 100 * min(found["early"], found["late"]) < 2 * found["total"]
-    assert found["peak"] > 50
+    problem, method = BanditProblem("chessboard"), BanditMethod("ek-ucb", ridge=10.0)
+    total, step, memory = sketch.long_run(CPU, 100, problem, method, "Chessboard")
+    assert total.name == "100 rounds of ek-ucb on Chessboard, CPU"
+    assert 0 < 100 * min(step.kbo, step.other) < 2 * total.kbo
+    assert memory.kbo > 50
 
 
 def test_many_arms_are_scored_in_little_memory():
     threads = torch.get_num_threads()
-    found = sketch.on_many_points(CPU, 50_000, sketch.best, on_threads=1)
-    assert found["wall"] > 0
-    assert found["memory"] < 60  # k(Z, x) of all arms would be 80 MB
+    seconds, memory = sketch.on_many_points(50_000, sketch.best, on_threads=1)
+    assert seconds > 0
+    assert memory < 60  # k(Z, x) of all arms would be 80 MB
     assert torch.get_num_threads() == threads
 
 
 def test_a_joint_draw_over_many_candidates_takes_little_memory():
-    found = sketch.on_many_points(CPU, 30_000, noise.joint_draw, on_threads=1)
-    assert found["wall"] > 0
-    assert found["memory"] < 150  # their covariance would be 7 GB
+    seconds, memory = sketch.on_many_points(30_000, noise.joint_draw, on_threads=1)
+    assert seconds > 0
+    assert memory < 150  # their covariance would be 7 GB
 
 
 def test_sketches_agree_with_inducing_points():
-    found = sketch.inducing_points(CPU, 500, 30, 20, 10)
-    assert found["theirs_batches"] > found["kbo_batch"]
+    batch, _ = sketch.inducing_points(CPU, 500, 30, 20, 10)
+    assert batch.other > batch.kbo
 
 
 def test_adaptive_methods_are_timed():

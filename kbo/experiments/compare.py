@@ -5,18 +5,23 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbo.confidence import EKUCB, Chaining
 from kbo.errors import InvalidInput
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import lines
-from kbo.experiments.sweep.cells import read_file, read_folder
+from kbo.experiments.sweep.cells import concatenate, read_rows
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method
 
-_RESULTS = ("cell", "seed", "round", "arm", "regret", "cumulative", "best", "cpu_seconds", "m")
-_WITHIN_A_PANEL = {*_RESULTS, "method", "recipe", "multiplier", "every"}
-"""Columns whose values may differ within a panel of ``redraw``."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = {"cell", "seed", "round", "arm", "regret", "cumulative", "best", "cpu_seconds", "m", "gap", "simple_regret"}
+"""Columns of rows that are measured, or number runs."""
+
+_WITHIN_A_PROBLEM = {*RESULTS, "method", "recipe", "multiplier", "noise_variant", "every"}
 
 
 def compare(
@@ -84,6 +89,18 @@ def promise(method: Method) -> str:
     return proved
 
 
+def by_problem(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the rows of every problem by the settings that tell it from the others; "" if there is one problem."""
+    different = [name for name in rows if name not in _WITHIN_A_PROBLEM and len(rows[name].unique()) > 1]
+    if not different:
+        return {"": rows}
+    found = {}
+    for _, part in rows.groupby(different, sort=False, dropna=False):
+        numbers = part[different].iloc[0].dropna()  # what is missing is as in the other problems
+        found[", ".join(f"{name} {number}" for name, number in numbers.items())] = part
+    return found
+
+
 def redraw(path: Path, picture: Path) -> None:
     """Draw the regret in stored rows: a file of ``kbo run``, or a folder of finished runs; a panel for every problem.
 
@@ -94,15 +111,9 @@ def redraw(path: Path, picture: Path) -> None:
     Raises:
         InvalidInput: There is no such file, or the folder has no finished runs.
     """
-    if not path.exists():
-        raise InvalidInput(f"there is no file {path}.")
-    rows = (read_folder if path.is_dir() else read_file)(path).dropna(subset="cumulative")
-    different = [name for name in rows if name not in _WITHIN_A_PANEL and len(rows[name].unique()) > 1]
-    if not different:
-        lines.regret(rows, picture, title=path.name)
+    problems = by_problem(read_rows(path).dropna(subset="cumulative"))
+    if len(problems) == 1:
+        lines.regret(*problems.values(), picture, title=path.name)
         return
-    panels = {}
-    for _, part in rows.groupby(different, sort=False, dropna=False):
-        numbers = part[different].iloc[0].dropna()  # what is missing is as in the other panels
-        panels[textwrap.fill(", ".join(f"{name} {number}" for name, number in numbers.items()), 32)] = part
-    lines.against_rounds(panels, picture, title=path.name)
+    rows = concatenate(part.assign(panel=textwrap.fill(name, 32)) for name, part in problems.items())
+    lines.against_rounds(rows, picture, title=path.name, panel="panel")

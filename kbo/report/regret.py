@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.compare import promise
+from kbo.experiments.compare import RESULTS, by_problem, promise
 from kbo.experiments.draw.canvas import legend_below, styles_of
 from kbo.experiments.draw.lines import curves, draw_regret
-from kbo.experiments.sweep.cells import read_file, read_folder
+from kbo.experiments.sweep.cells import read_rows
 from kbo.recipes import Method
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NEEDED = ("method", "seed", "round", "cumulative")
-_PER_RUN = {*_NEEDED, "cell", "regret", "best", "arm", "cpu_seconds", "m", "gap", "simple_regret"}
-_PER_METHOD = {"recipe", "multiplier", "ridge", "noise_variant", "every"}
 _MOST_PROBLEMS = 12
 _COLUMNS = {
     "method": "method",
@@ -43,10 +41,8 @@ def read(path: Path) -> pd.DataFrame:
     Raises:
         InvalidInput: There are none, they cannot be read, or they are of another kind.
     """
-    if not path.exists():
-        raise InvalidInput(f"there is no file {path}.")
     try:
-        rows = (read_folder if path.is_dir() else read_file)(path)
+        rows = read_rows(path)
     except (OSError, ValueError) as error:  # pyarrow's errors of damaged files are one or the other
         if isinstance(error, KboError):
             raise
@@ -65,27 +61,15 @@ def read(path: Path) -> pd.DataFrame:
 
 def page(rows: pd.DataFrame, title: str) -> str:
     """Return the page of such rows."""
-    problems = _problems(rows)
+    problems = by_problem(rows)
     return render(
         "regret.html",
         title=title,
         methods=rows["method"].nunique(),
         seeds=rows["seed"].nunique(),
         count=len(problems),
-        problems=[_values(name, part) for name, part in list(problems.items())[:_MOST_PROBLEMS]],
+        problems=[_values(name or "Regret", part) for name, part in list(problems.items())[:_MOST_PROBLEMS]],
     )
-
-
-def _problems(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of each problem by the settings that tell it from the others."""
-    different = [name for name in rows if name not in _PER_RUN | _PER_METHOD and len(rows[name].unique()) > 1]
-    if not different:
-        return {"Regret": rows}
-    found = {}
-    for _, part in rows.groupby(different, sort=False, dropna=False):
-        numbers = part[different].iloc[0].dropna()
-        found[", ".join(f"{name} {value}" for name, value in numbers.items())] = part
-    return found
 
 
 def _values(name: str, rows: pd.DataFrame) -> dict[str, Any]:
@@ -162,7 +146,7 @@ def _problem(settings: Mapping[str, Any]) -> BanditProblem:
 
 def _settings(rows: pd.DataFrame) -> dict[str, Any]:
     """Return the settings that are equal in all rows."""
-    names = [name for name in rows if name not in _PER_RUN and len(rows[name].unique()) == 1]
+    names = [name for name in rows if name not in RESULTS | {"method"} and len(rows[name].unique()) == 1]
     return {str(name): value for name, value in _plain(rows[names].iloc[0]).items()}
 
 

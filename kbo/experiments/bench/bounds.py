@@ -9,7 +9,8 @@ from torch import Tensor
 
 from kbo.confidence import MartingaleMixture
 from kbo.confidence.mixture.radius import DMM_GRID
-from kbo.experiments.bench.race import Bench, Figures, Row, Work, agree, at_most_times, faster, medians, uniform
+from kbo.experiments.bench.race import Bench, Result, Work, agree, at_most_times, faster, medians
+from kbo.experiments.bench.setups import uniform
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
 
@@ -64,7 +65,7 @@ def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
     return int(upper.argmax()), float(upper.max())
 
 
-def exact_steps(device: torch.device, n: int) -> Figures:
+def exact_steps(device: torch.device, n: int) -> list[Result]:
     """Time a step of CMM-UCB against the grid, on the same state and on growing factors; each with its updates."""
     ridge = _mixture("cmm").mixture_ridge
 
@@ -75,10 +76,15 @@ def exact_steps(device: torch.device, n: int) -> Figures:
     cmm, dmm, factors = map(steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors))
     agree(dmm, factors)
     cmm()
-    return medians(device, cmm=[cmm] * _IN_A_ROW, dmm=[dmm] * _IN_A_ROW, factors=[factors] * _IN_A_ROW)
+    found = medians(device, cmm=[cmm] * _IN_A_ROW, dmm=[dmm] * _IN_A_ROW, factors=[factors] * _IN_A_ROW)
+    same, growing = "DMM-UCB, same state", "DMM-UCB on five growing factors"
+    return [
+        Result(f"a step of CMM-UCB, 100 fresh arms / {same}", found["cmm"], found["dmm"], at_most_times(1.5), n),
+        Result(f"a step of CMM-UCB / {growing}", found["cmm"], found["factors"], faster(1), n),
+    ]
 
 
-def cone_programs(device: torch.device, n: int) -> Figures:
+def cone_programs(device: torch.device, n: int) -> list[Result]:
     """Time exact bounds by search against the paper's cone program, one per arm: solved for one arm, times 100."""
     import cvxpy as cp
 
@@ -100,10 +106,14 @@ def cone_programs(device: torch.device, n: int) -> Figures:
     agree(lambda: confidence.upper(state, arms[:1]), program)
     choice, everything = lambda: confidence.argmax_upper(state, arms), lambda: confidence.upper(state, arms)
     found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
-    return {**found, "cones": _ARMS * found["cone"]}
+    cones = _ARMS * found["cone"]
+    return [
+        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, faster(3000), n),
+        Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
+    ]
 
 
-def sketched_steps(device: torch.device, early: int, n: int, m: int) -> Figures:
+def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Result]:
     """Time a step of CMM-UCB on a sketch, late against early: it must not grow with n."""
     problem = RKHSBandit("rbf", 0.5, dim=3, n_arms=_ARMS, seed=0)
     dictionary = FixedDictionary.pivoted(problem.kernel, uniform(2000, 3, seed=4).to(device), m)
@@ -114,39 +124,13 @@ def sketched_steps(device: torch.device, early: int, n: int, m: int) -> Figures:
         step = _steps(state, confidence.argmax_upper, device, problem)
         step()
         works[name] = [step] * _IN_A_ROW
-    return medians(device, **works)
+    found = medians(device, **works)
+    name = f"a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}"
+    return [Result(name, found["after"], found["before"], at_most_times(1.3), n)]
 
 
 BENCHES = [
-    Bench(
-        exact_steps,
-        [
-            Row("a step of CMM-UCB, 100 fresh arms / DMM-UCB, same state", "cmm", "dmm", at_most_times(1.5)),
-            Row("a step of CMM-UCB / DMM-UCB on five growing factors", "cmm", "factors", faster(1)),
-        ],
-        {"n": 1000},
-        quick={"n": 200},
-    ),
-    Bench(
-        cone_programs,
-        [
-            Row("CMM-UCB chooses among 100 arms / 100 cone programs", "choice", "cones", faster(3000)),
-            Row("CMM bounds of all 100 arms / 100 cone programs", "everything", "cones"),
-        ],
-        {"n": 200},
-        quick={"n": 50},
-    ),
-    Bench(
-        sketched_steps,
-        [
-            Row(
-                "a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}",
-                "after",
-                "before",
-                at_most_times(1.3),
-            )
-        ],
-        {"early": 10_000, "n": 100_000, "m": 200},
-        quick={"early": 1000, "n": 2000, "m": 50},
-    ),
+    Bench(exact_steps, {"n": 1000}, {"n": 200}),
+    Bench(cone_programs, {"n": 200}, {"n": 50}),
+    Bench(sketched_steps, {"early": 10_000, "n": 100_000, "m": 200}, {"early": 1000, "n": 2000, "m": 50}),
 ]

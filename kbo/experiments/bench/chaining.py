@@ -10,7 +10,7 @@ from torch import Tensor
 from kbo import recipes
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
-from kbo.experiments.bench.race import Bench, Figures, Row, agree, at_most, seconds, wall_and_memory
+from kbo.experiments.bench.race import Bench, Result, agree, at_most, seconds, wall_and_memory
 from kbo.experiments.papers import chaining as paper
 from kbo.experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from kbo.experiments.sweep.pool import threads
@@ -22,7 +22,7 @@ _OBSERVED = 70
 """Uniform observations before the clock starts."""
 
 
-def iterations(device: torch.device, points: int, rounds: int) -> Figures:
+def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
     """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
     problem = paper.problem("gp-draw", points, rounds=1).environment(0)
     (arms, method), (_, other) = _method(problem, device), _method(problem, device)  # each has covers of its own
@@ -38,7 +38,8 @@ def iterations(device: torch.device, points: int, rounds: int) -> Figures:
     upper, dense = other.confidence.upper, lambda: _dense(X, y, arms)
     agree(lambda: upper(updated, arms), dense)
     mean, dense_seconds = seconds([step] * rounds, device) / rounds, seconds([dense], device)
-    return {"n": _OBSERVED, "mean": mean, "dense": dense_seconds}
+    name = f"an iteration of {ALGORITHM}, {points} points, mean of {rounds} / dense matrices"
+    return [Result(name, mean, dense_seconds, at_most(0.3), _OBSERVED)]
 
 
 def _dense(X: Tensor, y: Tensor, arms: Tensor) -> Tensor:
@@ -76,10 +77,12 @@ def _dense_cover(near: Tensor) -> Tensor:
     return torch.cat(chosen)
 
 
-def chain(device: torch.device, points: int, times: int, on_host: bool, on_threads: int = 2) -> Figures:
-    """Time a chain of so many points, computed again, and measure the memory in MB that it takes.
+def chain(
+    device: torch.device, points: int, times: int, most: float, on_host: bool = False, on_threads: int = 2
+) -> list[Result]:
+    """Time a chain of so many points, computed again, and measure the memory that it takes, with that of the device.
 
-    The seconds are the median of so many times; the memory of a device is added. ``on_host`` leaves the device alone.
+    The seconds are the median of so many times. ``on_host`` leaves the device alone, and has no goal for the memory.
     """
     device = torch.device("cpu") if on_host else device
     with threads(on_threads):
@@ -87,9 +90,13 @@ def chain(device: torch.device, points: int, times: int, on_host: bool, on_threa
         arms, method = _method(problem, device)
         state = _updated(KernelRidge(method.kernel, method.ridge), problem, arms)
         _chain(state, arms[:100])
-        found = wall_and_memory(lambda: _chain(state, arms), times)
+        wall, memory = wall_and_memory(lambda: _chain(state, arms), times)
     on_device = torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0
-    return {"n": _OBSERVED, "wall": found["wall"], "memory": found["memory"] + on_device}
+    name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else at_most(2000, "MB")
+    return [
+        Result(name, wall, goal=at_most(most), n=_OBSERVED),
+        Result("  memory", memory + on_device, goal=goal, n=_OBSERVED, unit="MB"),
+    ]
 
 
 def _chain(state: Posterior, arms: Tensor) -> list[int]:
@@ -115,33 +122,8 @@ def _updated(state: Posterior, problem: Bandit, arms: Tensor) -> Posterior:
     return state
 
 
-def _large(points: int, times: int, wall: float, memory: float | None, on_host: bool) -> Bench:
-    return Bench(
-        chain,
-        [
-            Row("a chain of {points} points, two threads, wall clock", "wall", goal=at_most(wall)),
-            Row("  memory", "memory", goal=None if memory is None else at_most(memory, "MB"), unit="MB"),
-        ],
-        {"points": points, "times": times, "on_host": on_host},
-        quick={"points": points // 100},
-        fresh=True,
-    )
-
-
 BENCHES = [
-    Bench(
-        iterations,
-        [
-            Row(
-                f"an iteration of {ALGORITHM}, {{points}} points, mean of {{rounds}} / dense matrices",
-                "mean",
-                "dense",
-                at_most(0.3),
-            )
-        ],
-        {"points": 10_000, "rounds": 50},
-        quick={"points": 100, "rounds": 5},
-    ),
-    _large(100_000, 3, 60.0, 2000.0, on_host=False),
-    _large(1_000_000, 1, 300.0, None, on_host=True),
+    Bench(iterations, {"points": 10_000, "rounds": 50}, {"points": 100, "rounds": 5}),
+    Bench(chain, {"points": 100_000, "times": 3, "most": 60.0}, {"points": 1000}, fresh=True),
+    Bench(chain, {"points": 1_000_000, "times": 1, "most": 300.0, "on_host": True}, {"points": 10_000}, fresh=True),
 ]

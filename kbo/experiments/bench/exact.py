@@ -18,24 +18,22 @@ from torch import Tensor
 from kbo.experiments.bench.race import (
     REPEATS,
     Bench,
-    Figures,
-    Row,
+    Result,
     agree,
     at_most_more,
     faster,
-    mean_and_variance,
     medians,
     megabytes,
     seconds,
-    single_task_gp,
 )
+from kbo.experiments.bench.setups import mean_and_variance, single_task_gp
 from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Tracked
 
 _DIMENSION, _RIDGE, _IN_A_ROW = 3, 0.01, 10
 
 
-def new_row(device: torch.device, n: int) -> Figures:
+def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     """Time a new observation and a prediction after it: ``KernelRidge.update`` in place, or a conditioned model."""
     X, y, new, point = _data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
     gp, rebuilt, model = _single_task_gp(X, y), _single_task_gp(X, y), _kernel_ridge_gp(X, y)
@@ -61,10 +59,18 @@ def new_row(device: torch.device, n: int) -> Figures:
         "in_place_cold": in_place,
     }
     agree(*works.values())
-    return medians(device, **works, model=[works["model_cold"]] * _IN_A_ROW, in_place=[in_place] * _IN_A_ROW)
+    t = medians(device, **works, model=[works["model_cold"]] * _IN_A_ROW, in_place=[in_place] * _IN_A_ROW)
+    goal, cold, row = faster(times), "processor caches cold", "one row, new model"
+    return [
+        Result("one row in place / condition_on_observations", t["in_place"], t["theirs"], goal, n),
+        Result(f"one row in place, {cold} / the same", t["in_place_cold"], t["theirs"], goal, n),
+        Result(f"{row} / condition_on_observations", t["model"], t["theirs"], goal, n),
+        Result(f"{row}, {cold} / the same", t["model_cold"], t["theirs"], n=n),
+        Result(f"{row}, {cold} / set_train_data", t["model_cold"], t["rebuilt"], n=n),
+    ]
 
 
-def rescoring(device: torch.device, n: int, candidates: int) -> Figures:
+def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     """Time mean and variance of fixed candidates after each new observation."""
     X, y, new, points = _data(n, 4 * REPEATS, candidates, device=device)
     gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
@@ -85,7 +91,11 @@ def rescoring(device: torch.device, n: int, candidates: int) -> Figures:
         "scored": lambda: score(updated),
     }
     agree(*works.values())
-    return {"how": how, **medians(device, **works)}
+    found, name = medians(device, **works), f"{candidates} fixed candidates after a row / {how}"
+    return [
+        Result(name, found["tracked"], found["conditioned"], faster(30), n),
+        Result(f"{name}, row not counted", found["tracked"], found["scored"], faster(30), n),
+    ]
 
 
 def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable]:
@@ -107,7 +117,7 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
     return best, ways[best]
 
 
-def fresh_candidates(device: torch.device, n: int, points: int) -> Figures:
+def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
     """Time mean and variance of points that were never seen before."""
     X, y, P = _data(n, points, device=device)
     gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
@@ -117,10 +127,14 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> Figures:
         for side, m in (("kbo", model), ("theirs", gp))
     }
     agree(*works.values())
-    return medians(device, **works)
+    found, name = medians(device, **works), f"{points} fresh candidates"
+    return [
+        Result(f"{name} [{points} 1 d]", found["kbo_batch"], found["theirs_batch"], faster(1), n),
+        Result(f"{name} [{points} d]", found["kbo_joint"], found["theirs_joint"], faster(1), n),
+    ]
 
 
-def memory(device: torch.device, n: int, arms: int) -> Figures:
+def memory(device: torch.device, n: int, arms: int) -> list[Result]:
     """Measure the memory in MB after half and after all of a stream of tracked, repeated arms."""
     (points,) = _data(arms, device=device)[:1]
     view = Tracked(KernelRidge(_kernel(), _RIDGE), points)
@@ -132,10 +146,11 @@ def memory(device: torch.device, n: int, arms: int) -> Figures:
             view.predict()
         on_device = torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
         used.append(megabytes(peak=False) + on_device)
-    return {"first": n // 2, "half": used[0], "full": used[1]}
+    name = f"memory after {n} updates on {arms} arms / after {n // 2}"
+    return [Result(name, used[1], used[0], at_most_more(20, "MB"), n, "MB")]
 
 
-def imports(device: torch.device) -> Figures:
+def imports(device: torch.device) -> list[Result]:
     """Time what importing kbo costs on top of BoTorch, in fresh processes."""
     clock = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
     statements = {
@@ -150,7 +165,12 @@ def imports(device: torch.device) -> Figures:
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     turns = [{name: cpu_seconds(statement) for name, statement in statements.items()} for _ in range(1 + REPEATS)]
-    return {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
+    found = {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
+    models = "import KernelRidgeGP / import SingleTaskGP"
+    return [
+        Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], at_most_more(0.1)),
+        Result(models, found["model"], found["their_model"], at_most_more(0.1)),
+    ]
 
 
 def _kernel() -> ScaleKernel:
@@ -185,53 +205,11 @@ def _warm_up(gp: Model, model: Model, X: Tensor) -> None:
     agree(lambda: mean_and_variance(model, X), lambda: mean_and_variance(gp, X))
 
 
-def _new_row(n: int, goal: float, quick: dict[str, int] | None) -> Bench:
-    return Bench(
-        new_row,
-        [
-            Row("one row in place / condition_on_observations", "in_place", "theirs", faster(goal)),
-            Row("one row in place, processor caches cold / the same", "in_place_cold", "theirs", faster(goal)),
-            Row("one row, new model / condition_on_observations", "model", "theirs", faster(goal)),
-            Row("one row, new model, processor caches cold / the same", "model_cold", "theirs"),
-            Row("one row, new model, processor caches cold / set_train_data", "model_cold", "rebuilt"),
-        ],
-        {"n": n},
-        quick,
-    )
-
-
-_FIXED = "{candidates} fixed candidates after a row / {how}"
-
 BENCHES = [
-    _new_row(1000, 100, {}),
-    _new_row(4000, 200, None),
-    Bench(
-        rescoring,
-        [
-            Row(_FIXED, "tracked", "conditioned", faster(30)),
-            Row(f"{_FIXED}, row not counted", "tracked", "scored", faster(30)),
-        ],
-        {"n": 1000, "candidates": 10_000},
-    ),
-    Bench(
-        fresh_candidates,
-        [
-            Row("{points} fresh candidates [{points} 1 d]", "kbo_batch", "theirs_batch", faster(1)),
-            Row("{points} fresh candidates [{points} d]", "kbo_joint", "theirs_joint", faster(1)),
-        ],
-        {"n": 1000, "points": 1000},
-    ),
-    Bench(
-        memory,
-        [Row("memory after {n} updates on {arms} arms / after {first}", "full", "half", at_most_more(20, "MB"), "MB")],
-        {"n": 2000, "arms": 100},
-        fresh=True,
-    ),
-    Bench(
-        imports,
-        [
-            Row("import botorch, kbo / import botorch", "kbo", "botorch", at_most_more(0.1)),
-            Row("import KernelRidgeGP / import SingleTaskGP", "model", "their_model", at_most_more(0.1)),
-        ],
-    ),
+    Bench(new_row, {"n": 1000, "times": 100}),
+    Bench(new_row, {"n": 4000, "times": 200}, quick=None),
+    Bench(rescoring, {"n": 1000, "candidates": 10_000}),
+    Bench(fresh_candidates, {"n": 1000, "points": 1000}),
+    Bench(memory, {"n": 2000, "arms": 100}, fresh=True),
+    Bench(imports),
 ]

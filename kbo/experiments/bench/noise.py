@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 
@@ -11,23 +12,30 @@ from torch import Tensor
 
 from kbo.confidence import AdaptiveSelfNormalized, NoiseBounds
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.bench.race import Bench, Figures, Goal, Row, at_most, at_most_times, uniform
-from kbo.experiments.bench.sketch import cpu_seconds, early_and_late, on_many_points
+from kbo.experiments.bench.race import Bench, Result, at_most
+from kbo.experiments.bench.setups import uniform
+from kbo.experiments.bench.sketch import cpu_seconds, late_step, on_many_points
 from kbo.problems import stationary_kernel
 from kbo.regression import AdaptiveRidge, GreedyDictionary, NystromRidge, centred_draws
 
 
-def adaptive_run(device: torch.device, rounds: int, name: str) -> Figures:
+def adaptive_run(
+    device: torch.device, rounds: int, name: str, step: float = math.inf, run: float = math.inf
+) -> list[Result]:
     """Time a whole run on a hundred fixed arms; the step is the median of those around two fifths of it."""
     seconds = cpu_seconds(
         BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01), BanditMethod(name)
     )
     steps, middle = [after - before for before, after in itertools.pairwise(seconds)], 2 * rounds // 5
-    step = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
-    return {"n": middle, "step": step, "total": seconds[-1]}
+    median = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
+    goals = [at_most(most) if math.isfinite(most) else None for most in (step, run)]
+    return [
+        Result(f"a step of {name}, 100 fixed arms, CPU", median, goal=goals[0], n=middle),
+        Result(f"  {rounds} rounds", seconds[-1], goal=goals[1], n=rounds),
+    ]
 
 
-def adaptive_sketch(device: torch.device, n: int) -> Figures:
+def adaptive_sketch(device: torch.device, n: int) -> list[Result]:
     """Time a stream of distinct points through a sketch whose ridge follows the noise: update and width, every step."""
     X, bounds = uniform(n, 2, seed=5).to(device), NoiseBounds(5.0, 0.1, upper=1.0)
     noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
@@ -39,7 +47,8 @@ def adaptive_sketch(device: torch.device, n: int) -> Figures:
         state.update(x, target)
         confidence.width(state)
         seconds.append(time.process_time() - start)
-    return early_and_late(seconds)
+    total = f"{n} steps of a sketch whose ridge follows the noise, CPU"
+    return [Result(total, seconds[-1], n=n), late_step(seconds, n)]
 
 
 def joint_draw(state: NystromRidge, X: Tensor) -> Tensor:
@@ -47,39 +56,20 @@ def joint_draw(state: NystromRidge, X: Tensor) -> Tensor:
     return centred_draws(state, X, 1, torch.Generator().manual_seed(0))
 
 
-def _adaptive_run(name: str, step: Goal | None = None, run: Goal | None = None) -> Bench:
-    rows = [
-        Row("a step of {name}, 100 fixed arms, CPU", "step", goal=step),
-        Row("  {rounds} rounds", "total", goal=run, n="rounds"),
+def many_candidates(device: torch.device, points: int) -> list[Result]:
+    """Draw from the posterior at very many points."""
+    wall, memory = on_many_points(points, joint_draw)
+    name = f"a joint draw over {points} fresh candidates, m = 200, two threads, wall clock"
+    return [
+        Result(name, wall, goal=at_most(1)),
+        Result("  memory beyond the candidates", memory, goal=at_most(1000, "MB"), unit="MB"),
     ]
-    return Bench(adaptive_run, rows, {"rounds": 5000, "name": name}, quick={"rounds": 400})
 
-
-_DRAW = "a joint draw over {points} fresh candidates, m = 200, two threads, wall clock"
 
 BENCHES = [
-    _adaptive_run("kernel-ucb-adaptive", at_most(1e-3), at_most(20)),
-    _adaptive_run("dmm-ucb-adaptive"),
-    _adaptive_run("kernel-ts-adaptive"),
-    Bench(
-        adaptive_sketch,
-        [
-            Row("{n} steps of a sketch whose ridge follows the noise, CPU", "total"),
-            Row("  a step then / at a tenth of them", "late", "early", at_most_times(1.3)),
-        ],
-        {"n": 20_000},
-        quick={"n": 400},
-    ),
-    Bench(
-        on_many_points,
-        [
-            Row(
-                "a joint draw over {points} fresh candidates, m = 200, two threads, wall clock", "wall", goal=at_most(1)
-            ),
-            Row("  memory beyond the candidates", "memory", goal=at_most(1000, "MB"), unit="MB"),
-        ],
-        {"points": 100_000, "work": joint_draw},
-        quick={"points": 1000},
-        fresh=True,
-    ),
+    Bench(adaptive_run, {"rounds": 5000, "name": "kernel-ucb-adaptive", "step": 1e-3, "run": 20}, {"rounds": 400}),
+    Bench(adaptive_run, {"rounds": 5000, "name": "dmm-ucb-adaptive"}, {"rounds": 400}),
+    Bench(adaptive_run, {"rounds": 5000, "name": "kernel-ts-adaptive"}, {"rounds": 400}),
+    Bench(adaptive_sketch, {"n": 20_000}, {"n": 400}),
+    Bench(many_candidates, {"points": 100_000}, {"points": 1000}, fresh=True),
 ]

@@ -1,7 +1,6 @@
 """Fair comparisons: the same work in one process, in turns, with the same answers; medians, and ratios that carry over.
 
-A module of benchmarks is a table of ``Bench`` entries. Each has a function that measures named figures at given sizes,
-and the rows that show and judge them.
+A module of benchmarks is a table of ``Bench`` entries, each with a function that measures some lines at given sizes.
 """
 
 from __future__ import annotations
@@ -18,105 +17,90 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from botorch.models import SingleTaskGP
-from botorch.models.model import Model
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
-from torch import Tensor
 
 REPEATS = 5
 """Timed runs of each side."""
 
 Work = Callable[[], Any]
-Figures = dict[str, Any]
-"""What was measured, by name; words too, for the names of rows."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A promise about the figure of kbo and the one that it is compared with, in words and as a test."""
+    """The promise that the figure of kbo is at most ``times`` the other one, plus ``more``."""
 
     text: str
-    kept: Callable[[float, float], bool]
+    times: float = 0.0
+    more: float = 0.0
+
+    def kept(self, kbo: float, other: float) -> bool:
+        """Return whether the figures are as promised."""
+        return kbo <= self.times * other + self.more
 
 
 def faster(times: float) -> Goal:
     """Return the promise to be so many times faster."""
-    text = f"at least {times:g} times faster" if times > 1 else "no slower"
-    return Goal(text, lambda kbo, other: other >= times * kbo)
+    return Goal(f"at least {times:g} times faster" if times > 1 else "no slower", times=1 / times)
 
 
 def at_most(most: float, unit: str = "s") -> Goal:
     """Return the promise of a small figure."""
-    return Goal(f"at most {most:g} {unit}", lambda kbo, _: kbo <= most)
+    return Goal(f"at most {most:g} {unit}", more=most)
 
 
 def at_most_times(times: float) -> Goal:
     """Return the promise of at most so many times the other figure."""
-    return Goal(f"at most {times:g} times", lambda kbo, other: kbo <= times * other)
+    return Goal(f"at most {times:g} times", times=times)
 
 
 def at_most_more(most: float, unit: str = "s") -> Goal:
     """Return the promise to exceed the other figure by at most so much."""
-    return Goal(f"at most {most:g} {unit} more", lambda kbo, other: kbo - other <= most)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table to be measured.
-
-    Attributes:
-        name: A template, filled in with the sizes and figures.
-        kbo: The name of the figure of kbo.
-        other: The name of the figure that it is compared with, if any.
-        goal: The promise, if any.
-        unit: Unit of both figures.
-        n: The name of the size or figure that is shown as the number of observations; empty for none.
-    """
-
-    name: str
-    kbo: str
-    other: str = ""
-    goal: Goal | None = None
-    unit: str = "s"
-    n: str = "n"
+    return Goal(f"at most {most:g} {unit} more", times=1.0, more=most)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A measured line of the table; None and "" where there is nothing to compare or to judge."""
+    """A measured line of the table.
+
+    Attributes:
+        name: What was measured.
+        kbo: The figure of kbo.
+        other: The figure that it is compared with, if any.
+        goal: The promise, if any.
+        n: The number of observations that is shown, if any.
+        unit: Unit of both figures.
+    """
 
     name: str
-    n: int | None
     kbo: float
-    other: float | None
-    unit: str
-    goal: str = ""
-    passed: bool | None = None
+    other: float | None = None
+    goal: Goal | None = None
+    n: int | None = None
+    unit: str = "s"
 
     @property
     def ratio(self) -> float | None:
         """How many times smaller the figure of kbo is."""
         return self.other / self.kbo if self.other and self.kbo else None
 
+    @property
+    def passed(self) -> bool | None:
+        """Whether the promise is kept, if there is one."""
+        return None if self.goal is None else self.goal.kept(self.kbo, self.other or 0.0)
+
 
 @dataclass(frozen=True)
 class Bench:
-    """Figures that are measured together.
+    """Lines that are measured together.
 
     Attributes:
         measure: Called with the device and the sizes.
-        rows: What is shown.
         sizes: The sizes of the work.
         quick: Those that differ if only a quick look is wanted; None to leave it out then.
         fresh: Measure in a fresh interpreter, so that memory and imports of others do not count.
         devices: Types of devices that it is for.
     """
 
-    measure: Callable[..., Figures]
-    rows: Sequence[Row]
+    measure: Callable[..., list[Result]]
     sizes: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] | None = field(default_factory=dict)
     fresh: bool = False
@@ -126,39 +110,34 @@ class Bench:
         """Measure; goals are those of the full sizes, and not judged at quick ones."""
         if device.type not in self.devices or (quick and self.quick is None):
             return []
-        sizes = {**self.sizes, **(self.quick or {})} if quick else dict(self.sizes)
+        sizes = {**self.sizes, **(self.quick or {})} if quick else self.sizes
         if self.fresh:
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                figures = pool.submit(self.measure, device, **sizes).result()
+                results = pool.submit(self.measure, device, **sizes).result()
         else:
-            figures = self.measure(device, **sizes)
-        return [_result(row, {**sizes, **figures}, None if quick else row.goal) for row in self.rows]
-
-
-def _result(row: Row, values: Figures, goal: Goal | None) -> Result:
-    kbo, other = values[row.kbo], values[row.other] if row.other else None
-    result = Result(row.name.format(**values), values.get(row.n), kbo, other, row.unit)
-    return replace(result, goal=goal.text, passed=goal.kept(kbo, other or 0.0)) if goal else result
+            results = self.measure(device, **sizes)
+        return [replace(result, goal=None) for result in results] if quick else results
 
 
 def table(results: Sequence[Result]) -> str:
     """Return the measured lines as plain text."""
-    from rich.console import Console
-    from rich.table import Table
+    import pandas as pd
 
-    grid = Table("kbo / BoTorch SingleTaskGP", box=None, pad_edge=False)
-    for title in ("n", "kbo", "other", "ratio", "goal"):
-        grid.add_column(title, justify="right")
-    grid.add_column()
-    for result in results:
-        figures = (f"{x:.4g} {result.unit}" if x is not None else "" for x in (result.kbo, result.other))
-        ratio = f"{result.ratio:.3g}" if result.ratio else ""
-        verdict = {True: "passed", False: "MISSED", None: ""}[result.passed]
-        grid.add_row(result.name, str(result.n or ""), *figures, ratio, result.goal, verdict)
-    console = Console(width=220, markup=False, highlight=False, color_system=None)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    verdicts = {True: "passed", False: "MISSED", None: ""}
+    lines = [
+        {
+            "n": result.n or "",
+            "kbo": f"{result.kbo:.4g} {result.unit}",
+            "other": "" if result.other is None else f"{result.other:.4g} {result.unit}",
+            "ratio": f"{result.ratio:.3g}" if result.ratio else "",
+            "goal": result.goal.text if result.goal else "",
+            "": verdicts[result.passed],
+        }
+        for result in results
+    ]
+    frame = pd.DataFrame(lines, index=[result.name for result in results])
+    shown = frame.rename_axis(columns="kbo / BoTorch SingleTaskGP").to_string()
+    return "\n".join(line.rstrip() for line in shown.splitlines())
 
 
 def agree(*works: Work) -> None:
@@ -190,14 +169,14 @@ def seconds(works: list[Work], device: torch.device) -> float:
     return clock() - start
 
 
-def wall_and_memory(work: Callable[[], Any], times: int = 3) -> Figures:
+def wall_and_memory(work: Work, times: int = 3) -> tuple[float, float]:
     """Return the median wall-clock seconds of some work, and the memory in MB that it takes."""
     before, walls = megabytes(peak=True), []
     for _ in range(times):
         start = time.perf_counter()
         work()
         walls.append(time.perf_counter() - start)
-    return {"wall": statistics.median(walls), "memory": megabytes(peak=True) - before}
+    return statistics.median(walls), megabytes(peak=True) - before
 
 
 def megabytes(peak: bool) -> float:
@@ -209,21 +188,3 @@ def megabytes(peak: bool) -> float:
     except (OSError, StopIteration):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most / 1e6 * (1 if sys.platform == "darwin" else 1024)
-
-
-def mean_and_variance(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of every point, flat."""
-    posterior = model.posterior(X)
-    assert isinstance(posterior, GPyTorchPosterior)
-    return posterior.mean.flatten(), posterior.variance.flatten()
-
-
-def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, likelihood: GaussianLikelihood) -> SingleTaskGP:
-    """Return BoTorch's model with nothing fitted, targets and inputs as they are."""
-    gp = SingleTaskGP(X, Y, likelihood=likelihood, covar_module=kernel, mean_module=ZeroMean(), outcome_transform=None)
-    return gp.to(X).requires_grad_(False).eval()
-
-
-def uniform(n: int, d: int, seed: int) -> Tensor:
-    """Return uniform points [n d] of the unit cube."""
-    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -19,23 +19,19 @@ from kbo.confidence import FixedWidth
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench.race import (
     Bench,
-    Figures,
-    Row,
+    Result,
     agree,
     at_most,
     at_most_times,
     faster,
-    mean_and_variance,
     medians,
     megabytes,
-    single_task_gp,
-    uniform,
     wall_and_memory,
 )
+from kbo.experiments.bench.setups import mean_and_variance, single_task_gp, sketch, uniform
 from kbo.experiments.sweep.pool import threads
 from kbo.kernels import freeze
 from kbo.models import NystromGP
-from kbo.problems import stationary_kernel
 from kbo.regression import FixedDictionary, NystromRidge
 
 
@@ -45,25 +41,35 @@ def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
     return [row["cpu_seconds"] for row in rows]
 
 
-def bandit_run(device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, repeats: int = 1) -> Figures:
-    """Time a run of n rounds, the median of some, and measure the peak memory of the process in MB."""
+def short_run(device: torch.device, n: int, method: BanditMethod, most: float) -> list[Result]:
+    """Time a run of n rounds, the median of three."""
     with threads(1):
-        runs = [cpu_seconds(replace(problem, rounds=n), method) for _ in range(repeats)]
-    total = statistics.median(run[-1] for run in runs)
-    return {**early_and_late(runs[0]), "total": total, "peak": megabytes(peak=True)}
+        total = statistics.median(cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3))
+    return [Result(f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=at_most(most), n=n)]
 
 
-def early_and_late(seconds: list[float]) -> Figures:
-    """Return the time of a run, and that of a step at a tenth of it and at its end, from the time after every step."""
+def long_run(device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, on: str) -> list[Result]:
+    """Time a run of n rounds, and measure the peak memory of the process in MB."""
+    with threads(1):
+        seconds = cpu_seconds(replace(problem, rounds=n), method)
+    return [
+        Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=at_most(60), n=n),
+        late_step(seconds, n),
+        Result("  peak memory of the process", megabytes(peak=True), goal=at_most(1000, "MB"), n=n, unit="MB"),
+    ]
+
+
+def late_step(seconds: list[float], n: int) -> Result:
+    """Return the time of a step at the end of a run and at a tenth of it, from the time after every step."""
     few = max(len(seconds) // 50, 1)
     early, late = ((seconds[end - 1] - seconds[end - 1 - few]) / few for end in (len(seconds) // 10, len(seconds)))
-    return {"total": seconds[-1], "early": early, "late": late}
+    return Result("  a step then / at a tenth of them", late, early, at_most_times(1.3), n)
 
 
 def on_many_points(
-    device: torch.device, points: int, work: Callable[[NystromRidge, Tensor], Any], on_threads: int = 2
-) -> Figures:
-    """Time some work on fresh points, and measure the memory in MB that it takes beside them."""
+    points: int, work: Callable[[NystromRidge, Tensor], Any], on_threads: int = 2
+) -> tuple[float, float]:
+    """Return the wall-clock seconds of some work on fresh points, and the memory in MB that it takes beside them."""
     with threads(on_threads):
         state = sketch(200, torch.device("cpu"))
         work(state, uniform(1000, 3, seed=3))
@@ -71,12 +77,21 @@ def on_many_points(
         return wall_and_memory(lambda: work(state, X))
 
 
+def many_arms(device: torch.device, points: int) -> list[Result]:
+    """Find the point of the largest bound."""
+    wall, memory = on_many_points(points, best)
+    return [
+        Result(f"{points} fresh arms scored, m = 200, d = 3, two threads, wall clock", wall, goal=at_most(1.5)),
+        Result("  memory beyond the arms", memory, goal=at_most(250, "MB"), unit="MB"),
+    ]
+
+
 def best(state: NystromRidge, X: Tensor) -> Any:
     """Find the point of the largest bound."""
     return FixedWidth(1.0).argmax_upper(state, X)
 
 
-def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: int) -> Figures:
+def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: int) -> list[Result]:
     """Time the same sketch as GPyTorch's inducing-point regression: mean and variance of fresh candidates."""
     X, P = uniform(n, 3, seed=1).to(device), uniform(points, 3, seed=2).to(device)
     y = torch.sin(5 * X).sum(-1, keepdim=True)
@@ -97,10 +112,15 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
         kbo_batch=lambda: mean_and_variance(ours, P.unsqueeze(1)),
         kbo_joint=lambda: mean_and_variance(ours, P),
     )
-    return {**found, "theirs_batches": found["theirs_batch"] * points / chunk}
+    batches, other = found["theirs_batch"] * points / chunk, f"InducingPointKernel, m = {m}"
+    chunked = f"{points} candidates [{points} 1 d] / {other}, in chunks of {chunk}"
+    return [
+        Result(chunked, found["kbo_batch"], batches, faster(500), n),
+        Result(f"{points} candidates [{points} d] / {other}", found["kbo_joint"], found["theirs_joint"], n=n),
+    ]
 
 
-def throughput(device: torch.device, n: int, m: int) -> Figures:
+def throughput(device: torch.device, n: int, m: int) -> list[Result]:
     """Time the scoring of many arms on a GPU, against the device's own pace in the product that it takes."""
     state, confidence, X = sketch(m, device), FixedWidth(1.0), uniform(n, 3, seed=4).to(device)
     left = torch.rand(m, m, device=device, dtype=torch.float64)
@@ -115,79 +135,43 @@ def throughput(device: torch.device, n: int, m: int) -> Figures:
     for warm_up in works.values():
         warm_up()
     found = medians(device, **works)
-    return {**found, "rate": n / found["scored"] / 1e6, "product_rate": n / found["product"] / 1e6}
-
-
-def sketch(m: int, device: torch.device) -> NystromRidge:
-    """Return a posterior of 2000 observations in three dimensions with about m anchors."""
-    kernel, X = stationary_kernel("rbf", 0.2).to(device), uniform(2000, 3, seed=1).to(device)
-    state = NystromRidge(kernel, 0.01, FixedDictionary.pivoted(kernel, X, m))
-    state.update(X, torch.sin(5 * X).sum(-1))
-    return state
+    rate, product_rate = (n / found[name] / 1e6 for name in ("scored", "product"))
+    alone = f"{n} arms scored, m = {m} / the product of [m m] and [m {n}] alone"
+    return [
+        Result(alone, found["scored"], found["product"], n=n),
+        Result("  the same / that product and the kernel", found["scored"], found["both"], n=n),
+        Result("  arms a second, in millions", rate, product_rate, n=n, unit=""),
+    ]
 
 
 _EK_UCB = BanditMethod("EK-UCB", "ek-ucb", 10.0, 0.1)
 _K_UCB = BanditMethod("K-UCB", "k-ucb", 10.0, 0.1)
 _BBKB = BanditMethod("BBKB", "bbkb", 10.0, 0.1, {"kind": "bbkb", "oversampling": 30, "growth": 3})
-_CHESSBOARD = BanditProblem("chessboard")
 _FIXED_ARMS = BanditProblem("rkhs-fixed", {"n_arms": 1000}, delta=0.1)
 
 
-def _short(n: int, method: BanditMethod, goal: float, quick: dict[str, int] | None) -> Bench:
-    rows = [Row("{n} rounds of {method.method} on Chessboard, CPU", "total", goal=at_most(goal))]
-    return Bench(
-        bandit_run, rows, {"n": n, "problem": BanditProblem("chessboard"), "method": method, "repeats": 3}, quick
-    )
+def _short(n: int, method: BanditMethod, most: float) -> Bench:
+    return Bench(short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None)
 
 
 def _long(on: str, problem: BanditProblem, method: BanditMethod) -> Bench:
-    rows = [
-        Row(f"{{n}} rounds of {{method.method}} on {on}, CPU", "total", goal=at_most(60)),
-        Row("  a step then / at a tenth of them", "late", "early", at_most_times(1.3)),
-        Row("  peak memory of the process", "peak", goal=at_most(1000, "MB"), unit="MB"),
-    ]
-    return Bench(bandit_run, rows, {"n": 100_000, "problem": problem, "method": method}, quick=None, fresh=True)
+    return Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
 
-
-_CANDIDATES = "{points} candidates [{points} %sd] / InducingPointKernel, m = {m}"
 
 BENCHES = [
-    _short(1000, _EK_UCB, 0.25, {"n": 100}),
-    _short(1000, _K_UCB, 0.6, {"n": 100}),
-    _short(1000, _BBKB, 0.5, {"n": 100}),
-    _short(2000, _EK_UCB, 0.5, None),
-    _short(2000, _K_UCB, 3.5, None),
-    _short(2000, _BBKB, 1.0, None),
-    _long("Chessboard", _CHESSBOARD, _EK_UCB),
+    _short(1000, _EK_UCB, 0.25),
+    _short(1000, _K_UCB, 0.6),
+    _short(1000, _BBKB, 0.5),
+    _short(2000, _EK_UCB, 0.5),
+    _short(2000, _K_UCB, 3.5),
+    _short(2000, _BBKB, 1.0),
+    _long("Chessboard", BanditProblem("chessboard"), _EK_UCB),
     _long("1000 fixed arms, RBF 0.5, d = 3", _FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
-    Bench(
-        on_many_points,
-        [
-            Row("{points} fresh arms scored, m = 200, d = 3, two threads, wall clock", "wall", goal=at_most(1.5)),
-            Row("  memory beyond the arms", "memory", goal=at_most(250, "MB"), unit="MB"),
-        ],
-        {"points": 1_000_000, "work": best},
-        quick={"points": 10_000},
-        fresh=True,
-    ),
+    Bench(many_arms, {"points": 1_000_000}, {"points": 10_000}, fresh=True),
     Bench(
         inducing_points,
-        [
-            Row(_CANDIDATES % "1 " + ", in chunks of {chunk}", "kbo_batch", "theirs_batches", faster(500)),
-            Row(_CANDIDATES % "", "kbo_joint", "theirs_joint"),
-        ],
         {"n": 4000, "m": 100, "points": 1000, "chunk": 100},
-        quick={"n": 500, "m": 30, "points": 20, "chunk": 10},
+        {"n": 500, "m": 30, "points": 20, "chunk": 10},
     ),
-    Bench(
-        throughput,
-        [
-            Row("{n} arms scored, m = {m} / the product of [m m] and [m {n}] alone", "scored", "product"),
-            Row("  the same / that product and the kernel", "scored", "both"),
-            Row("  arms a second, in millions", "rate", "product_rate", unit=""),
-        ],
-        {"n": 1_000_000, "m": 512},
-        quick={"n": 10_000},
-        devices=["cuda"],
-    ),
+    Bench(throughput, {"n": 1_000_000, "m": 512}, {"n": 10_000}, devices=["cuda"]),
 ]

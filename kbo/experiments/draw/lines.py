@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,27 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def trace(
-    trials: Sequence[Trial],
-    path: str | os.PathLike,
-    *,
-    title: str,
-    maximize: bool = False,
-    recommended: int | None = None,
-    again: Sequence[float] = (),
-) -> None:
-    """Draw values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
-
-    Args:
-        trials: The trials of a run.
-        path: Where the PNG goes.
-        title: Title of the picture.
-        maximize: Whether larger is better.
-        recommended: Number of the recommended trial.
-        again: Values of the recommended parameters when evaluated again.
-    """
+def trace(trials: Sequence[Trial], path: str | os.PathLike, *, title: str, **of_trace: Any) -> None:
+    """Draw the PNG of a run; ``of_trace`` are the other arguments of ``draw_trace``."""
     figure, (axes,) = panels([title], "trial", "value of the objective")
-    draw_trace(axes, trials, maximize=maximize, recommended=recommended, again=again)
+    draw_trace(axes, trials, **of_trace)
     if axes.get_legend_handles_labels()[0]:
         legend_below(figure)
     figure.savefig(path, dpi=150)
@@ -60,7 +44,15 @@ def draw_trace(
     recommended: int | None = None,
     again: Sequence[float] = (),
 ) -> None:
-    """Draw the content of ``trace`` on given axes, without labels and legend; arguments as there."""
+    """Draw values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
+
+    Args:
+        axes: Where to draw; labels and legend are left to the caller.
+        trials: The trials of a run.
+        maximize: Whether larger is better.
+        recommended: Number of the recommended trial.
+        again: Values of the recommended parameters when evaluated again.
+    """
     done = [(t.number, t.value) for t in trials if t.value is not None]
     if done:
         numbers, values = zip(*done, strict=True)
@@ -138,7 +130,7 @@ def curves(
 
     Args:
         axes: Where to draw.
-        rows: Tidy rows with ``method`` and the columns below.
+        rows: Tidy rows with ``method`` and the columns below; those without a value are left out.
         styles: Line style of every method.
         value: Column of the quantity.
         band: One of ``BANDS``.
@@ -148,7 +140,7 @@ def curves(
         look: Further properties of the lines.
     """
     ends = {}
-    for method, group in rows.groupby("method", sort=False):
+    for method, group in rows.dropna(subset=value).groupby("method", sort=False):
         groups, style = group.groupby(by), styles[str(method)]
         centre, low, high = centre_and_band(groups[value], band)
         at = centre.index if x is None else groups[x].mean()
@@ -163,36 +155,24 @@ def curves(
 
 def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
     """Draw cumulative regret, mean and range; return the line of every method by name and last mean, for a legend."""
-    ends = curves(axes, rows, _styles([rows]))
-    if min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values()):
+    ends = curves(axes, rows, _styles(rows))
+    if _is_wide(ends):
         logarithmic(axes)
     return _named_by_ends(axes, ends)
 
 
-def regret(rows: pd.DataFrame, path: str | os.PathLike, *, title: str) -> None:
-    """Draw cumulative regret against rounds: mean and range over seeds for every method.
-
-    Args:
-        rows: Tidy rows with ``method``, ``seed``, ``round``, ``cumulative``.
-        path: Where the PNG goes.
-        title: Title of the picture.
-    """
-    figure, (axes,) = panels([title], "round", "cumulative regret")
-    legend_below(figure, "mean over seeds (its end), band: least to most", 3, draw_regret(axes, rows))
-    figure.savefig(path, dpi=150)
-
-
 def against_rounds(
-    rows: pd.DataFrame | Mapping[str, pd.DataFrame],
+    rows: pd.DataFrame,
     path: str | os.PathLike,
     *,
     title: str,
+    panel: str = "",
     values: Sequence[str] = ("cumulative",),
     ylabel: str = "cumulative regret",
     band: str = "error",
     x: str | None = None,
     xlabel: str = "round",
-    log: str = "y",
+    log: str | None = "y",
     ends: bool = False,
     level: tuple[str, float] | None = None,
     least: float | None = None,
@@ -201,37 +181,43 @@ def against_rounds(
     """Draw quantities against rounds for every method, in one panel or in several with common axes.
 
     Args:
-        rows: Tidy rows with ``method``, ``seed``, ``round`` and the quantities; or those of every panel by its title.
-            More than three panels are drawn in two rows, column by column.
+        rows: Tidy rows with ``method``, ``seed``, ``round`` and the quantities; missing ones are left out.
         path: Where the PNG goes.
         title: Title of the picture.
+        panel: Column with the title of the panel of every row, if there are several; more than three panels are drawn
+            in two rows, column by column.
         values: Columns of the quantities; all have the line of their method.
         ylabel: Label of the vertical axis.
         band: One of ``BANDS``.
         x: Column that is drawn horizontally, if not the round.
         xlabel: Label of the horizontal axis.
-        log: Axes with a logarithmic scale: "", "x", "y" or "xy".
+        log: Axes with a logarithmic scale: "", "x", "y" or "xy"; None for "y" if the lines end far apart.
         ends: Show the last values in the legend.
         level: Name and height of a horizontal line.
         least: Smallest value that is shown.
         note: A remark for the caption.
     """
-    parts = rows if isinstance(rows, Mapping) else {title: rows}
+    parts = {str(name): part for name, part in rows.groupby(panel, sort=False)} if panel else {title: rows}
     down = 1 if len(parts) <= 3 else 2
-    figure, grid = panels(list(parts), xlabel, ylabel, title if isinstance(rows, Mapping) else "", down)
-    styles, legend = _styles(parts.values()), None
+    figure, grid = panels(list(parts), xlabel, ylabel, title if panel else "", down)
+    styles, legend = _styles(rows), None
     for axes, part in zip(grid, parts.values(), strict=True):
         for i, value in enumerate(values):
             hidden: dict[str, Any] = {"label": None} if i else {}
             last = curves(axes, part, styles, value, band, x=x, least=least, **hidden)
             legend = _named_by_ends(axes, last) if ends and not i else legend
+            log = "y" * _is_wide(last) if log is None else log
         if level is not None:
             line = axes.axhline(level[1], color=GREY, lw=1.2, ls=":", label=level[0])
             legend = legend and {**legend, level[0]: line}
-    _scales(grid[0], log, least)
+    _scales(grid[0], log or "", least)
     columns = 3 if len(parts) == 1 else 2 * -(-len(parts) // down)
     legend_below(figure, f"{note}\n{BANDS[band]}".strip(), columns, legend)
     figure.savefig(path, dpi=150)
+
+
+regret = partial(against_rounds, band="range", log=None, ends=True, note="in brackets: the mean at the end")
+"""Draw cumulative regret against rounds in one panel, with the range over the seeds."""
 
 
 def time_per_step(rows: pd.DataFrame, path: str | os.PathLike, *, title: str, log: str = "y") -> None:
@@ -305,8 +291,12 @@ def bounds(
     figure.savefig(path, dpi=150)
 
 
-def _styles(parts: Iterable[pd.DataFrame]) -> dict[str, dict[str, Any]]:
-    return styles_of(list(dict.fromkeys(str(name) for rows in parts for name in rows["method"])))
+def _styles(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    return styles_of(list(map(str, rows["method"].unique())))
+
+
+def _is_wide(ends: Mapping[str, float]) -> bool:
+    return min(ends.values()) > 0 and max(ends.values()) > 20 * min(ends.values())
 
 
 def _named_by_ends(axes: Any, ends: Mapping[str, float]) -> dict[str, Any]:

@@ -15,12 +15,12 @@ Published = Mapping[tuple[str, str], tuple[float, float]]
 NONE = "-"
 
 
-def summary(rows: pd.DataFrame, published: Published) -> pd.DataFrame:
+def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
     """Mean and spread over the seeds of the last round of every run, beside the published values.
 
     Args:
         rows: Tidy rows with ``problem``, ``method``, ``seed``, ``round``, ``cumulative``, ``cpu_seconds``.
-        published: The values of the paper.
+        published: The values of the paper, if any.
 
     Returns:
         A line for every problem and method, in the order of ``rows``: ``mean``, ``sd`` (of a sample, NaN for one seed),
@@ -31,25 +31,24 @@ def summary(rows: pd.DataFrame, published: Published) -> pd.DataFrame:
     last = last.assign(m=last.get("m", math.nan))
     columns = {"mean": ("cumulative", "mean"), "sd": ("cumulative", "std"), "runs": ("cumulative", "count")}
     columns |= {"cpu_seconds": ("cpu_seconds", "mean"), "m": ("m", "mean")}
-    table = last.groupby(["problem", "method"], sort=False).agg(**columns).reset_index()
-    in_print = [
-        published.get(pair, (math.nan, math.nan)) for pair in zip(table["problem"], table["method"], strict=True)
-    ]
+    table = last.groupby(["problem", "method"], sort=False).agg(**columns)
+    in_print = [(published or {}).get(pair, (math.nan, math.nan)) for pair in table.index]
     table["published_mean"], table["published_sd"] = zip(*in_print, strict=True)
-    return table
+    return table.reset_index()
 
 
-def regret(table: Any) -> pd.DataFrame:
+def final(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
     """The summary in words: a line for every problem and method, without columns that have no values."""
-    shown = table.set_index(["problem", "method"])
-    shown["regret"] = list(map(spread, shown["mean"], shown["sd"]))
-    shown["published"] = list(map(printed, shown["published_mean"], shown["published_sd"]))
-    shown["anchors"] = [f"{m:.0f}" if m == m else NONE for m in shown["m"]]
-    shown = shown.rename(columns={"cpu_seconds": "CPU s a run"})
-    unused = [
-        name for name, source in (("published", "published_mean"), ("anchors", "m")) if shown[source].isna().all()
-    ]
-    return shown[["regret", "published", "anchors", "runs", "CPU s a run"]].drop(columns=unused)
+    table: Any = summary(rows, published).set_index(["problem", "method"])
+    found = {
+        "regret": map(spread, table["mean"], table["sd"]),
+        "published": map(printed, table["published_mean"], table["published_sd"]),
+        "anchors": [f"{m:.0f}" if m == m else NONE for m in table["m"]],
+    }
+    shown = table[["runs", "cpu_seconds"]].rename(columns={"cpu_seconds": "CPU s a run"})
+    for position, (name, words) in enumerate(found.items()):
+        shown.insert(position, name, list(words))
+    return shown.loc[:, (shown != NONE).any()]
 
 
 def crossed(table: pd.DataFrame) -> pd.DataFrame:

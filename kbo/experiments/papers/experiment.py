@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence
-from kbo.experiments.draw import tables
-from kbo.experiments.sweep.cells import Cell, concatenate
+from kbo.errors import InvalidInput
+from kbo.experiments.draw import lines, tables
+from kbo.experiments.sweep.cells import Cell, Rows, concatenate
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.problems import Bandit
 from kbo.recipes import Method
@@ -48,59 +51,90 @@ class Plan:
     prepare: Callable[[Frame], Frame] = lambda rows: rows
 
 
+Experiment = Callable[[bool], Plan]
+"""``quick`` -> what to do; ``quick`` means tiny sizes, to see that it works."""
+
+
 @dataclass(frozen=True)
-class Experiment:
-    """An experiment that can be run, an ``Experiment`` of ``kbo.experiments.papers.catalogue``.
+class Paper:
+    """A paper and its experiments, which share their cells.
 
     Attributes:
-        name: Stem of the names of its files.
-        plan: ``quick`` -> what to do; ``quick`` means tiny sizes.
+        title: Authors, title, year.
+        tables: Its tables, by their numbers.
+        figures: Its figures, by their numbers.
+        studies: Experiments beyond the paper, by name.
     """
 
-    name: str
-    plan: Callable[[bool], Plan]
+    title: str
+    tables: Mapping[int, Experiment] = field(default_factory=dict)
+    figures: Mapping[int, Experiment] = field(default_factory=dict)
+    studies: Mapping[str, Experiment] = field(default_factory=dict)
 
-    def __call__(self, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-        """Run the cells that are not done, write the files, and return the text to print.
+    def contents(self) -> str:
+        """The experiments in words."""
+        kinds = {"table": self.tables, "figure": self.figures, "study": self.studies}
+        lines = [f"  --{what} {', '.join(map(str, known))}" for what, known in kinds.items() if known]
+        return "\n".join([self.title, *lines])
+
+    def experiment(self, what: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
+        """The experiment that is called ``name`` among the tables, figures or studies: ``run`` without its first two.
+
+        Args:
+            what: "table", "figure" or "study".
+            name: Number or name.
 
         Raises:
-            CellsFailed: Some cells failed; it has the text for the others.
+            InvalidInput: There is none; the message lists those that there are.
         """
-        plan = self.plan(quick)
-        found = [
-            sweep(cells, folder / "cells", workers=at_once, progress=progress)
-            for cells, at_once in ((plan.cells, workers), (plan.alone, 1))
-            if cells
-        ]
-        rows = concatenate(part.rows for part in found)
-        text = self._show(plan, rows, folder, quick) if len(rows) or not found else ""
-        for part in found:
-            text = part.checked(text)
-        return text
+        known: Mapping[Any, Experiment] = {"table": self.tables, "figure": self.figures, "study": self.studies}[what]
+        return partial(run, entry(known, what, name), name if what == "study" else f"{what}{name}")
 
-    def _show(self, plan: Plan, rows: Frame, folder: Path, quick: bool) -> str:
+
+def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
+    """The entry of that name.
+
+    Raises:
+        InvalidInput: There is none; the message lists those that there are.
+    """
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name), map(str, known), n=1)
+    meant = f" Did you mean {near[0]!r}?" if near and isinstance(name, str) else ""
+    raise InvalidInput(f"no {what} {name}; known: {', '.join(map(str, known)) or 'none yet'}.{meant}")
+
+
+def run(experiment: Experiment, stem: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+    """Run the cells that are not done, write the files, and return the text to print.
+
+    Args:
+        experiment: What to do.
+        stem: Beginning of the names of the files.
+        folder: The folder of the files; finished cells go to ``folder / "cells"``.
+        quick: Tiny sizes.
+        workers: As for ``kbo.experiments.sweep.runner.sweep``.
+        progress: Show a progress bar.
+
+    Raises:
+        CellsFailed: Some cells failed; it has the text for the others.
+    """
+    plan = experiment(quick)
+    found = [
+        sweep(cells, folder / "cells", workers=at_once, progress=progress)
+        for cells, at_once in ((plan.cells, workers), (plan.alone, 1))
+        if cells
+    ]
+    rows, text = concatenate(part.rows for part in found), ""
+    if len(rows) or not found:
         rows, files = plan.prepare(rows) if len(rows) else rows, []
         for ending, write in plan.files.items():
-            path = folder / f"{self.name}{ending}"
-            write(rows, path)
+            write(rows, path := folder / f"{stem}{ending}")
             files.append(f"{'picture' if path.suffix == '.png' else 'table'}  {path}")
         shown = [f"{heading}\n{tables.text(table(rows))}" for heading, table in plan.tables.items()]
-        return "\n".join([plan.title, *shown, "", *[QUICK] * bool(quick and plan.cells), *files])
-
-
-def experiments(**plans: Callable[[bool], Plan]) -> dict[str, Experiment]:
-    """Experiments by name."""
-    return {name: Experiment(name, plan) for name, plan in plans.items()}
-
-
-def figures(plans: Mapping[int, Callable[[bool], Plan]], kind: str = "figure") -> dict[int, Experiment]:
-    """Experiments by the number of a figure or table."""
-    return {number: Experiment(f"{kind}{number}", plan) for number, plan in plans.items()}
-
-
-def by(rows: Frame, column: str) -> dict[str, Frame]:
-    """The rows by the values of a column, as panels of a picture."""
-    return {str(value): part for value, part in rows.groupby(column, sort=False)}
+        text = "\n".join([plan.title, *shown, "", *[QUICK] * bool(quick and plan.cells), *files])
+    for part in found:
+        text = part.checked(text)
+    return text
 
 
 def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
@@ -108,21 +142,68 @@ def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
 
     def write(rows: Frame, path: Path) -> None:
         made = table(rows)
-        text = tables.markdown(made) + "\n" if path.suffix == ".md" else made.to_csv(index=False)
+        csv = path.suffix == ".csv"
+        text = made.to_csv(index=made.index.names != [None]) if csv else tables.markdown(made) + "\n"
         path.write_text(text, encoding="utf-8")
 
     return write
 
 
-def cells_of_runs(
-    function: str, first: int, runs: int, label: str, *, at_once: int = 20, **arguments: Any
+def cells_of(
+    function: Callable[..., Rows],
+    seeds: Sequence[int],
+    arguments: Sequence[Mapping[str, Any]] = ({},),
+    *,
+    at_once: int = 1,
 ) -> list[Cell]:
-    """Cells of a function of ``first``, ``runs`` and more arguments, for runs with seeds from ``first``."""
-    size = min(runs, at_once)
+    """Cells of a function of ``seed`` with each of the arguments, seed by seed, so that unfinished sweeps are balanced.
+
+    Args:
+        function: A function at the top level of a module that returns rows.
+        seeds: The seeds.
+        arguments: Its other arguments.
+        at_once: Number of seeds in a cell.
+    """
+    name = f"{function.__module__}:{function.__name__}"
     return [
-        Cell(function, {**arguments, "first": start, "runs": size}, f"{label} {start}")
-        for start in range(first, first + runs, size)
+        Cell(
+            f"{__name__}:rows_of_seeds",
+            {"function": name, "seeds": list(seeds[start : start + at_once]), **more},
+            f"{function.__name__} {' '.join(map(str, more.values()))} seed{seeds[start]}",
+        )
+        for start in range(0, len(seeds), at_once)
+        for more in arguments
     ]
+
+
+def rows_of_seeds(function: str, seeds: Sequence[int], **arguments: Any) -> Rows:
+    """Rows of a function for each of the seeds."""
+    one = Cell(function, arguments, function).resolve()
+    return [{"seed": seed, **row} for seed in seeds for row in one(seed=seed, **arguments)]
+
+
+def plan_of_regret(
+    title: str,
+    cells: Sequence[Cell],
+    prepare: Callable[[Frame], Frame] = lambda rows: rows,
+    published: tables.Published | None = None,
+    draw: Callable[..., None] = lines.against_rounds,
+    **look: Any,
+) -> Plan:
+    """Runs of bandits as a picture, and as a table of regret, anchors and time at the end, by ``problem``."""
+    table, picture = partial(tables.final, published=published), partial(draw, title=title, **look)
+    return Plan(title, {"": table}, {".png": picture}, cells, prepare=prepare)
+
+
+def intervals(methods: Mapping[str, Method], X: Tensor, y: Tensor, grid: Tensor) -> dict[str, lines.Interval]:
+    """Lower and upper bounds [g] by every method at the grid [g d], after the observations X [n d] and y [n]."""
+    found = {}
+    for name, method in methods.items():
+        assert method.confidence is not None
+        state = method.state()
+        state.update(X, y)
+        found[name] = method.confidence.interval(state, grid)
+    return found
 
 
 def rounds_of(

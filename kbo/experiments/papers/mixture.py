@@ -16,9 +16,8 @@ import torch
 from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditProblem
 from kbo.experiments.draw import lines, tables
-from kbo.experiments.papers.catalogue import Paper
-from kbo.experiments.papers.experiment import Frame, Plan, by, figures, store
-from kbo.experiments.sweep.cells import Cell, concatenate
+from kbo.experiments.papers.experiment import Frame, Paper, Plan, intervals, plan_of_regret, store
+from kbo.experiments.sweep.cells import Cell
 
 KERNELS = {
     "RBF 0.5": ("rbf", 0.5),
@@ -64,16 +63,9 @@ def cells(chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] =
 
 
 def named(rows: Frame) -> Frame:
-    """The rows with the name of their problem, in the order of the paper."""
+    """The rows with the name of their problem."""
     names = {setting: name for name, setting in KERNELS.items()}
-    order = {"problem": list(KERNELS), "method": list(METHODS)}
-    found = [names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)]
-    return rows.assign(problem=found).sort_values(
-        ["problem", "method"],
-        key=lambda column: column.map(order[str(column.name)].index),
-        kind="stable",
-        ignore_index=True,
-    )
+    return rows.assign(problem=[names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)])
 
 
 def table_1(quick: bool) -> Plan:
@@ -81,7 +73,7 @@ def table_1(quick: bool) -> Plan:
     summary = partial(tables.summary, published=PUBLISHED)
     return Plan(
         "cumulative regret, mean ± standard deviation over the runs; published: Flynn & Reeb (2024), Table 1",
-        {"": lambda rows: tables.regret(summary(rows))},
+        {"": partial(tables.final, published=PUBLISHED)},
         {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))},
         cells(problems(quick).values(), quick),
         prepare=named,
@@ -94,16 +86,11 @@ def bounds(quick: bool) -> Plan:
     environment = problem.environment(seed=0)
     X = environment.arms()
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
-    intervals = {}
-    for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb"):
-        method = problem.make(name)
-        state = method.state()
-        state.update(X, y)
-        assert method.confidence is not None
-        intervals[name] = method.confidence.interval(state, grid)
-    widths = {name: float((upper - lower).mean()) for name, (lower, upper) in intervals.items()}
+    methods = {name: problem.make(name) for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb")}
+    found = intervals(methods, X, y, grid)
+    widths = {name: float((upper - lower).mean()) for name, (lower, upper) in found.items()}
     title = f"bounds at delta = {problem.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
-    parts, truth = {title: ((X[:, 0], y), intervals)}, environment.mean(grid)
+    parts, truth = {title: ((X[:, 0], y), found)}, environment.mean(grid)
     return Plan(
         title,
         {"": lambda _: pd.DataFrame({"mean width of the interval": widths})},
@@ -111,38 +98,18 @@ def bounds(quick: bool) -> Plan:
     )
 
 
-def _panels(title: str, played: list[Cell], column: str, published: bool) -> Plan:
-    """A picture with a panel for every value of a column; a table of the last round to print."""
-
-    def final(rows: Frame) -> Frame:
-        panels = concatenate(part.assign(problem=name) for name, part in by(rows, column).items())
-        return tables.regret(tables.summary(panels, PUBLISHED if published else {}))
-
-    return Plan(
-        title,
-        {"": final},
-        {".png": lambda rows, path: lines.against_rounds(by(rows, column), path, title=title)},
-        played,
-        prepare=named,
-    )
-
-
 def regret(dim: int, quick: bool) -> Plan:
     """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
-    played = cells(problems(quick, dim).values(), quick)
-    return _panels(f"cumulative regret, d = {dim}", played, "problem", published=dim == 3)
+    played, published = cells(problems(quick, dim).values(), quick), PUBLISHED if dim == 3 else None
+    return plan_of_regret(f"cumulative regret, d = {dim}", played, named, published, panel="problem")
 
 
 def time_per_step(quick: bool) -> Plan:
     """Figure 4: CPU time per step against rounds, on Matérn 5/2, lengthscale 0.5, d = 3."""
     name = "Matérn 5/2 0.5"
     title = f"CPU time per step, {name}, d = 3, 100 arms, one thread"
-    return Plan(
-        title,
-        files={".png": partial(lines.time_per_step, title=title)},
-        cells=cells([problems(quick)[name]], quick),
-        prepare=named,
-    )
+    picture = partial(lines.time_per_step, title=title)
+    return Plan(title, files={".png": picture}, cells=cells([problems(quick)[name]], quick))
 
 
 def misspecified(quick: bool) -> Plan:
@@ -158,25 +125,22 @@ def misspecified(quick: bool) -> Plan:
 
     def with_given(rows: Frame) -> Frame:
         numbers = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
-        return named(rows.assign(given=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers]))
+        return rows.assign(problem=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers])
 
-    played = cells(variants, quick, [method for method in METHODS if method != "random"])
-    plan = _panels("cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1", played, "given", published=True)
-    return replace(plan, prepare=with_given)
+    title = "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1"
+    return plan_of_regret(title, cells(variants, quick, METHODS[:-1]), with_given, panel="problem")
 
 
 PAPER = Paper(
     title="Flynn & Reeb (2024), Tighter confidence bounds for sequential kernel regression",
-    tables=figures({1: table_1}, "table"),
-    figures=figures(
-        {
-            1: bounds,
-            2: partial(regret, 3),
-            4: time_per_step,
-            5: partial(regret, 2),
-            6: partial(regret, 4),
-            7: misspecified,
-        }
-    ),
+    tables={1: table_1},
+    figures={
+        1: bounds,
+        2: partial(regret, 3),
+        4: time_per_step,
+        5: partial(regret, 2),
+        6: partial(regret, 4),
+        7: misspecified,
+    },
 )
 """The tables and figures; ``mixture_studies`` adds the studies."""

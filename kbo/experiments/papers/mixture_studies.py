@@ -14,8 +14,7 @@ from kbo import bandit, recipes
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
 from kbo.experiments.draw import lines
 from kbo.experiments.papers import mixture
-from kbo.experiments.papers.experiment import TOLERANCE, Frame, Plan, cells_of_runs, experiments, misses, rounds_of
-from kbo.experiments.sweep.cells import Cell
+from kbo.experiments.papers.experiment import TOLERANCE, Frame, Plan, cells_of, misses, rounds_of
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
 
@@ -35,17 +34,12 @@ def validity(quick: bool) -> Plan:
     return Plan(
         f"runs of {rounds} adaptive rounds in which a bound failed; promised: at most {DELTA:.0%}",
         {"": counts},
-        cells=cells_of_runs(f"{__name__}:watch", 0, runs, "validity", rounds=rounds),
+        cells=cells_of(watch, range(runs), [{"rounds": rounds}], at_once=20),
     )
 
 
-def watch(first: int, runs: int, rounds: int) -> list[dict[str, Any]]:
-    """Whether each bound ever failed, for ``runs`` runs with seeds from ``first``."""
-    return [_watch(seed, rounds) for seed in range(first, first + runs)]
-
-
-def _watch(seed: int, rounds: int) -> dict[str, Any]:
-    """Compare every bound with the function, in one run of DMM-UCB on fixed arms."""
+def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
+    """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
     name = _KERNELS[seed % len(_KERNELS)]
     problem = RKHSBandit(name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed)
     arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
@@ -70,7 +64,7 @@ def _watch(seed: int, rounds: int) -> dict[str, Any]:
             failed["sketched cmm-ucb"] |= _outside(methods["cmm-ucb"].confidence, sketched, arms, truth)
         if everything or t % 10 == 0:
             failed["norm lower bound"] |= float(norm_lower_bound(state, sigma, DELTA)) > B
-    return {"seed": seed, "kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}
+    return [{"kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}]
 
 
 def _outside(confidence: Confidence | None, *at: Any) -> bool:
@@ -84,23 +78,12 @@ def gap(quick: bool) -> Plan:
     count, rounds = (2, 30) if quick else (200, 300)
     title = f"optimality gap: {count} problems of 1000 arms, Matérn 5/2 0.5, d = 2, δ = {DELTA:g}"
     methods = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb")
+    look: dict[str, Any] = {"values": ["relative"], "ylabel": "gap / range", "band": "quartiles"}
     return Plan(
         title,
         {"": _gaps},
-        {
-            ".png": partial(
-                lines.against_rounds, title=title, values=["relative"], ylabel="gap / range", band="quartiles"
-            )
-        },
-        [
-            Cell(
-                f"{__name__}:play_with_gap",
-                {"method": method, "seed": seed, "rounds": rounds},
-                f"gap {method} seed{seed}",
-            )
-            for seed in range(count)
-            for method in methods
-        ],
+        {".png": partial(lines.against_rounds, title=title, **look)},
+        cells_of(play_with_gap, range(count), [{"method": method, "rounds": rounds} for method in methods]),
         prepare=lambda rows: rows.assign(relative=rows["gap"] / rows["range"]),
     )
 
@@ -196,16 +179,15 @@ def multiple(quick: bool) -> Plan:
     return Plan(
         "cumulative regret, means over the same problems",
         {"": _final_regret, "relative": partial(_relative_to, "known")},
-        cells=[
-            Cell(
-                f"{__name__}:play_unknown",
-                {"method": method, "seed": seed, "rounds": rounds, **problem},
-                f"multiple {method} {seed}",
-            )
-            for seed in range(seeds)
-            for problem in _UNSEEN
-            for method in ("known", "doubling", *map(str, MULTIPLES))
-        ],
+        cells=cells_of(
+            play_unknown,
+            range(seeds),
+            [
+                {"method": method, "rounds": rounds, **problem}
+                for problem in _UNSEEN
+                for method in ("known", "doubling", *map(str, MULTIPLES))
+            ],
+        ),
     )
 
 
@@ -253,5 +235,6 @@ def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> 
 
 
 PAPER = replace(
-    mixture.PAPER, studies=experiments(validity=validity, gap=gap, norm=norm, multiple=multiple, sketch=sketch)
+    mixture.PAPER,
+    studies={"validity": validity, "gap": gap, "norm": norm, "multiple": multiple, "sketch": sketch},
 )

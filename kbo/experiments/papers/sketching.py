@@ -19,7 +19,7 @@ The numbers follow this list and not the order of the prints. The experiments sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,9 +31,8 @@ from torch import Tensor
 from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import lines, tables
-from kbo.experiments.papers.catalogue import Paper
-from kbo.experiments.papers.experiment import Frame, Plan, by, figures, store
-from kbo.experiments.sweep.cells import Cell
+from kbo.experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, rounds_of, store
+from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.kernels import freeze
 from kbo.problems import stationary_kernel
 from kbo.regression import KernelRidge, LeverageResampling, NystromRidge
@@ -101,74 +100,58 @@ def cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: in
     return bandits.cells([problem(name, quick) for name in environments], chosen, 2 if quick else seeds)
 
 
-def final(rows: Frame) -> Frame:
-    """The table of the last round."""
-    return tables.regret(tables.summary(rows, {}))
-
-
-def _of_environment(title: str, draw: Callable[..., None], environment: str, quick: bool) -> Plan:
+def _of_environment(title: str, look: Mapping[str, Any], environment: str, quick: bool) -> Plan:
     """Figures 1 to 9: the same runs, drawn in several ways."""
-    title = title.format(environment=environment, ridge=RIDGE)
     played = cells([environment], methods(RIDGE), SEEDS, quick)
-    return Plan(title, {"": final}, {".png": partial(draw, title=title)}, played)
+    return plan_of_regret(title.format(environment=environment, ridge=RIDGE), played, **look)
 
 
+_SIZE: dict[str, Any] = {"values": ["m"], "ylabel": "number of anchors m"}
+_CPU = {"x": "cpu_seconds", "xlabel": "CPU seconds so far", "band": "mean", "log": "x"}
 _SHOWN = {
-    1: ("cumulative regret, {environment}, ridge {ridge:g}", lines.regret),
-    4: (
-        "cumulative regret against CPU time, {environment}, one thread",
-        partial(lines.against_rounds, x="cpu_seconds", xlabel="CPU seconds so far", band="mean", log="x"),
-    ),
-    7: (
-        "size of the dictionary, {environment}, ridge {ridge:g}",
-        lambda rows, path, title: lines.against_rounds(
-            rows.dropna(subset="m"), path, title=title, values=["m"], ylabel="number of anchors m", band="quartiles"
-        ),
-    ),
+    1: ("cumulative regret, {environment}, ridge {ridge:g}", {"draw": lines.regret}),
+    4: ("cumulative regret against CPU time, {environment}, one thread", _CPU),
+    7: ("size of the dictionary, {environment}, ridge {ridge:g}", {**_SIZE, "band": "quartiles"}),
 }
-"""Number of the first figure of three -> title and picture."""
+"""Number of the first figure of three -> title and look of the picture."""
 
 
 def regularisation(environment: str, quick: bool) -> Plan:
     """Figures 10 to 12: the regret at three ridges."""
-    title = f"cumulative regret, {environment}, three ridges"
 
-    def draw(rows: Frame, path: Any) -> None:
-        panels = {f"ridge = mu = {ridge:g}": part for ridge, part in rows.groupby("ridge", sort=True)}
-        lines.against_rounds(panels, path, title=title)
+    def prepare(rows: Frame) -> Frame:
+        ridges = [f"{ridge:g}" for ridge in rows["ridge"]]
+        return _at_ridges(rows).assign(problem=rows["problem"] + [f", ridge {ridge}" for ridge in ridges])
 
-    def table(rows: Frame) -> Frame:
-        ridges = [f", ridge {ridge:g}" for ridge in rows["ridge"]]
-        return final(rows.assign(problem=rows["problem"] + ridges))
+    played = cells([environment], [m for ridge in RIDGES for m in methods(ridge)], SEEDS_PER_RIDGE, quick)
+    return plan_of_regret(f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel")
 
-    at_ridges = [method for ridge in RIDGES for method in methods(ridge)]
-    return Plan(title, {"": table}, {".png": draw}, cells([environment], at_ridges, SEEDS_PER_RIDGE, quick))
+
+def _at_ridges(rows: Frame) -> Frame:
+    """The rows with a panel for every ridge."""
+    return rows.assign(panel=[f"ridge = mu = {ridge:g}" for ridge in rows["ridge"]])
 
 
 def _with_environment(rows: Frame) -> Frame:
     names = {problem: name for name, problem in ENVIRONMENTS.items()}
-    order = list(ENVIRONMENTS).index
-    named = rows.assign(problem=rows["problem"].map(names))
-    return named.sort_values("problem", key=lambda column: column.map(order), kind="stable", ignore_index=True)
+    return rows.assign(problem=rows["problem"].map(names))
 
 
 def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": _GREEDY_THRESHOLD})
-    more = list(sketched(RIDGE).values())[3:]
-
-    def draw(rows: Frame, path: Any) -> None:
-        shown = rows[rows["method"] != "supk-ucb"]
-        title = f"cumulative regret of all dictionaries, ridge {RIDGE:g}"
-        lines.against_rounds(by(shown, "problem"), path, title=title)
-
-    def draw_sizes(rows: Frame, path: Any) -> None:
-        panels, title = by(rows.dropna(subset="m"), "problem"), f"sizes of all dictionaries, ridge {RIDGE:g}"
-        lines.against_rounds(panels, path, title=title, values=["m"], ylabel="number of anchors m")
-
-    played = cells(ENVIRONMENTS, [*methods(RIDGE), *more, greedy], SEEDS, quick)
+    chosen = [*methods(RIDGE), *list(sketched(RIDGE).values())[3:], greedy]
+    draw = partial(lines.against_rounds, title=f"cumulative regret of all dictionaries, ridge {RIDGE:g}")
+    draw_sizes = partial(lines.against_rounds, title=f"sizes of all dictionaries, ridge {RIDGE:g}", **_SIZE)
     return Plan(
-        "all dictionaries", {"": final}, {".png": draw, "-m.png": draw_sizes}, played, prepare=_with_environment
+        "all dictionaries",
+        {"": tables.final},
+        {
+            ".png": lambda rows, path: draw(rows[rows["method"] != "supk-ucb"], path, panel="problem"),
+            "-m.png": partial(draw_sizes, panel="problem"),
+        },
+        cells(ENVIRONMENTS, chosen, SEEDS, quick),
+        prepare=_with_environment,
     )
 
 
@@ -176,19 +159,15 @@ def table_1(quick: bool) -> Plan:
     """Regret, anchors and CPU time after T rounds, beside an independent implementation and the authors' code."""
 
     def table(rows: Frame) -> Frame:
-        shown, none = final(rows), (tables.NONE,) * len(ENVIRONMENTS)
+        shown, none = tables.final(rows), (tables.NONE,) * len(ENVIRONMENTS)
         position = list(ENVIRONMENTS).index
         for name, known in (("independent", _REFERENCE), ("authors' code", _AUTHORS)):
             shown[name] = [known.get(method, none)[position(environment)] for environment, method in shown.index]
         return shown
 
     heading = "after {} rounds, {} runs: mean ± standard deviation; the two on the right: 3 runs each"
-    return replace(
-        dictionaries(quick),
-        title=heading.format(*((30, 2) if quick else (1000, SEEDS))),
-        tables={"": table},
-        files={".md": store(table)},
-    )
+    title = heading.format(*((30, 2) if quick else (1000, SEEDS)))
+    return replace(dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)})
 
 
 _EVALUATIONS = (6, 63, 215)
@@ -247,17 +226,94 @@ def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tens
     return mean, (variance - unexplained.clamp_min(0)).clamp_min(0)
 
 
+def dimension(quick: bool) -> Plan:
+    """Dictionary sizes against the effective dimension of the chosen points, on Chessboard at three ridges."""
+    rounds, every, seeds = (40, 20, 1) if quick else (1000, 50, 3)
+    return Plan(
+        f"after {rounds} rounds, means over {seeds} runs",
+        {"": _ratios},
+        {".png": _draw_sizes},
+        cells_of(
+            play_and_measure,
+            range(seeds),
+            [
+                {"method": name, "ridge": ridge, "rounds": rounds, "every": every}
+                for ridge in RIDGES
+                for name in sketched(ridge)
+            ],
+        ),
+    )
+
+
+def _ratios(rows: Frame) -> Frame:
+    last = rows[rows["round"] == rows["round"].max()]
+    table = last.pivot_table(index=["ridge", "method"], values=["dimension", "m"], sort=False)
+    return table.assign(ratio=table["m"] / table["dimension"])
+
+
+def _draw_sizes(rows: Frame, path: Any) -> None:
+    first = rows[rows["method"] == rows["method"].iloc[0]]
+    beside = first.assign(method="effective dimension", m=first["dimension"])
+    look = {"values": ["m"], "ylabel": "number of anchors, dimension", "band": "mean", "panel": "panel"}
+    lines.against_rounds(_at_ridges(concatenate([rows, beside])), path, title="dictionary sizes on Chessboard", **look)
+
+
+def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+    """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
+    problem = BanditProblem("chessboard", rounds=rounds, delta=0.1)
+    environment, made = problem.environment(seed), problem.make(sketched(ridge)[method], seed)
+    state, points, rows = made.state(), [], []
+    assert isinstance(state, NystromRidge)
+    for t, x, _ in rounds_of(made, environment, state, rounds):
+        points.append(x)
+        if t % every == 0:
+            X = torch.cat(points)
+            spectrum = torch.linalg.eigvalsh(freeze(environment.kernel, X)(X, X)).clamp_min(0)
+            rows.append({"round": t, "m": state.m, "dimension": float((spectrum / (spectrum + ridge)).sum())})
+    return rows
+
+
+def time_per_step(quick: bool) -> Plan:
+    """CPU time per step on Chessboard: EK-UCB and BBKB to 10^5 rounds, K-UCB to 2000."""
+    ridge, long, short = (10.0, 400, 100) if quick else (10.0, 100_000, 2000)
+    streams = [(sketched(ridge)["ek-ucb"], long), (sketched(ridge)["c-bbkb, C = 3"], long), (exact(ridge), short)]
+    title = "CPU time per step, Chessboard, ridge 10, one thread"
+    return Plan(
+        title,
+        {"": _steps},
+        {".png": partial(lines.time_per_step, title=title, log="xy")},
+        [
+            BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(method, 0)
+            for method, rounds in streams
+        ],
+    )
+
+
+def _steps(rows: Frame) -> Frame:
+    """A line for every method: rounds, CPU time, and time of a step, averaged over a fiftieth of the run."""
+    found = {}
+    for method, run in rows.groupby("method", sort=False):
+        step = 1e6 * run["cpu_seconds"].diff(width := max(1, len(run) // 50)) / run["round"].diff(width)
+        found[str(method)] = {
+            "rounds": run["round"].iloc[-1],
+            "CPU s": run["cpu_seconds"].iloc[-1],
+            "step at a tenth, us": step.iloc[max(width, len(run) // 10 - 1)],
+            "step at the end, us": step.iloc[-1],
+            "m": run["m"].iloc[-1],
+        }
+    return pd.DataFrame(found).T
+
+
 PAPER = Paper(
     title="Zenati et al. (2022), Efficient kernel UCB; Calandriello et al. (2019), Budgeted kernel bandits (BKB)",
-    tables=figures({1: table_1}, "table"),
-    figures=figures(
-        {
-            number: partial(_of_environment, *shown, environment)
-            for start, shown in _SHOWN.items()
-            for number, environment in enumerate(ENVIRONMENTS, start)
-        }
-        | {number: partial(regularisation, environment) for number, environment in enumerate(ENVIRONMENTS, 10)}
-        | {13: starvation}
-    ),
+    tables={1: table_1},
+    figures={
+        start + i: partial(_of_environment, *shown, environment)
+        for start, shown in _SHOWN.items()
+        for i, environment in enumerate(ENVIRONMENTS)
+    }
+    | {number: partial(regularisation, environment) for number, environment in enumerate(ENVIRONMENTS, 10)}
+    | {13: starvation},
+    studies={"starvation": starvation, "dimension": dimension, "time": time_per_step, "dictionaries": dictionaries},
 )
-"""The tables and figures; ``sketching_studies`` adds the studies."""
+"""The tables, figures and studies."""

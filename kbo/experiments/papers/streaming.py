@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,10 +31,9 @@ from kbo import bandit
 from kbo.confidence import SelfNormalized, WangDeFreitas, widths
 from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditMethod
-from kbo.experiments.draw import lines, tables
+from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming_uniform
-from kbo.experiments.papers.catalogue import Paper
-from kbo.experiments.papers.experiment import Frame, Plan, by, figures, store
+from kbo.experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, store
 from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, MIXTURE, ORACLE, problem
 from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.recipes import Method, ThompsonSampling
@@ -42,7 +42,7 @@ from kbo.regression import Posterior
 SEEDS, EXPENSIVE_SEEDS = 40, 10
 _ROUNDS = (500, 1000, 2000)
 
-_INDEPENDENT = {
+_REFERENCE = {
     "kernel-ucb-oracle": ((14.9, 1.5), (18.9, 1.9), (24.6, 2.9)),
     "kernel-ucb-fixed": ((130.6, 1.3), (211.8, 2.4), (322.7, 3.3)),
     "kernel-ucb-adaptive, paper": ((153.4, 1.2), (173.1, 1.5), (181.0, 1.7)),
@@ -51,6 +51,10 @@ _INDEPENDENT = {
     "kernel-ts-fixed": ((188.8, 4.6), (357.3, 6.3), (661.4, 6.7)),
     "kernel-ts-adaptive, paper": ((197.5, 4.4), (330.2, 5.7), (415.2, 7.2)),
     "kernel-ts-adaptive": ((136.1, 3.6), (166.4, 4.6), (198.6, 5.7)),
+}
+
+INDEPENDENT: tables.Published = {
+    (f"T = {T}", method): values for method, line in _REFERENCE.items() for T, values in zip(_ROUNDS, line, strict=True)
 }
 """Regret at T = 500, 1000, 2000 by an independent implementation, mean and standard deviation."""
 
@@ -87,32 +91,27 @@ def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
 
 
 def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
-    """Summary of the regret after so many rounds, beside the independent implementation."""
-    parts = [rows[rows["round"] <= T].assign(problem=f"T = {T}") for T in marks]
-    reference = {
-        (f"T = {T}", method): values
-        for method, line in _INDEPENDENT.items()
-        for T, values in zip(_ROUNDS, line, strict=True)
-    }
-    return tables.summary(concatenate(parts), reference)
+    """The rows up to so many rounds, as problems of their own."""
+    return concatenate(rows[rows["round"] <= T].assign(problem=f"T = {T}") for T in marks)
 
 
 def table_1(quick: bool) -> Plan:
     """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
-    summary = partial(at_rounds, (10, 20, 40) if quick else _ROUNDS)
+    summary = partial(tables.summary, published=INDEPENDENT)
     return Plan(
         "cumulative regret, mean ± standard deviation over the runs; published: an independent implementation",
-        {"": lambda rows: tables.regret(summary(rows))},
+        {"": partial(tables.final, published=INDEPENDENT)},
         {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))},
         _cells([*UCB, *map(BanditMethod, ("cmm-ucb-adaptive", "dmm-ucb", "cmm-ucb")), *TS], quick),
+        prepare=partial(at_rounds, (10, 20, 40) if quick else _ROUNDS),
     )
 
 
 def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
     """Figures 6 and 7: cumulative regret against rounds."""
-    draw = partial(lines.against_rounds, title=title, band="deciles", log="", ends=True, note=_BURN_IN)
+    plan = plan_of_regret(title, _cells(methods, quick), band="deciles", log="", ends=True, note=_BURN_IN)
     marks = (40,) if quick else _ROUNDS
-    return Plan(title, {"": lambda rows: tables.regret(at_rounds(marks, rows))}, {".png": draw}, _cells(methods, quick))
+    return replace(plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)})
 
 
 class _Lemma3(WangDeFreitas):
@@ -149,38 +148,31 @@ def theorem_against_lemma(quick: bool) -> Plan:
     note = (
         "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3, for one round, is not valid"
     )
-
-    def draw(rows: Frame, path: Any) -> None:
-        lines.against_rounds(by(rows, "problem"), path, title=title, band="deciles", log="", note=note)
-
-    return Plan(
-        f"{title}\n{note}",
-        {"": lambda rows: tables.regret(tables.summary(rows, {}))},
-        {".png": draw},
-        [
-            Cell(
-                f"{__name__}:play_inflated",
-                {"bound": bound, "oracle_ridge": oracle_ridge, "seed": seed, "rounds": rounds, "every": every},
-                f"inflated {bound} {'oracle' if oracle_ridge else 'variance'} T{rounds} seed{seed}",
-            )
-            for seed in range(seeds)
-            for oracle_ridge in _RIDGES
-            for bound in ("Theorem 1", "Lemma 3")
-        ],
-        prepare=lambda rows: rows.assign(method=rows["bound"], problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
+    methods = [
+        {"bound": bound, "oracle_ridge": oracle_ridge, "rounds": rounds, "every": every}
+        for oracle_ridge in _RIDGES
+        for bound in ("Theorem 1", "Lemma 3")
+    ]
+    plan = plan_of_regret(
+        title,
+        cells_of(play_inflated, range(seeds), methods),
+        lambda rows: rows.assign(method=rows["bound"], problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
+        panel="problem",
+        band="deciles",
+        log="",
+        note=note,
     )
+    return replace(plan, title=f"{title}\n{note}")
 
 
 PAPER = Paper(
     title="Durand, Maillard & Pineau (2018), Streaming kernel regression with provably adaptive regularization",
-    tables=figures({1: table_1}, "table"),
-    figures=figures(
-        {
-            **streaming_uniform.FIGURES,
-            6: partial(regret, UCB, "cumulative regret of Kernel UCB"),
-            7: partial(regret, TS, "cumulative regret of Kernel TS"),
-            8: theorem_against_lemma,
-        }
-    ),
+    tables={1: table_1},
+    figures={
+        **streaming_uniform.FIGURES,
+        6: partial(regret, UCB, "cumulative regret of Kernel UCB"),
+        7: partial(regret, TS, "cumulative regret of Kernel TS"),
+        8: theorem_against_lemma,
+    },
 )
 """The tables and figures; ``streaming_studies`` adds the studies."""

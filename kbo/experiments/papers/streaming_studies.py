@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming, streaming_uniform
-from kbo.experiments.papers.experiment import TOLERANCE, Frame, Plan, cells_of_runs, experiments, misses, rounds_of
+from kbo.experiments.papers.experiment import TOLERANCE, Frame, Plan, cells_of, misses, rounds_of
 from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, MIXTURE, ORACLE, problem
 from kbo.experiments.sweep.cells import Cell
 
@@ -35,18 +36,13 @@ FAILURES = ("upper < sigma", "lower > sigma", "envelope", "cmm envelope", "refut
 _NORM = 2.06
 
 
-def watch(form: str, noise: str, first: int, runs: int, rounds: int, noise_upper: float | None) -> list[dict[str, Any]]:
-    """Failures in ``runs`` runs with seeds from ``first``; see ``FAILURES``.
+def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> list[dict[str, Any]]:
+    """Failures of a method on 100 fixed arms, when the norm bound is the norm of the function; see ``FAILURES``.
 
     Returns:
-        A row for every run: the failures, the last noise bounds, the last round, and ``closest``, the largest
+        One row: the failures, the last noise bounds, the last round, and ``closest``, the largest
         ``|f - centre| / half width`` of the envelope that was seen.
     """
-    return [_watch(form, noise, seed, rounds, noise_upper) for seed in range(first, first + runs)]
-
-
-def _watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> dict[str, Any]:
-    """One run of the method on 100 fixed arms; the norm bound that it is given is the norm of the function."""
     options = {"noise": noise, "norm": _NORM, "norm_bound": _NORM}
     run = BanditProblem("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
     environment, method = run.environment(seed), run.make(WATCHED[form], seed)
@@ -70,7 +66,7 @@ def _watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | N
     failed |= {"upper < sigma": bounds.upper < sigma, "lower > sigma": bounds.lower > sigma}
     failed["envelope"] = closest > 1 + TOLERANCE
     seen = {"upper": bounds.upper, "lower": bounds.lower, "closest": closest, "ended": t}
-    return {"seed": seed, **failed, **seen}
+    return [{**failed, **seen}]
 
 
 def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
@@ -81,21 +77,9 @@ def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
     return float((error / half).max())
 
 
-def _cells(forms: list[str], noise: str, start: int, runs: int, rounds: int, noise_upper: float | None) -> list[Cell]:
-    parts = [
-        cells_of_runs(
-            f"{__name__}:watch",
-            start,
-            runs,
-            f"watch {form} {noise} {noise_upper or 'none'}",
-            form=form,
-            noise=noise,
-            rounds=rounds,
-            noise_upper=noise_upper,
-        )
-        for form in forms
-    ]
-    return [cell for balanced in zip(*parts, strict=True) for cell in balanced]
+def _cells(forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None) -> list[Cell]:
+    arguments = [{"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper} for form in forms]
+    return cells_of(watch, seeds, arguments, at_once=20)
 
 
 def coverage(quick: bool) -> Plan:
@@ -107,8 +91,8 @@ def coverage(quick: bool) -> Plan:
         f"noise 0.1, known to lie in [0.01, 0.3]; norm bound = norm = {_NORM:g}; envelopes at all arms, every tenth",
         {"": partial(_counts, ["noise"])},
         cells=[
-            *_cells(forms, "gaussian", 90_000, half, rounds, 0.3),
-            *_cells(forms, "rademacher", 90_000 + half, half, rounds, 0.3),
+            *_cells(forms, "gaussian", range(90_000, 90_000 + half), rounds, 0.3),
+            *_cells(forms, "rademacher", range(90_000 + half, 90_000 + runs), rounds, 0.3),
         ],
     )
 
@@ -130,7 +114,7 @@ def outside(quick: bool) -> Plan:
             cell
             for start, noise in ((95_000, "spikes"), (96_000, "laplace"))
             for noise_upper, some in forms.items()
-            for cell in _cells(some, noise, start, runs, rounds, noise_upper)
+            for cell in _cells(some, noise, range(start, start + runs), rounds, noise_upper)
         ],
         prepare=with_known,
     )
@@ -174,5 +158,5 @@ def slope(quick: bool) -> Plan:
 
 PAPER = replace(
     streaming.PAPER,
-    studies=experiments(slope=slope, coverage=coverage, outside=outside, width=streaming_uniform.width),
+    studies={"slope": slope, "coverage": coverage, "outside": outside, "width": streaming_uniform.width},
 )

@@ -14,7 +14,7 @@ import torch
 from kbo.confidence import AdaptiveMixture, NoiseBounds
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import lines
-from kbo.experiments.papers.experiment import Frame, Plan
+from kbo.experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from kbo.experiments.sweep.cells import Cell
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, track
@@ -128,15 +128,8 @@ def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]
 
 def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
     rounds, seeds = (40, 2) if quick else (_ROUNDS, _SEEDS)
-    return [
-        Cell(
-            f"{__name__}:learn",
-            {"form": name, "seed": seed, "rounds": rounds, "every": 10 if quick else FORMS[name].every},
-            f"uniform {name} T{rounds} seed{seed}",
-        )
-        for seed in range(seeds)
-        for name in names
-    ]
+    forms = [{"form": name, "rounds": rounds, "every": 10 if quick else FORMS[name].every} for name in names]
+    return cells_of(learn, range(seeds), forms)
 
 
 def _with_method(rows: Frame) -> Frame:
@@ -148,15 +141,10 @@ def illustration(quick: bool) -> Plan:
     environment, generator = problem(quick=False).environment(0), torch.Generator().manual_seed(40_000)
     X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    methods = {name: FORMS[name].make() for name in (ORACLE, FIXED, "tight+grid", "mixture")}
     panels, halves = {}, {}
     for n in (30, 100):
-        bounds = {}
-        for name in (ORACLE, FIXED, "tight+grid", "mixture"):
-            method = FORMS[name].make()
-            state = method.state()
-            state.update(X[:n], y[:n])
-            assert method.confidence is not None
-            bounds[name] = method.confidence.interval(state, grid)
+        bounds = intervals(methods, X[:n], y[:n], grid)
         panels[f"n = {n}"] = ((X[:n, 0], y[:n]), bounds)
         halves[f"n = {n}"] = {name: float((high - low).mean() / 2) for name, (low, high) in bounds.items()}
     title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, given at most {UPPER:g} and 5"
@@ -169,68 +157,54 @@ def illustration(quick: bool) -> Plan:
     )
 
 
-def _quantities(
-    names: Sequence[str],
-    values: Sequence[str],
-    title: str,
-    ylabel: str,
-    note: str,
-    level: tuple[str, float] | None,
-    quick: bool,
-) -> Plan:
+def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look: Any) -> Plan:
     """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
 
     def medians(rows: Frame) -> Frame:
         wanted = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
         kept = rows[rows["round"].isin(wanted)]
-        return kept.pivot_table(index="method", columns="round", values=list(values), aggfunc="median", sort=False)
+        return kept.pivot_table(index="method", columns="round", values=look["values"], aggfunc="median", sort=False)
 
-    draw = partial(
-        lines.against_rounds, title=title, values=values, ylabel=ylabel, band="deciles", level=level, note=note
-    )
-    return Plan(
-        f"{title}; medians over seeds", {"": medians}, {".png": draw}, _cells(names, quick), prepare=_with_method
-    )
+    draw = partial(lines.against_rounds, title=title, band="deciles", note=note, **look)
+    heading = f"{title}; medians over seeds"
+    return Plan(heading, {"": medians}, {".png": draw}, _cells(names, quick), prepare=_with_method)
 
 
-_NOISE = ("true noise level", 0.1)
+_NOISE = {"ylabel": "noise level", "level": ("true noise level", 0.1)}
 FIGURES = {
     1: illustration,
     2: partial(
         _quantities,
         [ORACLE, FIXED, "paper", "tight+grid", "mixture"],
-        ["above"],
         "upper envelope minus the function, mean over the arms; uniform points",
-        "mean height above f",
         "oracle, fixed: Theorem 1; paper, tight+grid: Corollary 1; through burn-in paper is worse than fixed",
-        None,
+        values=["above"],
+        ylabel="mean height above f",
     ),
     3: partial(
         _quantities,
         ["paper", "tight", "tight+grid", "mixture"],
-        ["upper", "lower"],
         "upper and lower bound of the noise level, uniform points",
-        "noise level",
         f"known beforehand: {LOWER:g} to {UPPER:g}; in burn-in upper bounds do not move, the paper's for longest",
-        _NOISE,
+        values=["upper", "lower"],
+        **_NOISE,
     ),
     4: partial(
         _quantities,
         [FIXED_RIDGE, FIXED_GAIN, "paper", "tight", "tight+grid"],
-        ["upper"],
         "upper bound of the noise level: fixed against adaptive ridge",
-        "noise level",
         "adaptive beats fixed if both pay the gain of the least ridge possible, not if fixed pays its own",
-        _NOISE,
+        values=["upper"],
+        **_NOISE,
     ),
     5: partial(
         _quantities,
         ["paper", "tight", "tight+grid", "mixture"],
-        ["ridge"],
         "the ridge, uniform points",
-        "ridge",
         "the mixture takes the ridge with the smallest radius, from a grid of its own",
-        ("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
+        values=["ridge"],
+        ylabel="ridge",
+        level=("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
     ),
 }
 """Envelopes, their heights, noise bounds, fixed against adaptive ridges, ridges."""

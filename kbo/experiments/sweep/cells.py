@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-_IDENTITY = b"kbo.cell"
+_DEFINITION = b"kbo.cell"
 _TEMPORARY = ".tmp"
 
 
@@ -91,20 +91,11 @@ class Folder:
     """The finished cells of a sweep: KEY.parquet, or KEY.error.txt of one that failed.
 
     Args:
-        path: The folder; created if it does not exist.
-
-    Raises:
-        InvalidInput: The folder cannot be created.
+        path: The folder; ``locked`` creates it.
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(
-                f"cannot create the folder {self.path}: {error.strerror}. Choose another (--out)."
-            ) from error
 
     def file(self, cell: Cell) -> Path:
         """Return the path of the rows of a finished cell."""
@@ -119,12 +110,13 @@ class Folder:
         import pyarrow.parquet as pq
 
         try:
-            metadata = pq.read_schema(self.file(cell)).metadata or {}
-        except (OSError, ValueError):  # pyarrow's errors of damaged files are one or the other
-            return False
-        try:
-            return json.loads(metadata[_IDENTITY])["identity"] == cell.identity
-        except (KeyError, TypeError, ValueError):
+            return json.loads(pq.read_schema(self.file(cell)).metadata[_DEFINITION])["identity"] == cell.identity
+        except (
+            OSError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # pyarrow's errors of damaged files are OSError or ValueError
             return False
 
     def write(self, cell: Cell, rows: Rows) -> None:
@@ -136,83 +128,66 @@ class Folder:
             raise InvalidInput(f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}.")
         names = dict.fromkeys(name for row in rows for name in row)
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
-        stored = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments}
-        table = table.replace_schema_metadata({_IDENTITY: json.dumps(stored)})
-        target = self.file(cell)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
+        definition = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments}
+        temporary = self.path / f".{cell.key}.{os.getpid()}{_TEMPORARY}"
         with open(temporary, "wb") as file:
-            pq.write_table(table, file)
+            pq.write_table(table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        os.replace(temporary, self.file(cell))
         self.error_file(cell).unlink(missing_ok=True)
-
-    def write_error(self, cell: Cell, text: str) -> None:
-        """Store the reason of a failed cell, if the disk allows."""
-        with contextlib.suppress(OSError):
-            self.error_file(cell).write_text(text)
-
-    def read(self, cell: Cell) -> pd.DataFrame:
-        """Return the rows of a finished cell; see ``read_file``."""
-        return read_file(self.file(cell))
-
-    def clean(self) -> None:
-        """Remove the unfinished files of a killed sweep."""
-        for leftover in self.path.glob(f".*{_TEMPORARY}"):
-            leftover.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other sweeps out.
+        """Keep other sweeps out; unfinished files of killed ones are removed.
 
         Raises:
-            InvalidInput: Another sweep is at work in this folder, or it is not writable.
+            InvalidInput: Another sweep is at work in this folder, or it cannot be created or written to.
         """
         from filelock import FileLock, Timeout
 
         try:
-            held = FileLock(self.path / ".lock", timeout=0).acquire()
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock", timeout=0).acquire()
         except Timeout as error:
             raise InvalidInput(
                 f"another sweep is at work in {self.path}: wait for it, or choose another folder (--out)."
             ) from error
         except OSError as error:
             raise InvalidInput(
-                f"cannot write to {self.path}: {error.strerror}. Choose another folder (--out)."
+                f"cannot write to the folder {self.path}: {error.strerror}. Choose another (--out)."
             ) from error
-        with held:
+        with lock:
+            for leftover in self.path.glob(f".*{_TEMPORARY}"):
+                leftover.unlink(missing_ok=True)
             yield
 
 
-def read_file(path: str | os.PathLike) -> pd.DataFrame:
-    """Return the rows of a finished cell, with its key and those of its arguments that are single values as columns.
+def read_rows(path: str | os.PathLike) -> pd.DataFrame:
+    """Return the rows of a finished cell, or of all in a folder.
 
-    Rows of other origin come back as they are.
+    The key of a cell and those of its arguments that are single values become columns; rows of other origin come back
+    as they are.
+
+    Raises:
+        InvalidInput: There is no such file, or no cell in the folder.
     """
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
-    stored = (table.schema.metadata or {}).get(_IDENTITY)
-    rows = table.to_pandas()
-    if stored is None:
-        return rows
-    cell = json.loads(stored)
-    single = {k: v for k, v in cell["arguments"].items() if not isinstance(v, (list, dict)) and k not in rows}
-    for position, (name, value) in enumerate({"cell": cell.get("key", Path(path).stem), **single}.items()):
-        rows.insert(position, name, value)
-    return rows
-
-
-def read_folder(path: str | os.PathLike) -> pd.DataFrame:
-    """Return the rows of all finished cells in a folder.
-
-    Raises:
-        InvalidInput: There are none.
-    """
-    files = sorted(Path(path).glob("*.parquet"))
-    if not files:
+    path = Path(path)
+    if path.is_dir():
+        if files := sorted(path.glob("*.parquet")):
+            return concatenate(map(read_rows, files))
         raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
-    return concatenate(map(read_file, files))
+    if not path.exists():
+        raise InvalidInput(f"there is no file {path}.")
+    table = pq.read_table(path)
+    rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
+    if definition is None:
+        return rows
+    arguments = json.loads(definition)["arguments"]
+    single = {k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
+    return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
 
 
 def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:

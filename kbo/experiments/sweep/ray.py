@@ -136,9 +136,11 @@ def _connect(address: str, workers: int | None) -> None:
                 f"no answer from {address} ({error.strerror or error}): it must be the address of a running head of "
                 "Ray (ray start --head) that this machine can reach."
             ) from error
+    patience = "RAY_gcs_server_port_wait_time_s"  # else Ray tries twenty times, each with a line on stderr
+    before = os.environ.get(patience)
+    os.environ.setdefault(patience, "1")
     try:
-        with _one_attempt():
-            ray.init(address, **quiet)
+        ray.init(address, **quiet)
     except (RayError, RuntimeError, ValueError, OSError) as error:
         reason = _reason(error)
         advice = f"this machine must be one of its nodes (ray start --address=HOST:PORT --num-cpus=0); got {address!r}."
@@ -148,6 +150,9 @@ def _connect(address: str, workers: int | None) -> None:
                 "the file RAY_AUTH_TOKEN_PATH."
             )
         raise InvalidInput(f"the cluster cannot be joined ({reason}): {advice}") from error
+    finally:
+        if before is None:
+            del os.environ[patience]
 
 
 def _head(address: str) -> tuple[str, int] | None:
@@ -165,19 +170,6 @@ def _head(address: str) -> tuple[str, int] | None:
             "becomes a node of a cluster by: ray start --address=HOST:PORT --num-cpus=0."
         )
     return host, port
-
-
-@contextmanager
-def _one_attempt() -> Iterator[None]:
-    """Keep Ray from trying twenty times to join a cluster, each with a line on stderr."""
-    name = "RAY_gcs_server_port_wait_time_s"
-    before = os.environ.get(name)
-    os.environ.setdefault(name, "1")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
 
 
 def _reason(error: BaseException) -> str:

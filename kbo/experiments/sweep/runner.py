@@ -5,6 +5,7 @@ A sweep may be killed at any moment and started again: finished cells are files,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -18,7 +19,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.sweep.cells import Cell, Folder, concatenate
+from kbo.experiments.sweep.cells import Cell, Folder, concatenate, read_rows
 from kbo.experiments.sweep.pool import Engine, run_all, threads
 
 if TYPE_CHECKING:
@@ -119,11 +120,10 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
         cell.resolve()
     store = Folder(folder)
     with store.locked():
-        store.clean()
         todo = [cell for cell in requested if not store.contains(cell)]
         failures = _run(todo, store, workers, len(requested), progress)
     failed = {failure.cell.key for failure in failures}
-    rows = concatenate(store.read(cell) for cell in requested if cell.key not in failed)
+    rows = concatenate(read_rows(store.file(cell)) for cell in requested if cell.key not in failed)
     return Sweep(rows, failures, len(requested))
 
 
@@ -146,7 +146,8 @@ def _run(todo: list[Cell], store: Folder, workers: Workers, requested: int, prog
 
     def failed(cell: Cell, reason: str) -> None:
         failures.append(Failure(cell, reason, store.error_file(cell)))
-        store.write_error(cell, reason)
+        with contextlib.suppress(OSError):  # a full disk
+            store.error_file(cell).write_text(reason)
         bar.set_postfix_str(f"{len(failures)} failed")
         logger.warning("failed  %s", failures[-1])
 

@@ -16,19 +16,15 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from kbo.experiments.draw import tables
-from kbo.experiments.papers.catalogue import Paper
+from kbo.experiments.papers.experiment import Frame, Paper, Plan, store
 from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.experiments.tuning import tuners
 from kbo.experiments.tuning.runs import PRACTICE, SUITE, cell
-
-Lines = list[tuple[str, ...]]
 
 TUNERS = tuple(tuners.TUNERS)
 SEEDS = 20
@@ -64,7 +60,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 PRACTICE_SEEDS = 5
 
 
-def comparison(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+def comparison(quick: bool) -> Plan:
     """Table 1: 50 and 200 trials."""
     seeds, short, long = (2, 9, 12) if quick else (SEEDS, 50, 200)
     cells: dict[Cell, str] = {}
@@ -73,49 +69,46 @@ def comparison(folder: Path, quick: bool, workers: Workers, progress: bool) -> s
             for name in TUNERS:
                 both = problem not in EXPENSIVE and seed < LONG_SEEDS.get(name, seeds)
                 cells[cell(problem, name, seed, [short, long] if both else [short])] = name
-    return _report(cells, folder, "table1", workers, progress)
+    return _plan(cells)
 
 
-def long_runs(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+def long_runs(quick: bool) -> Plan:
     """Table 2: 2000 trials."""
     trials, seeds = (12, 1) if quick else (2000, FEW_SEEDS)
     problems = [problem for problem in SUITE if problem not in EXPENSIVE]
-    cells = {
-        cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in problems for name in FAST
-    }
-    return _report(cells, folder, "table2", workers, progress)
+    return _plan(
+        {cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in problems for name in FAST}
+    )
 
 
-def practice(folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
-    """Study "practice": variants of the practical setting on problems of their own."""
+def practice(quick: bool) -> Plan:
+    """Variants of the practical setting on problems of their own."""
     seeds, checkpoints = (1, [9]) if quick else (PRACTICE_SEEDS, [50, 200])
-    cells = {
-        cell(problem, "kbo", seed, checkpoints, variant, **changes): variant
-        for seed in range(seeds)
-        for problem in PRACTICE
-        for variant, changes in VARIANTS.items()
-    }
-    return _report(cells, folder, "practice", workers, progress)
+    return _plan(
+        {
+            cell(problem, "kbo", seed, checkpoints, variant, **changes): variant
+            for seed in range(seeds)
+            for problem in PRACTICE
+            for variant, changes in VARIANTS.items()
+        }
+    )
 
 
-def _report(cells: Mapping[Cell, str], folder: Path, stem: str, workers: Workers, progress: bool) -> str:
-    """Run the cells, each with the name of its column, and return the table as text; store it as Markdown and CSV."""
-    found = sweep(cells, folder / "cells", workers=workers, progress=progress)
-    if found.rows.empty:
-        return found.checked("")
+def _plan(cells: Mapping[Cell, str]) -> Plan:
+    """The table of the cells, each with the name of its column."""
     names = {each.key: name for each, name in cells.items()}
-    rows = found.rows.assign(name=found.rows["cell"].map(names.get))
-    lines = summary(rows)
-    markdown, csv = folder / f"{stem}.md", folder / f"{stem}.csv"
-    table = pd.DataFrame(lines[1:], columns=list(lines[0])).set_index(list(lines[0][:2]))
-    markdown.write_text(tables.markdown(table) + "\n", encoding="utf-8")
-    rows.to_csv(csv, index=False, columns=["problem", "name", "seed", "trials", "value", "regret", "cpu_seconds"])
-    text = "regret (diabetes, digits: value) without noise, mean ± standard error; * in the best group, see docs"
-    return found.checked(f"{text}\n\n{tables.text(table)}\n\ntable    {markdown}\n         {csv}")
+    stored = ["problem", "name", "seed", "trials", "value", "regret", "cpu_seconds"]
+    return Plan(
+        "regret (diabetes, digits: value) without noise, mean ± standard error; * in the best group, see docs",
+        {"": summary},
+        {".md": store(summary), ".csv": store(lambda rows: rows[stored])},
+        list(cells),
+        prepare=lambda rows: rows.assign(name=rows["cell"].map(names)),
+    )
 
 
-def summary(rows: pd.DataFrame) -> Lines:
-    """Return a line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
+def summary(rows: Frame) -> Frame:
+    """A line for every problem and number of trials, a column for every tuner, CPU seconds a run at the end.
 
     A star marks the best group: those that no other beats by two standard errors of the differences, over the seeds
     that both ran.
@@ -123,19 +116,16 @@ def summary(rows: pd.DataFrame) -> Lines:
     Args:
         rows: Tidy rows with ``problem``, ``name``, ``seed``, ``trials``, ``value``, ``regret``, ``cpu_seconds``.
     """
-    names = list(dict.fromkeys(rows["name"]))
-    lines: Lines = [("problem", "trials", *names)]
+    found = {}
     for trials, at in rows.groupby("trials"):
         for problem, part in at.groupby("problem", sort=False):
-            score = "regret" if bool(part["regret"].notna().all()) else "value"
+            score = "regret" if part["regret"].notna().all() else "value"
             by_tuner = part.pivot_table(index="seed", columns="name", values=score)
             best = best_group(by_tuner)
-            cells = (_cell(by_tuner[name], name in best) if name in by_tuner else tables.NONE for name in names)
-            lines.append((str(problem), str(trials), *cells))
-        seconds: Any = at.groupby("name")["cpu_seconds"].mean()
-        costs = (f"{seconds[name]:.1f}" if name in seconds else tables.NONE for name in names)
-        lines.append(("CPU s a run", str(trials), *costs))
-    return lines
+            found[problem, trials] = {name: _cell(by_tuner[name], name in best) for name in by_tuner}
+        found["CPU s a run", trials] = at.groupby("name")["cpu_seconds"].mean().map("{:.1f}".format)
+    table = pd.DataFrame(found).T.rename_axis(["problem", "trials"])
+    return table[rows["name"].unique()].fillna(tables.NONE)
 
 
 def best_group(table: Any) -> set[str]:
@@ -158,7 +148,5 @@ def _cell(values: Any, starred: bool) -> str:
 PAPER = Paper(
     title="Tuners compared: kbo, BoTorch's qLogNEI, Optuna's GPSampler and TPE, random search",
     tables={1: comparison, 2: long_runs},
-    figures={},
     studies={"practice": practice},
 )
-"""What can be repeated."""
