@@ -123,5 +123,5 @@ def test_an_iteration_agrees_with_dense_matrices_and_a_chain_takes_time_and_memo
     assert row.kbo < 0.3
     assert row.other > 0
     wall, memory = chaining_bench.chain(torch.device("cpu"), 12_000, 1, 60.0, on_host=True, on_threads=1)
-    assert wall.passed
+    assert wall.kbo > 0
     assert memory.kbo >= 0  # beyond what the process took before

@@ -15,8 +15,7 @@ from kbo.experiments.papers import chaining as paper
 from kbo.experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from kbo.experiments.sweep.pool import threads
 from kbo.problems import Bandit
-from kbo.recipes.method import Method
-from kbo.regression import KernelRidge, Posterior
+from kbo.regression import KernelRidge
 
 _OBSERVED = 70
 """Uniform observations before the clock starts."""
@@ -24,19 +23,22 @@ _OBSERVED = 70
 
 def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
     """Time choices and updates in a row, with covers that are kept, against one iteration with dense matrices."""
-    problem = paper.problem("gp-draw", points, rounds=1).environment(0)
-    (arms, method), (_, other) = _method(problem, device), _method(problem, device)  # each has covers of its own
-    state, updated = (_updated(each.state(arms), problem, arms) for each in (method, other))
-    X, y = _data(problem, arms)
+    problem, arms, X, y = _observed(points, device)
+    kernel = problem.kernel.to(device)
+    method = recipes.make(ALGORITHM, kernel, NOISE, problem.norm_bound, DELTA, points=arms)
+    state, updated, confidence = method.state(arms), KernelRidge(kernel, NOISE**2), Chaining(DELTA, points=arms)
+    state.update(X, y)
+    updated.update(X, y)
 
     def step() -> None:
         index = method.choose(state, arms)
         chosen = arms[index : index + 1]
         state.update(chosen, problem.observe(chosen.cpu()).to(device))
 
-    assert other.confidence is not None
-    upper, dense = other.confidence.upper, lambda: _dense(X, y, arms)
-    agree(lambda: upper(updated, arms), dense)
+    def dense() -> Tensor:
+        return _dense(X, y, arms)
+
+    agree(lambda: confidence.upper(updated, arms), dense)
     mean, dense_seconds = seconds([step] * rounds, device) / rounds, seconds([dense], device)
     name = f"an iteration of {ALGORITHM}, {points} points, mean of {rounds} / dense matrices"
     return [Result(name, mean, dense_seconds, at_most(0.3), _OBSERVED)]
@@ -86,11 +88,11 @@ def chain(
     """
     device = torch.device("cpu") if on_host else device
     with threads(on_threads):
-        problem = paper.problem("gp-draw", points, rounds=1).environment(0)
-        arms, method = _method(problem, device)
-        state = _updated(KernelRidge(method.kernel, method.ridge), problem, arms)
-        _chain(state, arms[:100])
-        wall, memory = wall_and_memory(lambda: _chain(state, arms), times)
+        problem, arms, X, y = _observed(points, device)
+        state = KernelRidge(problem.kernel.to(device), NOISE**2)
+        state.update(X, y)
+        Chaining(DELTA, points=arms[:100]).chain(state)
+        wall, memory = wall_and_memory(lambda: Chaining(DELTA, points=arms).chain(state).sizes, times)
     on_device = torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0
     name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else at_most(2000, "MB")
     return [
@@ -99,27 +101,13 @@ def chain(
     ]
 
 
-def _chain(state: Posterior, arms: Tensor) -> list[int]:
-    """Compute a chain of covers, and return their sizes."""
-    return Chaining(DELTA, points=arms).chain(state).sizes
-
-
-def _method(problem: Bandit, device: torch.device) -> tuple[Tensor, Method]:
-    """Return the points on that device, and the method that chooses among them there."""
+def _observed(points: int, device: torch.device) -> tuple[Bandit, Tensor, Tensor, Tensor]:
+    """Return a problem, its points, and noise-free values at the first points, which are as random as any."""
+    problem = paper.problem("gp-draw", points, rounds=1).environment(0)
     assert problem.fixed_arms is not None
     arms = problem.fixed_arms.to(device)
-    return arms, recipes.make(ALGORITHM, problem.kernel.to(device), NOISE, problem.norm_bound, DELTA, points=arms)
-
-
-def _data(problem: Bandit, arms: Tensor) -> tuple[Tensor, Tensor]:
-    """Return noise-free values at the first points, which are as random as any; the same in every call."""
     X = arms[:_OBSERVED]
-    return X, problem.mean(X.cpu()).to(X)
-
-
-def _updated(state: Posterior, problem: Bandit, arms: Tensor) -> Posterior:
-    state.update(*_data(problem, arms))
-    return state
+    return problem, arms, X, problem.mean(X.cpu()).to(X)
 
 
 BENCHES = [

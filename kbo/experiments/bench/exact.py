@@ -36,8 +36,7 @@ _DIMENSION, _RIDGE, _IN_A_ROW = 3, 0.01, 10
 def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     """Time a new observation and a prediction after it: ``KernelRidge.update`` in place, or a conditioned model."""
     X, y, new, point = _data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
-    gp, rebuilt, model = _single_task_gp(X, y), _single_task_gp(X, y), _kernel_ridge_gp(X, y)
-    _warm_up(gp, model, point)
+    (gp, model), (rebuilt, _) = _models(X, y), _models(X, y)
     state, rows, target = model.state.fork(), iter(new.split(1)), new.new_zeros(1, 1)
     X_grown, y_grown = torch.cat([X, new[:1]]), torch.cat([y, target[0]])
 
@@ -73,8 +72,7 @@ def new_row(device: torch.device, n: int, times: float) -> list[Result]:
 def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     """Time mean and variance of fixed candidates after each new observation."""
     X, y, new, points = _data(n, 4 * REPEATS, candidates, device=device)
-    gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
-    _warm_up(gp, model, points[:1])
+    gp, model = _models(X, y)
     target = new.new_zeros(1, 1)
     updated = gp.condition_on_observations(new[:1], target)
     how, score = _fastest_scoring(updated, points, device)
@@ -120,7 +118,7 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
 def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
     """Time mean and variance of points that were never seen before."""
     X, y, P = _data(n, points, device=device)
-    gp, model = _single_task_gp(X, y), _kernel_ridge_gp(X, y)
+    gp, model = _models(X, y)
     works = {
         f"{side}_{shape}": lambda m=m, Z=Z: mean_and_variance(m, Z)
         for shape, Z in (("batch", P.unsqueeze(1)), ("joint", P))
@@ -189,20 +187,14 @@ def _data(n: int, *more: int, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (X, y, *others)]
 
 
-def _kernel_ridge_gp(X: Tensor, y: Tensor) -> KernelRidgeGP:
-    return KernelRidgeGP(X, y.unsqueeze(-1), _kernel(), _RIDGE)
-
-
-def _single_task_gp(X: Tensor, y: Tensor) -> SingleTaskGP:
-    """Return the same posterior in BoTorch."""
+def _models(X: Tensor, y: Tensor) -> tuple[SingleTaskGP, KernelRidgeGP]:
+    """Return the same posterior in BoTorch and in kbo, with their caches filled."""
     likelihood = GaussianLikelihood().double()
     likelihood.noise = torch.tensor(_RIDGE, dtype=torch.float64)
-    return single_task_gp(X, y.unsqueeze(-1), _kernel(), likelihood)
-
-
-def _warm_up(gp: Model, model: Model, X: Tensor) -> None:
-    """Fill the caches of BoTorch and the factor of kbo."""
-    agree(lambda: mean_and_variance(model, X), lambda: mean_and_variance(gp, X))
+    gp = single_task_gp(X, y.unsqueeze(-1), _kernel(), likelihood)
+    model = KernelRidgeGP(X, y.unsqueeze(-1), _kernel(), _RIDGE)
+    agree(lambda: mean_and_variance(model, X[:1]), lambda: mean_and_variance(gp, X[:1]))
+    return gp, model
 
 
 BENCHES = [
