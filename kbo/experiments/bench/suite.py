@@ -28,8 +28,8 @@ def run(device: str = "cpu", quick: bool = False) -> list[Result]:
         quick: Small sizes, and nothing that takes long.
     """
     results: list[Result] = []
-    with threads(1), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputDataWarning)  # targets are deliberately not standardised
+    quiet = warnings.catch_warnings(action="ignore", category=InputDataWarning)  # targets are not standardised
+    with threads(1), torch.no_grad(), quiet:
         for bench in tqdm(BENCHES, desc="kbo bench"):
             results += bench.run(torch.device(device), quick)
     return results

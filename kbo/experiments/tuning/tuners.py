@@ -78,15 +78,13 @@ class OptunaTuner(Tuner):
         except ImportError as error:
             raise InvalidInput("this comparison needs Optuna: pip install 'kbo[optuna]'.") from error
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # GPSampler says that it is experimental
+        with warnings.catch_warnings(action="ignore"):  # GPSampler says that it is experimental
             self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))
         self._space = space
         self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
 
     def ask(self) -> Params:  # noqa: D102
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             self._trial = self._study.ask(self._distributions)
         return self._params(self._trial.params)
 
@@ -135,8 +133,7 @@ class BoTorchTuner(Tuner):
         n = len(self._units)
         if n < 2 * self._space.dimension + 2:
             return self._space.params(self._sobol.draw(1, dtype=torch.float64)[0])
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
             torch.manual_seed(1_000_003 * self._seed + n)
             return self._space.params(self._next())
 
@@ -146,11 +143,10 @@ class BoTorchTuner(Tuner):
         self._model = None
 
     def recommended(self) -> Params:  # noqa: D102
-        mean = self._fitted().posterior(self._X).mean.detach().squeeze(-1)
+        mean = self._fitted().posterior(self._features()).mean.detach().squeeze(-1)
         return self._space.params(self._units[int(mean.argmax())])
 
-    @property
-    def _X(self) -> Tensor:
+    def _features(self) -> Tensor:
         return self._space.features(torch.stack(self._units))
 
     def _fitted(self) -> Any:
@@ -159,9 +155,8 @@ class BoTorchTuner(Tuner):
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         if self._model is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model = SingleTaskGP(self._X, -torch.tensor(self._y, dtype=torch.float64).unsqueeze(-1))
+            with warnings.catch_warnings(action="ignore"):
+                model = SingleTaskGP(self._features(), -torch.tensor(self._y, dtype=torch.float64).unsqueeze(-1))
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
             self._model = model
         return self._model
@@ -173,7 +168,7 @@ class BoTorchTuner(Tuner):
         from botorch.sampling import SobolQMCNormalSampler
 
         sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
-        acqf = qLogNoisyExpectedImprovement(self._fitted(), self._X, sampler=sampler, prune_baseline=True)
+        acqf = qLogNoisyExpectedImprovement(self._fitted(), self._features(), sampler=sampler, prune_baseline=True)
         if self._points is not None:
             choices = self._space.features(self._points)
             best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
