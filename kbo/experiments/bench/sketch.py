@@ -150,23 +150,21 @@ _BBKB = BanditMethod("BBKB", "bbkb", 10.0, 0.1, {"kind": "bbkb", "oversampling":
 _FIXED_ARMS = BanditProblem("rkhs-fixed", {"n_arms": 1000}, delta=0.1)
 
 
-def _short(n: int, method: BanditMethod, most: float) -> Bench:
-    return Bench(short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None)
-
-
-def _long(on: str, problem: BanditProblem, method: BanditMethod) -> Bench:
-    return Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
-
+_LONG = {
+    "Chessboard": (BanditProblem("chessboard"), _EK_UCB),
+    "1000 fixed arms, RBF 0.5, d = 3": (_FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
+}
 
 BENCHES = [
-    _short(1000, _EK_UCB, 0.25),
-    _short(1000, _K_UCB, 0.6),
-    _short(1000, _BBKB, 0.5),
-    _short(2000, _EK_UCB, 0.5),
-    _short(2000, _K_UCB, 3.5),
-    _short(2000, _BBKB, 1.0),
-    _long("Chessboard", BanditProblem("chessboard"), _EK_UCB),
-    _long("1000 fixed arms, RBF 0.5, d = 3", _FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
+    *(
+        Bench(short_run, {"n": n, "method": method, "most": most}, {"n": 100} if n == 1000 else None)
+        for n, goals in ((1000, (0.25, 0.6, 0.5)), (2000, (0.5, 3.5, 1.0)))
+        for method, most in zip((_EK_UCB, _K_UCB, _BBKB), goals, strict=True)
+    ),
+    *(
+        Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
+        for on, (problem, method) in _LONG.items()
+    ),
     Bench(many_arms, {"points": 1_000_000}, {"points": 10_000}, fresh=True),
     Bench(
         inducing_points,

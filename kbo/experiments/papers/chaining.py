@@ -2,11 +2,6 @@
 
 Noise 0.05 of known standard deviation, delta = 0.05, 10^4 points, 10 uniform observations before the first round.
 
-| figure | shows |
-|---|---|
-| 1 | a posterior in one dimension, and the exploration terms of its points |
-| 2 | simple regret on draws of a Gaussian process, on Himmelblau's function and on graphs |
-
 "chaining-ucb" is Algorithm 1 of the paper. "chaining-ucb-rigorous" is the bound by the same covers that is proved, see
 ``kbo.confidence.Chaining``.
 """

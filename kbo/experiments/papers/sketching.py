@@ -6,15 +6,7 @@ uncounted round before the first. Regret is against the best action on offer; th
 reals. SupK-UCB has the multiplier 1, as in their code: with 0.1 its bounds exclude arms before any observation.
 The oversampling of CBKB and CBBKB is 10 C, as there, with C = 1 for CBKB.
 
-| figures | show | order |
-|---|---|---|
-| 1, 2, 3 | regret against rounds, ridge 10 | Chessboard, Step Diagonal, Bump |
-| 4, 5, 6 | the same regret against CPU time | the same |
-| 7, 8, 9 | size of the dictionary against rounds | the same |
-| 10, 11, 12 | regret against rounds at ridge = mu = 1, 10, 100 | the same |
-| 13 | variance starvation: BKB's figure 2 | |
-
-The numbers follow this list and not the order of the prints. The experiments share their cells.
+The numbers of the figures are not those of the prints; 1 to 9 show the same runs, 13 is BKB's figure 2.
 """
 
 from __future__ import annotations

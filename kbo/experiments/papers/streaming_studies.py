@@ -16,15 +16,12 @@ from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming, streaming_uniform
 from kbo.experiments.papers.experiment import TOLERANCE, Frame, Plan, cells_of, misses, rounds_of
-from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, MIXTURE, ORACLE, problem
+from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FORMS, MIXTURE, ORACLE, problem
 from kbo.experiments.sweep.cells import Cell
 
 _SKETCH = {"kind": "greedy", "threshold": 0.01}
 WATCHED = {
-    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
-    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
-    "tight+grid": BanditMethod(ADAPTIVE),
-    "mixture": BanditMethod(MIXTURE),
+    **{name: FORMS[name].method for name in ("paper", "tight", "tight+grid", "mixture")},
     "tight+grid, sketched": BanditMethod(ADAPTIVE, dictionary=_SKETCH),
     "mixture, sketched": BanditMethod(MIXTURE, dictionary=_SKETCH),
 }

@@ -4,11 +4,6 @@ A recommendation is judged by its value without noise: its simple regret, or, wh
 of new evaluations. Tuners recommend what they recommend to their own users (``kbo.experiments.tuning.tuners``), and
 have the same problems and seeds. CPU time is the tuner's own, on one thread.
 
-| table | shows |
-|---|---|
-| 1 | 50 and 200 trials |
-| 2 | 2000 trials |
-
 The study "practice" is how the defaults of the practical setting were chosen, on other problems than those of the
 tables.
 """
