@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -57,10 +58,8 @@ def draw_trace(
     if done:
         numbers, values = zip(*done, strict=True)
         axes.scatter(numbers, values, s=dot_size(len(done)), lw=0, color=GREY, label="observed (noisy)", zorder=2)
-        best, running = (max if maximize else min), []
-        for value in values:
-            running.append(value if not running else best(running[-1], value))
-        axes.step(numbers, running, where="post", color=BLUE, lw=1.6, label="best observed", zorder=3)
+        running = itertools.accumulate(values, max if maximize else min)
+        axes.step(numbers, list(running), where="post", color=BLUE, lw=1.6, label="best observed", zorder=3)
         low, high = min(values), max(values)
         if low > 0 and high / low > 20:
             logarithmic(axes)
