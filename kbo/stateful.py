@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 
-_VERSIONS = itertools.count(1)
+_versions = itertools.count()
+
+
+def _restart_versions() -> None:
+    """Begin at a random number: versions that were pickled in another process are never met again."""
+    global _versions
+    _versions = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+_restart_versions()
+os.register_at_fork(after_in_child=_restart_versions)
 
 
 def fresh_version() -> int:
     """Return a number larger than all before in this process: equal versions mean equal contents."""
-    return next(_VERSIONS)
+    return next(_versions)
 
 
 class Stateful:

@@ -256,7 +256,7 @@ class PathOneByOne(RidgePath):
 
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         answers = self.state.at(ridge)
-        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad())
+        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
 
     def at(self, ridges: Tensor) -> Moments:  # noqa: D102
         groups = [self._moments(X, ridge) for X, ridge in zip(self.X, ridges.tolist(), strict=True)]

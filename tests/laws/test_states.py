@@ -61,7 +61,7 @@ def settled(request) -> State:
     return request.param
 
 
-@over([case for case in STATES if case.name in ("exact", "sketched-fixed", "adaptive-exact")])
+@over([case for case in STATES if case.name in ("exact", "sketched-fixed", "adaptive-exact", "third-party")])
 def checked(request) -> State:
     """One for each class that checks what it is given."""
     return request.param
@@ -468,6 +468,22 @@ def test_a_fork_equals_an_update_and_leaves_the_parent_alone(case, device, n):
     parent.update(X[n : n + 3], -y[n : n + 3])
     same(answers(parent, Z), answers(case.fed(X[: n + 3], torch.cat([y[:n], -y[n : n + 3]])), Z))
     identical(answers(child, Z), grown)
+
+
+def test_every_change_increases_the_version(case, device):
+    X, y = case.data(12, device)
+    state, versions = case.make(case.kernel(), 0.1), []
+    for piece in (slice(0, 4), slice(4, 5), slice(5, 12)):
+        versions.append(state.version)
+        state.update(X[piece], y[piece])
+    fork = state.fork()
+    versions += [state.version]
+    assert fork.version == state.version
+    fork.update(X[:1], y[:1])
+    assert fork.version > state.version
+    fork.load_state_dict(state.state_dict())
+    versions += [fork.version]
+    assert versions == sorted(set(versions))
 
 
 def test_changing_the_kernel_or_the_data_outside_changes_nothing(case, device):

@@ -72,7 +72,7 @@ class Chaining(Confidence):
         self.rigorous, self.smooth, self.refresh = rigorous, smooth, refresh
         self.points = None if points is None else _finite_set(points).clone()
         self._memory = ChainMemory(refresh)
-        self._bonus: tuple[int, Bonus] | None = None  # over the given points, with the version of the state
+        self._bonus: tuple[tuple[int, float], Bonus] | None = None  # over the given points, with version and delta
         if rigorous and points is not None:
             self.guarantee = gaussian_statement(f"{len(points)} points given", self.delta)
 
@@ -131,8 +131,9 @@ class Chaining(Confidence):
         observed = state.observed
         if self.points is None:
             return self._compute(observed, self._set(observed, X))
-        if self._bonus is None or self._bonus[0] != observed.version:
-            self._bonus = observed.version, self._compute(observed, self._set(observed, X))
+        moment = observed.version, self.delta
+        if self._bonus is None or self._bonus[0] != moment:
+            self._bonus = moment, self._compute(observed, self._set(observed, X))
         return self._bonus[1]
 
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:

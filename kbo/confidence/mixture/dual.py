@@ -69,7 +69,7 @@ class Dual:
 
     def _h(self, moments: Moments, ridges: Tensor) -> Tensor:
         width = torch.sqrt(self.slack(moments.quad, ridges) / ridges)
-        return self.sign * moments.mean[..., 0] + width * safe_sqrt(moments.covariance[..., 0, 0])
+        return self.sign * moments.mean[..., 0] + width.to(moments.mean) * safe_sqrt(moments.covariance[..., 0, 0])
 
     @torch.no_grad()
     def minimise(self) -> tuple[Tensor, Tensor]:

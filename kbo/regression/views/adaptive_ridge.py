@@ -81,6 +81,9 @@ class AdaptiveRidge(View):
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
         raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
 
+    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
+        return self.state.at_moving(ridge)
+
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; by default at the one chosen last."""
         if ridge is None and self._schedule.continuous:

@@ -49,6 +49,10 @@ class BatchView(View):
         """The posterior of the observed data alone."""
         return self.state.observed
 
+    def fork_frozen(self) -> Posterior:
+        """Return a fork of the posterior that has observed the choices."""
+        return self.after.fork_frozen()
+
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         inner = self.state.at(ridge)
         return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))

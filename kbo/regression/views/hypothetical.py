@@ -48,10 +48,9 @@ class Hypothetical(View):
         """True."""
         return True
 
-    @property
-    def observed(self) -> Posterior:
-        """The posterior of the observed data alone."""
-        return self.state.observed
+    def fork_frozen(self) -> Posterior:
+        """Return the same view of a frozen fork."""
+        return Hypothetical(self.state.fork_frozen(), self.P, self.targets)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return _ConditionedAnswers(self, self.state.at(ridge))
@@ -68,7 +67,7 @@ class _ConditionedAnswers(ViewAnswers):
 
     def __init__(self, view: Hypothetical, inner: Answers) -> None:
         super().__init__(view, inner)
-        self.P, self.targets = view.P, view.targets
+        self.view, self.P, self.targets = view, view.P, view.targets
 
     @cached_property
     def _factor(self) -> tuple[Tensor, Tensor]:
@@ -120,7 +119,8 @@ class _ConditionedAnswers(ViewAnswers):
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
         """Matheron's rule once more, for hypothetical observations at points [p d]."""
         self._refuse_batches()
-        path, P, inner = self.inner.draw_function(like, generator), self.P, self.inner
+        inner, P = self.view.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
+        path = inner.draw_function(like, generator)
         noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
         return SamplePath(path, lambda X: inner.covariance(P, X), weights)

@@ -49,6 +49,9 @@ class Tracked(View):
         """Return mean and variance at the tracked points (X omitted, or equal to ``points``), else as the state."""
         return super().predict(self.points if X is None else X, ridge)
 
+    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
+        return self.state.at_moving(ridge)
+
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return _TrackedAnswers(self, self.state.at(ridge), self.followed)
 

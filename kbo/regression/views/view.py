@@ -105,6 +105,11 @@ class View(Posterior):
     def follow(self, points: Tensor) -> Followed:  # noqa: D102
         return self.state.follow(points)
 
+    @property
+    def observed(self) -> Posterior:
+        """The posterior of the observed data alone."""
+        return self.state.observed if self.hypothetical else self
+
     def fork_frozen(self) -> Posterior:  # noqa: D102
         return self.state.fork_frozen()
 

@@ -1,0 +1,91 @@
+"""Views of views, and views across processes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+
+from kbo import stateful
+from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds
+from kbo.confidence.noise.adaptive import AdaptiveSelfNormalized
+from kbo.covers import PosteriorMetric, covers
+from kbo.regression import AdaptiveRidge, BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
+from kbo.regression.exact.one_ridge import Factor
+from tests.dense import close
+from tests.laws.states import matern, rbf, unit_square
+
+Z = unit_square(40, 2)
+
+
+def fed() -> KernelRidge:
+    state = KernelRidge(rbf(), 0.1)
+    X = unit_square(60, 1)
+    state.update(X, torch.sin(4 * X).sum(-1))
+    return state
+
+
+def test_versions_of_another_process_are_never_met_again():
+    """A tracked sketch that was unpickled sees every later change of its dictionary."""
+    X = unit_square(60, 1)
+    tracked = track(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
+    tracked.update(X[:20], X[:20].sum(-1))
+    tracked.predict()
+    saved = pickle.dumps(tracked)
+    assert stateful.fresh_version() > 2**32  # a process begins at a random number
+    other = pickle.loads(saved)
+    for x in X[20:].split(1):
+        other.update(x, x.sum(-1))
+        close(other.predict()[0], other.state.predict(Z)[0])
+
+
+def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
+    state, chaining = fed(), Chaining(0.1, rigorous=True, points=Z)
+    chaining.interval(track(Hypothetical(state, Z[:30]), Z), Z)
+    chain = chaining.chain(state)
+    metric = PosteriorMetric(state, Z)
+    assert all(covers(metric, chain.centres(level), chain.reach(level)) for level in range(1, len(chain) + 1))
+
+
+def test_a_batch_keeps_earlier_hypothetical_points():
+    state = fed()
+    view = Hypothetical(state, Z[:5])
+    close(BatchView(view, Z).predict(Z)[1], view.predict(Z)[1])
+    first = BatchView(state, Z)
+    first.observe(3)
+    close(BatchView(first, Z).predict(Z)[1], first.predict(Z)[1])
+
+
+def test_a_width_at_a_moving_ridge_builds_no_factors(monkeypatch):
+    built: list[float] = []
+    begin = Factor.__init__
+    monkeypatch.setattr(Factor, "__init__", lambda self, *args: (built.append(args[0]), begin(self, *args))[1])
+    bounds = NoiseBounds(5.0, 0.1, upper=1.0, lower=0.01, variant="tight")
+    state, confidence = AdaptiveRidge(KernelRidge(matern(1.5), bounds.ridge), bounds), AdaptiveSelfNormalized()
+    for x in unit_square(40, 3).split(1):
+        state.update(x, x.sum(-1))
+        for view in (state, track(state, Z), Hypothetical(state, Z[:2])):
+            confidence.width(view)
+    assert not built
+
+
+@pytest.mark.parametrize("kind", ["amm", "dmm", "cmm"])
+def test_bounds_without_data_have_the_dtype_of_the_points(kind):
+    lower, upper = MartingaleMixture(0.1, 1.0, 0.1, kind).interval(KernelRidge(rbf(), 0.1), Z.float())
+    assert lower.dtype == upper.dtype == torch.float32
+
+
+def test_a_drawn_function_stays_when_the_state_learns():
+    state = fed()
+    drawn = Hypothetical(state, Z[:3]).at().draw_function(Z, torch.Generator().manual_seed(0))
+    before = drawn(Z)
+    state.update(Z[:4], Z[:4].sum(-1))
+    assert torch.equal(drawn(Z), before)
+
+
+def test_a_bonus_follows_delta():
+    state, chaining = fed(), Chaining(0.1, points=Z)
+    before = chaining.bonus(state)
+    chaining.delta = 1e-6
+    assert chaining.bonus(state) is not before
