@@ -42,7 +42,7 @@ FAULTS = [
         "regression/exact/one_ridge.py",
         "self.ridge**2 * (solved.square() / self.data.counts)",
         "self.ridge**2 * solved.square()",
-        "tests/test_noise.py -k rss_is_the_residual",
+        f"{LAWS} equals_the_dense",
     ),
     Fault(
         "regression/exact/one_ridge.py",
@@ -91,7 +91,7 @@ FAULTS = [
         "regression/sketch/all_ridges.py",
         "self.quad(ridges) - ridges * self.solved_square(ridges)",
         "self.quad(ridges)",
-        "tests/test_noise.py -k rss_is_the_residual",
+        f"{LAWS} equals_the_dense",
     ),
     Fault(
         "regression/sketch/follow.py",
@@ -211,9 +211,9 @@ FAULTS = [
     ),
     Fault(
         "confidence/mixture/dual.py",
-        "lead >= 0 and bounds[first] <= bounds[lead]",
-        "lead >= 0 or bounds[first] <= bounds[lead]",
-        f"{BOUNDS} leader",
+        "best >= 0 and bounds[first] <= bounds[best]",
+        "best >= 0 or bounds[first] <= bounds[best]",
+        f"{BOUNDS} bound_of_the_exact_mixture",
     ),
     Fault(
         "confidence/noise/bounds.py",

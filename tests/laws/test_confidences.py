@@ -335,7 +335,7 @@ def test_cmm_is_inside_dmm_inside_amm_and_inside_every_ridge(device, seed, n, si
 
 
 @pytest.mark.parametrize("seed", range(0, 25, 3))
-def test_the_leader_of_the_exact_mixture_is_found_among_many_arms(device, seed):
+def test_the_largest_bound_of_the_exact_mixture_is_found_among_many_arms(device, seed):
     generator = seeded(seed)
     sigma, log_B = 10 ** float(-1.5 * torch.rand(1, generator=generator)), float(2 * torch.rand(1, generator=generator))
     X, y = noisy_data(2 * seed, device, seed, noise_std=sigma)
