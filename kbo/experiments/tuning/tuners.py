@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 
 class Tuner(ABC):
-    """Chooses parameters to try, learns from the values, and recommends; smaller is better."""
+    """Chooses parameters to try, learns from the values, and recommends; smaller is better.
+
+    Args:
+        space: What is tuned.
+        seed: Seed of its choices.
+    """
 
     @abstractmethod
     def ask(self) -> Params:
@@ -42,8 +47,7 @@ class KBO(Tuner):
     """``kbo.minimize``; recommends the trial with the best pessimistic bound.
 
     Args:
-        space: What is tuned.
-        seed: Seed of its choices.
+        space, seed: As for ``Tuner``.
         method: A name of ``kbo.recipes``.
         practical: Options of ``kbo.Practical``.
     """
@@ -67,8 +71,7 @@ class OptunaTuner(Tuner):
     """A sampler of Optuna with its defaults; recommends ``study.best_params``, the best observed trial.
 
     Args:
-        space: What is tuned.
-        seed: Seed of its choices.
+        space, seed: As for ``Tuner``.
         sampler: Name of a class in ``optuna.samplers``.
     """
 
@@ -113,10 +116,6 @@ class BoTorchTuner(Tuner):
 
     Features are those of ``kbo.space``. Whole numbers are searched as real ones and rounded, choices one by one; finite
     spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
-
-    Args:
-        space: What is tuned.
-        seed: Seed of its choices.
     """
 
     restarts, raw_samples, draws = 4, 128, 128
@@ -222,14 +221,7 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
 
 
 def tuner(name: str, space: Space, seed: int, **options: Any) -> Tuner:
-    """Return the tuner of that name.
-
-    Args:
-        name: A key of ``TUNERS``.
-        space: What is tuned.
-        seed: Seed of its choices.
-        options: Options of the tuner.
-    """
+    """Return the tuner of that name, a key of ``TUNERS``, with its options."""
     if name not in TUNERS:
         raise InvalidInput(f"unknown tuner {name!r}; known: {', '.join(TUNERS)}.")
     return TUNERS[name](space, seed, **options)
