@@ -39,11 +39,11 @@ def test_a_killed_sweep_resumes_and_equals_an_undisturbed_one(tmp_path, blow):
     process = subprocess.Popen(
         [sys.executable, "-c", script], cwd=root, env=slow, stderr=subprocess.PIPE, start_new_session=True
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # a busy machine starts processes slowly
     while len(list(folder.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, blow) if blow == signal.SIGKILL else os.killpg(process.pid, blow)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert stderr.count(b"Traceback") == (blow == signal.SIGINT), stderr  # the workers say nothing
     time.sleep(0.3)  # orphans end with their parent
     done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
