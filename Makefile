@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test test-slow mutations lint docs bench clean help
 
 help:
-	@echo "make demo       tune a neural network on the digits data with kbo (half a minute after installation)"
+	@echo "make demo       tune a neural network on the digits data with kbo (about a minute after installation)"
 	@echo "make test       run the tests"
 	@echo "make test-slow  run the long acceptance tests, which make test leaves out"
 	@echo "make mutations  check that the tests find each of 40 hand-made faults"
