@@ -105,6 +105,14 @@ def test_a_botorch_model():
     equal([fantasies[0].posterior(Z).mean], [fantasies[1].posterior(Z).mean])
 
 
+def test_a_ridge_changed_by_hand_changes_the_model():
+    model, Z = models()[0], unit_square(4, 2)
+    model.ridge.fill_(0.3)
+    expected = pair(0.3)[1].predict(Z)[0]
+    close(model.posterior(Z).mean.squeeze(-1), expected)
+    assert not model.state.ridge_moved  # the data came afterwards
+
+
 ACQUISITIONS = {
     "bound": lambda model: KernelUCB(model, SelfNormalized(0.3, 8.0, 0.1)),
     "amm": lambda model: AMMUCB(model, 0.3, 8.0, 0.1),

@@ -57,7 +57,7 @@ def test_a_batch_keeps_earlier_hypothetical_points():
     close(BatchView(first, Z).predict(Z)[1], first.predict(Z)[1])
 
 
-def test_a_width_at_a_moving_ridge_builds_no_factors(monkeypatch):
+def test_bounds_at_a_moving_ridge_build_no_factors(monkeypatch):
     built: list[float] = []
     begin = Factor.__init__
     monkeypatch.setattr(Factor, "__init__", lambda self, *args: (built.append(args[0]), begin(self, *args))[1])
@@ -66,7 +66,7 @@ def test_a_width_at_a_moving_ridge_builds_no_factors(monkeypatch):
     for x in unit_square(40, 3).split(1):
         state.update(x, x.sum(-1))
         for view in (state, track(state, Z), Hypothetical(state, Z[:2])):
-            confidence.width(view)
+            confidence.interval(view, Z)
     assert not built
 
 

@@ -59,4 +59,7 @@ class PosteriorGP(StreamingGP):
         )
 
     def _new_state(self) -> Posterior:
-        return self._empty.fork()
+        state = self._empty.fork()
+        if float(self.ridge) != state.ridge:  # it was changed by hand
+            state.move_ridge(float(self.ridge))
+        return state

@@ -160,7 +160,7 @@ class _Loop:
                     self.callback(optimizer, trial)
                 if in_a_row >= self.max_failures:
                     raise TooManyFailures(
-                        f"{in_a_row} trials in a row failed, the last with: {trial.failure}. Mend the objective or "
+                        f"{in_a_row} trials in a row failed, the last with: {trial.failure}. Correct the objective or "
                         "its bounds."
                     )
         return f"the budget of {self.n_trials} is used" + (f", {known} trials were in the journal" if known else "")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
-Value = TypeVar("Value")
 
 MOST_JOINT = 2048
 """Points whose joint covariance is decomposed or remembered."""

@@ -79,7 +79,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times smaller the figure of kbo is."""
+        """Ratio of the other figure to that of kbo."""
         return self.other / self.kbo if self.other and self.kbo else None
 
     @property

@@ -20,7 +20,7 @@ Submit = Callable[[Callable[[Any], Any], Any], Future]
 """Start ``function(item)``, given the two."""
 
 ATTEMPTS = 3
-"""How often an item is tried whose worker dies every time."""
+"""Attempts at an item whose worker dies every time."""
 
 
 class Engine(ABC):

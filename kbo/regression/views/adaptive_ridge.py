@@ -86,7 +86,7 @@ class AdaptiveRidge(View):
 
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; by default at the one chosen last."""
-        if ridge is None and self._schedule.continuous:
+        if self._schedule.continuous and (ridge is None or ridge == self.ridge):
             return self.state.at_moving(self.ridge)
         return self.state.at(ridge)
 
