@@ -591,9 +591,10 @@ def test_a_strategy_samples_where_draws_are_largest(device, kind):
 
 
 def test_what_is_proved_is_said(device):
-    exact, sketched = model(device, "exact"), model(device, "sketched")
+    exact, sketched = model(device, "exact", transformed=False), model(device, "sketched", transformed=False)
     for rule in (InflatedThompsonSampling, InflatedPosteriorSampling):
         assert rule(exact, FixedWidth(1.0)).guarantee is None
+        assert rule(model(device, "exact"), SelfNormalized(**BOUND)).guarantee is None  # fitted transforms
         assert "probability" in rule(exact, SelfNormalized(**BOUND)).guarantee
         mixture = MartingaleMixture(**BOUND)
         assert rule(sketched, mixture).guarantee == mixture.guarantee

@@ -51,8 +51,17 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
     @property
     def guarantee(self) -> str | None:
-        """The guarantee of the bounds, in words; None without one."""
-        return self.confidence.guarantee_on(self.state())
+        """The guarantee of the bounds, in words; None without one, for the reasons of ``objections``.
+
+        It is about functions and noise in the units of the model's (transformed) targets.
+        """
+        return None if self.objections else self.confidence.guarantee_on(self.state())
+
+    @property
+    def objections(self) -> list[str]:
+        """The reasons why no theorem covers the values, in words; none if one does."""
+        pending = ["the values are conditioned on pending points"] * (self.X_pending is not None)
+        return self.confidence.objections(self.state()) + pending
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""

@@ -30,12 +30,20 @@ class Confidence(ABC):
     covers_sketches: bool = False
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """Return the statement that holds on this posterior; None if there is none, or it has hypothetical data."""
-        return self.guarantee if not state.hypothetical and self.holds_on(state) else None
+        """Return the statement that holds on this posterior; None if there are ``objections``."""
+        return None if self.objections(state) else self.guarantee
 
-    def holds_on(self, state: Posterior) -> bool:
-        """Return whether the theorem covers this posterior."""
-        return self.covers_sketches or float(state.residual_trace) == 0
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
+
+        A subclass whose theorem has further conditions extends it.
+        """
+        reasons = state.objections()
+        if self.guarantee is None:
+            reasons.append(f"nothing is proved of {type(self).__name__}")
+        if not self.covers_sketches and float(state.residual_trace) > 0:
+            reasons.append("the theorem does not account for what the dictionary leaves out")
+        return reasons
 
     def __repr__(self) -> str:
         shown = (name for name in vars(self) if name != "guarantee" and not name.startswith("_"))
@@ -116,10 +124,9 @@ class WidthConfidence(Confidence):
 
     any_ridge: bool = False
 
-    def guarantee_on(self, state: Posterior) -> str | None:
-        """Return the statement as for any confidence; None if the ridge follows the data, unless ``any_ridge``."""
-        follows_data = (state.schedule is not None or state.ridge_moved) and self.ridge(state) == state.ridge
-        return None if follows_data and not self.any_ridge else super().guarantee_on(state)
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; one more if the ridge follows the data, unless ``any_ridge``."""
+        return super().objections(state) + ([] if self.any_ridge else moved_ridge(state, self.ridge(state)))
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor:
@@ -133,6 +140,12 @@ class WidthConfidence(Confidence):
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return ``mean + width g``."""
         return state.predict(X, self.ridge(state))[0] + self.width(state).to(g) * g if self.finite_on(state) else g
+
+
+def moved_ridge(state: Posterior, ridge: float) -> list[str]:
+    """Return the objection to a theorem about a fixed ridge if this ridge was moved after data had come."""
+    moved = (state.schedule is not None or state.ridge_moved) and ridge == state.ridge
+    return ["the ridge was chosen after data had come, and the theorem is about a fixed one"] if moved else []
 
 
 class SubGaussian(Confidence):

@@ -6,7 +6,7 @@
 | ``EKUCB`` | Zenati et al. (2022), Lemma 4.1 | ``|K - K~| <= projection`` |
 | ``KUCB`` | the same, exact posterior | never |
 
-``guarantee_on`` checks the condition on the data instead of trusting that random sampling brought it about: the papers'
+``objections`` checks the condition on the data instead of trusting that random sampling brought it about: the papers'
 radii follow from it for any dictionary (docs/papers.md), at every round in which it is true.
 """
 
@@ -25,13 +25,17 @@ from kbo.regression import Posterior
 class _Projected(SubGaussian, WidthConfidence):
     """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
+    covers_sketches = True
+
     @abstractmethod
     def missed(self, state: Posterior) -> float:
         """Return the largest ``|K - K~|`` that the radius covers."""
 
-    def holds_on(self, state: Posterior) -> bool:
-        """Return whether the dictionary misses little enough at this round."""
-        return float(state.residual_norm()) <= self.missed(state)
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; one more if the dictionary misses too much at this round."""
+        error, covered = float(state.residual_norm()), self.missed(state)
+        short = f"the dictionary misses up to {error:.3g} of the kernel matrix, and the theorem covers {covered:.3g}"
+        return super().objections(state) + [short] * (error > covered)
 
     def guarantee_on(self, state: Posterior) -> str | None:
         proved = super().guarantee_on(state)

@@ -39,9 +39,10 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         self.least_ridge = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
         self.any_ridge = least_ridge is not None
 
-    def holds_on(self, state: Posterior) -> bool:
-        """Return whether the ridge is at least ``least_ridge``."""
-        return self.least_ridge is None or state.ridge >= self.least_ridge
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
+        below = self.least_ridge is not None and state.ridge < self.least_ridge
+        return super().objections(state) + ["the ridge is below least_ridge"] * below
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
         least = state.ridge if self.least_ridge is None else self.least_ridge

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models.base import PosteriorModel, name_constructor
 from kbo.regression import Dictionary, Posterior
+
+_CHANGED = "kernel, ridge or transform were changed after data had come"
 
 
 class StreamingGP(PosteriorModel):
@@ -51,20 +54,38 @@ class StreamingGP(PosteriorModel):
             )
         checks.observations(train_X, train_Y.squeeze(-1), names=("train_X", "train_Y"))
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
+        self._caveats: tuple[str, ...] = ()
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform.to(train_X)
+            given = _copies(outcome_transform.buffers())
             train_Y, _ = outcome_transform(train_Y, X=train_X)
+            self._note_fit(outcome_transform, given)
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
+            given = _copies(input_transform.buffers())
             input_transform(train_X)  # in training mode: learn the bounds
+            self._note_fit(input_transform, given)
         self.covar_module = copy.deepcopy(kernel).to(train_X).requires_grad_(False)
         self.ridge: Tensor
         self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
         self._state: Any = None
-        self._fingerprint: list[Tensor] = []
         self.eval()
+        self._given = self._used = _copies(self._hyperparameters())
+
+    def _note_fit(self, transform: torch.nn.Module, given: list[Tensor]) -> None:
+        """Note a transform whose constants the data have changed."""
+        if not _equal(given, list(transform.buffers())):
+            self._caveats += (
+                f"{type(transform).__name__} was fitted to the data: use one with constants that were known before",
+            )
+
+    def _hyperparameters(self) -> list[Tensor]:
+        """Return all numbers on which the meaning of the data depends."""
+        transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
+        buffers = (buffer for transform in transforms if transform is not None for buffer in transform.buffers())
+        return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *buffers)]
 
     @abstractmethod
     def _new_state(self) -> Posterior:
@@ -80,11 +101,14 @@ class StreamingGP(PosteriorModel):
         # forget, because BoTorch, Ax and users change kernels, data and devices without calling the model.
         if self.training:
             self.eval()
-        fingerprint = [value.detach() for value in (*self.covar_module.parameters(), self.ridge)]
-        if self._state is None or not all(map(torch.equal, fingerprint, self._fingerprint)):
-            self._state = self._new_state()
+        now = self._hyperparameters()
+        if self._state is None or not _equal(now, self._used):
+            self._state, self._used = self._new_state(), _copies(now)
             self._state.update(self.train_inputs[0], self.train_targets)
-            self._fingerprint = [value.clone() for value in fingerprint]
+            if not self._state.n:
+                self._given = self._used
+            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(self._used, self._given))):
+                self._state.add_caveat(caveat)
         return self._state
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
@@ -156,6 +180,7 @@ class StreamingGP(PosteriorModel):
         self.train_targets = fn(self.train_targets)
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
+        self._given = [fn(value) for value in self._given]
         self._state = None
         return self
 
@@ -167,3 +192,11 @@ class StreamingGP(PosteriorModel):
         """
         given, known = super().construct_inputs(training_data) | options, inspect.signature(cls).parameters
         return {name: value for name, value in given.items() if name in known}
+
+
+def _copies(values: Iterable[Tensor]) -> list[Tensor]:
+    return [value.detach().clone() for value in values]
+
+
+def _equal(a: list[Tensor], b: list[Tensor]) -> bool:
+    return len(a) == len(b) and all(map(torch.equal, a, b))

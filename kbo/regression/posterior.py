@@ -324,6 +324,7 @@ class Posterior(Stateful, ABC):
     Attributes:
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
+        caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         prior_version: A number that a state shares with its forks: equal ones have the same kernel. If ``saved`` names
@@ -334,6 +335,7 @@ class Posterior(Stateful, ABC):
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
     ridge_moved: bool = False
+    caveats: tuple[str, ...] = ()
     anchors: Tensor | None = None
 
     def __init__(self, ridge: float) -> None:
@@ -490,6 +492,22 @@ class Posterior(Stateful, ABC):
 
     def restored(self) -> None:  # noqa: D102
         self.changed()
+
+    def add_caveat(self, reason: str) -> None:
+        """Add a reason why no theorem covers bounds on these data, in words; forks have it too.
+
+        For what only the caller knows, for example a model whose kernel was changed after the data had come.
+        """
+        self.caveats = (*self.caveats, reason)
+
+    def objections(self) -> list[str]:
+        """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
+        reasons = [*self.caveats]
+        if self.hypothetical:
+            reasons.append("some observations are hypothetical")
+        if self.dtype != torch.float64:
+            reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
+        return reasons
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence.base import Confidence
+from kbo.confidence.base import Confidence, moved_ridge
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
 from kbo.confidence.gaussian import gaussian_statement
 from kbo.confidence.widths import contal, srinivas
@@ -101,9 +101,9 @@ class Chaining(Confidence):
             raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
         self._memory = other._memory
 
-    def holds_on(self, state: Posterior) -> bool:
-        """Return whether the posterior is exact and its ridge, the noise variance, has not moved."""
-        return super().holds_on(state) and state.schedule is None and not state.ridge_moved
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; one more if the ridge, the noise variance, was moved."""
+        return super().objections(state) + moved_ridge(state, state.ridge)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self._around(state, X, self.smooth)

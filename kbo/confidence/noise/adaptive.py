@@ -22,9 +22,13 @@ class _Adaptive(Confidence):
     variants: ClassVar[tuple[str, ...]]
 
     def guarantee_on(self, state: Posterior) -> str | None:
-        """Return that of the noise bounds; None with hypothetical observations or refuted assumptions."""
-        bounds = self.noise_bounds(state)
-        return None if state.hypothetical or bounds.refuted else bounds.guarantee
+        """Return that of the noise bounds; None if there are objections."""
+        return None if self.objections(state) else self.noise_bounds(state).guarantee
+
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons against any theorem on this posterior; one more if the noise bounds are refuted."""
+        refuted = self.noise_bounds(state).refuted
+        return state.objections() + ["the bounds of the noise level contradict each other"] * refuted
 
     def finite_on(self, state: Posterior) -> bool:
         return math.isfinite(self.noise_bounds(state).upper)

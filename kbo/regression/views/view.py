@@ -59,6 +59,7 @@ class View(Posterior):
     like = _passed_on("like")
     hypothetical = _passed_on("hypothetical")
     ridge_moved = _passed_on("ridge_moved")
+    caveats = _passed_on("caveats")
     anchors = _passed_on("anchors")
     prior_version = _passed_on("prior_version")
     n = _passed_on("n")
@@ -88,6 +89,9 @@ class View(Posterior):
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
         return self.state.draw_prior(like, generator)
+
+    def add_caveat(self, reason: str) -> None:  # noqa: D102
+        self.state.add_caveat(reason)
 
     def move_ridge(self, ridge: float) -> None:  # noqa: D102
         self.state.move_ridge(ridge)
