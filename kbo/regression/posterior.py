@@ -173,8 +173,11 @@ class PriorAnswers(Answers):
         return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
 
 
-class AllRidges(ABC):
-    """A posterior at any ridges, valid until the posterior changes; cheap for each of many ridges.
+class AllRidges:
+    """A posterior at any ridges, valid until the posterior changes.
+
+    By default one ridge at a time: right for every posterior, fast for none. Posteriors with an eigenbasis override
+    ``number`` and ``path``, so that each of many ridges is cheap.
 
     Args:
         state: The posterior.
@@ -183,33 +186,37 @@ class AllRidges(ABC):
     def __init__(self, state: Posterior) -> None:
         self.state = state
 
-    @abstractmethod
     def log_det(self, ridges: Tensor) -> Tensor:
         """Return ``ln det(I + K / ridge)`` [r] for ridges [r]."""
+        return self.number("log_det", ridges)
 
-    @abstractmethod
     def quad(self, ridges: Tensor) -> Tensor:
         """Return ``y'(I + K / ridge)^-1 y`` [r]."""
+        return self.number("quad", ridges)
 
-    @abstractmethod
     def rss(self, ridges: Tensor) -> Tensor:
         """Return ``|y - mean(X)|^2`` [r]."""
+        return self.number("rss", ridges)
 
-    @abstractmethod
     def effective_dimension(self, ridges: Tensor) -> Tensor:
         """Return ``Tr K (K + ridge I)^-1`` [r]."""
+        return self.number("effective_dimension", ridges)
 
-    @abstractmethod
+    def number(self, name: str, ridges: Tensor) -> Tensor:
+        """Return one of the four numbers [r], given by its name in ``Answers``."""
+        return torch.stack([getattr(self.state.at(ridge), name)() for ridge in ridges.tolist()])
+
     def path(self, X: Tensor) -> RidgePath:
         """Return the posterior of groups of g points as a function of the ridge.
 
         Args:
             X: Groups [... g d]; the path numbers them in order of their flattened batch shape.
         """
+        return PathOneByOne(self.state, X.reshape(-1, *X.shape[-2:]))
 
-    @abstractmethod
     def at(self, ridge: float) -> Answers:
         """Return the answers at one ridge."""
+        return self.state.at(ridge)
 
     def ridges(self, values: Sequence[float]) -> Tensor:
         """Return ridges [r] as the tensor that the other methods take."""
@@ -220,31 +227,6 @@ class AllRidges(ABC):
         moments = self.path(X.unsqueeze(-2)).grid(ridges)
         shape = (len(ridges), *X.shape[:-1])
         return moments.mean.reshape(shape), moments.covariance.reshape(shape)
-
-
-class OneByOne(AllRidges):
-    """All ridges of any posterior, one at a time: right for every posterior, fast for none."""
-
-    def _stacked(self, ridges: Tensor, number: Callable[[Answers], Tensor]) -> Tensor:
-        return torch.stack([number(self.state.at(ridge)) for ridge in ridges.tolist()])
-
-    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._stacked(ridges, lambda answers: answers.log_det())
-
-    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._stacked(ridges, lambda answers: answers.quad())
-
-    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._stacked(ridges, lambda answers: answers.rss())
-
-    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._stacked(ridges, lambda answers: answers.effective_dimension())
-
-    def path(self, X: Tensor) -> RidgePath:  # noqa: D102
-        return PathOneByOne(self.state, X.reshape(-1, *X.shape[-2:]))
-
-    def at(self, ridge: float) -> Answers:  # noqa: D102
-        return self.state.at(ridge)
 
 
 class PathOneByOne(RidgePath):
@@ -384,7 +366,7 @@ class Posterior(Stateful, ABC):
 
     def all_ridges(self) -> AllRidges:
         """Return the answers at any ridges."""
-        return OneByOne(self)
+        return AllRidges(self)
 
     def at_moving(self, ridge: float) -> Answers:
         """Return the answers at a ridge that moves at every observation, so that nothing of it is worth keeping."""

@@ -19,14 +19,13 @@ posteriors use this; the sketched one has no border.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped, warn_below_precision
-from kbo.regression.posterior import AllRidges, Answers, Posterior
+from kbo.regression.posterior import AllRidges, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful
 
@@ -200,21 +199,9 @@ class SpectralRidges(AllRidges):
         super().__init__(state)
         self.resolvent = resolvent
 
-    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._number(self.resolvent.log_det, ridges)
-
-    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._number(self.resolvent.quad, ridges)
-
-    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._number(self.resolvent.rss, ridges)
-
-    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self._number(self.resolvent.effective_dimension, ridges)
-
-    def _number(self, number: Callable[[Tensor], Tensor], ridges: Tensor) -> Tensor:
+    def number(self, name: str, ridges: Tensor) -> Tensor:  # noqa: D102
         warn_below_precision(float(ridges.min()), self.state.least_ridge)
-        return number(ridges.to(self.resolvent.values)).to(self.state.dtype)
+        return getattr(self.resolvent, name)(ridges.to(self.resolvent.values)).to(self.state.dtype)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [r ...] at X [... d] for ridges [r], in chunks of points."""
@@ -223,6 +210,3 @@ class SpectralRidges(AllRidges):
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
         shape = (len(ridges), *X.shape[:-1])
         return mean.reshape(shape), variance.reshape(shape)
-
-    def at(self, ridge: float) -> Answers:  # noqa: D102
-        return self.state.at(ridge)

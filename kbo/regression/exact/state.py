@@ -17,7 +17,7 @@ from kbo.regression.exact.follow import FollowedExact
 from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
 from kbo.regression.numerics import warn_below_precision
-from kbo.regression.posterior import AllRidges, Answers, Followed, OneByOne, Posterior, PriorAnswers
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, PriorAnswers
 from kbo.regression.sampling.function import Function, draw_prior
 
 _MOST_FACTORS = 8
@@ -108,7 +108,7 @@ class KernelRidge(Posterior):
 
     def all_ridges(self) -> AllRidges:
         """Return the answers at any ridges, from an eigenbasis."""
-        return OneByOne(self) if self.data is None else ExactRidges(self, self.basis())
+        return AllRidges(self) if self.data is None else ExactRidges(self, self.basis())
 
     def at_moving(self, ridge: float) -> Answers:
         """Return the answers at one ridge from the eigenbasis, which serves all ridges."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
-from kbo.regression.views.view import View
+from kbo.regression.views.view import View, passed_on
 
 
 class AdaptiveRidge(View):
@@ -50,10 +50,8 @@ class AdaptiveRidge(View):
     def __repr__(self) -> str:
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
-    @property
-    def version(self) -> int:
-        """The version of the underlying posterior, which moves with the ridge."""
-        return self.state.version
+    version = passed_on("state.version")  # it moves with the ridge
+    at_moving = passed_on("state.at_moving")
 
     @property
     def schedule(self) -> Any:
@@ -80,9 +78,6 @@ class AdaptiveRidge(View):
     def move_ridge(self, ridge: float) -> None:
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
         raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
-
-    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
-        return self.state.at_moving(ridge)
 
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; by default at the one chosen last."""

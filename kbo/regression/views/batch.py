@@ -8,7 +8,7 @@ from torch import Tensor
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.views.tracked import track
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges, passed_on
 
 
 class BatchView(View):
@@ -26,15 +26,14 @@ class BatchView(View):
         super().__init__(state)
         self.after, self.chosen = track(state.fork_frozen(), points), 0
 
+    needs_refresh = passed_on("after.needs_refresh")
+    observed = passed_on("state.observed")
+    fork_frozen = passed_on("after.fork_frozen")
+
     @property
     def hypothetical(self) -> bool:
         """Whether points were chosen already."""
         return self.chosen > 0 or self.state.hypothetical
-
-    @property
-    def needs_refresh(self) -> bool:
-        """Whether the choices should be observed now, so that the dictionary can be chosen again."""
-        return self.after.needs_refresh
 
     @torch.no_grad()
     def observe(self, index: int) -> None:
@@ -44,24 +43,12 @@ class BatchView(View):
         self.chosen += 1
         self.changed()
 
-    @property
-    def observed(self) -> Posterior:
-        """The posterior of the observed data alone."""
-        return self.state.observed
-
-    def fork_frozen(self) -> Posterior:
-        """Return a fork of the posterior that has observed the choices."""
-        return self.after.fork_frozen()
-
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         inner = self.state.at(ridge)
         return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
 
     def all_ridges(self) -> AllRidges:  # noqa: D102
         return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
-
-    def follow(self, points: Tensor):  # noqa: D102
-        return Posterior.follow(self, points)
 
 
 class _BatchAnswers(ViewAnswers):
@@ -71,20 +58,15 @@ class _BatchAnswers(ViewAnswers):
         super().__init__(view, inner)
         self.after = after
 
+    covariance = passed_on("after.covariance")
+    deviations = passed_on("after.deviations")
+    draw_function = passed_on("after.draw_function")
+
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)[0], self.after.predict(X)[1]
 
-    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.after.covariance(X, Z)
-
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.inner.predict(X)[0], *self.after.factored(X)[1:]
-
-    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        return self.after.deviations(X, count, generator)
-
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None):
-        return self.after.draw_function(like, generator)
 
 
 class _BatchRidges(ViewRidges):

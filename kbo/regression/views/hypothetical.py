@@ -20,7 +20,7 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
+from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling.function import SamplePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
@@ -57,9 +57,6 @@ class Hypothetical(View):
 
     def all_ridges(self) -> AllRidges:  # noqa: D102
         return _ConditionedRidges(self, self.state.all_ridges())
-
-    def follow(self, points: Tensor) -> Followed:  # noqa: D102
-        return Posterior.follow(self, points)
 
 
 class _ConditionedAnswers(ViewAnswers):
@@ -113,7 +110,7 @@ class _ConditionedAnswers(ViewAnswers):
 
     def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         self._refuse_batches()
-        return super().deviations(X, count, generator)
+        return Answers.deviations(self, X, count, generator)
 
     @torch.no_grad()
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:

@@ -8,7 +8,7 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges, passed_on
 
 
 class Tracked(View):
@@ -34,10 +34,9 @@ class Tracked(View):
         self.points = points.detach().clone()
         self.followed = state.follow(self.points)
 
-    @property
-    def version(self) -> int:
-        """The version of the underlying posterior: the answers are the same."""
-        return self.state.version
+    version = passed_on("state.version")
+    at_moving = passed_on("state.at_moving")
+    follow = passed_on("state.follow")
 
     def tracks(self, X: Tensor) -> bool:
         """Return whether X are the tracked points [A d]."""
@@ -48,9 +47,6 @@ class Tracked(View):
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance at the tracked points (X omitted, or equal to ``points``), else as the state."""
         return super().predict(self.points if X is None else X, ridge)
-
-    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
-        return self.state.at_moving(ridge)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return _TrackedAnswers(self, self.state.at(ridge), self.followed)
@@ -71,16 +67,10 @@ class _TrackedAnswers(ViewAnswers):
         both = self.view.tracks(X) and (Z is X or self.view.tracks(Z))
         return self.followed.covariance(self.ridge) if both else self.inner.covariance(X, Z)
 
-    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.inner.factored(X)
-
     def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         if self.view.tracks(X):
             return self.followed.deviations(self.ridge, count, generator)
         return self.inner.deviations(X, count, generator)
-
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None):
-        return self.inner.draw_function(like, generator)
 
 
 class _TrackedRidges(ViewRidges):
@@ -91,9 +81,6 @@ class _TrackedRidges(ViewRidges):
     def path(self, X: Tensor) -> RidgePath:
         alone = X.ndim == 3 and X.shape[-2] == 1 and self.view.tracks(X.squeeze(-2))
         return self.followed.path() if alone else self.inner.path(X)
-
-    def at(self, ridge: float) -> Answers:
-        return self.inner.at(ridge)
 
 
 def track(state: Posterior, points: Tensor) -> Tracked:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
+from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.stateful import fresh_version
 
 
-def _passed_on(name: str) -> Any:
-    """Return the property that reads the same attribute of the underlying posterior."""
-    return property(attrgetter(f"state.{name}"))
+def passed_on(path: str) -> Any:
+    """Return the attribute or method of a class that is read from a part of its objects, by ``part.name``."""
+    return property(attrgetter(path))
 
 
 class View(Posterior):
@@ -53,69 +51,44 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._own_version
 
-    # All that is read from the underlying posterior
+    ridge = passed_on("state.ridge")
+    like = passed_on("state.like")
+    hypothetical = passed_on("state.hypothetical")
+    ridge_moved = passed_on("state.ridge_moved")
+    caveats = passed_on("state.caveats")
+    anchors = passed_on("state.anchors")
+    prior_version = passed_on("state.prior_version")
+    n = passed_on("state.n")
+    schedule = passed_on("state.schedule")
+    trace = passed_on("state.trace")
+    least_ridge = passed_on("state.least_ridge")
+    residual_trace = passed_on("state.residual_trace")
+    residual_norm = passed_on("state.residual_norm")
+    rounding = passed_on("state.rounding")
+    needs_refresh = passed_on("state.needs_refresh")
+    locations = passed_on("state.locations")
+    hyperparameters = passed_on("state.hyperparameters")
+    check = passed_on("state.check")
+    prior = passed_on("state.prior")
+    prior_variance = passed_on("state.prior_variance")
+    radial = passed_on("state.radial")
+    draw_prior = passed_on("state.draw_prior")
+    add_caveat = passed_on("state.add_caveat")
+    move_ridge = passed_on("state.move_ridge")
+    fork_frozen = passed_on("state.fork_frozen")
+    all_ridges = passed_on("state.all_ridges")
 
-    ridge = _passed_on("ridge")
-    like = _passed_on("like")
-    hypothetical = _passed_on("hypothetical")
-    ridge_moved = _passed_on("ridge_moved")
-    caveats = _passed_on("caveats")
-    anchors = _passed_on("anchors")
-    prior_version = _passed_on("prior_version")
-    n = _passed_on("n")
-    schedule = _passed_on("schedule")
-    trace = _passed_on("trace")
-    least_ridge = _passed_on("least_ridge")
-    residual_trace = _passed_on("residual_trace")
-    rounding = _passed_on("rounding")
-    needs_refresh = _passed_on("needs_refresh")
-    locations = _passed_on("locations")
-    hyperparameters = _passed_on("hyperparameters")
-
-    def residual_norm(self) -> Tensor:  # noqa: D102
-        return self.state.residual_norm()
-
-    def check(self, X: Tensor) -> None:  # noqa: D102
-        self.state.check(X)
-
-    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
-        return self.state.prior(X, Z)
-
-    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self.state.prior_variance(X)
-
-    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:  # noqa: D102
-        return self.state.radial(X)
-
-    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
-        return self.state.draw_prior(like, generator)
-
-    def add_caveat(self, reason: str) -> None:  # noqa: D102
-        self.state.add_caveat(reason)
-
-    def move_ridge(self, ridge: float) -> None:  # noqa: D102
-        self.state.move_ridge(ridge)
+    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+        return self.state.at(ridge)
 
     def update(self, X: Tensor, y: Tensor) -> None:
         """Add observations X [r d], y [r] to the underlying posterior."""
         self.state.update(X, y)
 
-    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
-        return self.state.at(ridge)
-
-    def all_ridges(self) -> AllRidges:  # noqa: D102
-        return self.state.all_ridges()
-
-    def follow(self, points: Tensor) -> Followed:  # noqa: D102
-        return self.state.follow(points)
-
     @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone."""
         return self.state.observed if self.hypothetical else self
-
-    def fork_frozen(self) -> Posterior:  # noqa: D102
-        return self.state.fork_frozen()
 
 
 class ViewAnswers(Answers):
@@ -130,23 +103,15 @@ class ViewAnswers(Answers):
         super().__init__(view, inner.ridge)
         self.inner = inner
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self.inner.predict(X)
-
-    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
-        return self.inner.covariance(X, Z)
-
-    def log_det(self) -> Tensor:  # noqa: D102
-        return self.inner.log_det()
-
-    def quad(self) -> Tensor:  # noqa: D102
-        return self.inner.quad()
-
-    def rss(self) -> Tensor:  # noqa: D102
-        return self.inner.rss()
-
-    def effective_dimension(self) -> Tensor:  # noqa: D102
-        return self.inner.effective_dimension()
+    predict = passed_on("inner.predict")
+    covariance = passed_on("inner.covariance")
+    factored = passed_on("inner.factored")
+    deviations = passed_on("inner.deviations")
+    draw_function = passed_on("inner.draw_function")
+    log_det = passed_on("inner.log_det")
+    quad = passed_on("inner.quad")
+    rss = passed_on("inner.rss")
+    effective_dimension = passed_on("inner.effective_dimension")
 
 
 class ViewRidges(AllRidges):
@@ -161,14 +126,6 @@ class ViewRidges(AllRidges):
         super().__init__(view)
         self.inner = inner
 
-    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self.inner.log_det(ridges)
-
-    def quad(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self.inner.quad(ridges)
-
-    def rss(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self.inner.rss(ridges)
-
-    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self.inner.effective_dimension(ridges)
+    number = passed_on("inner.number")
+    path = passed_on("inner.path")
+    at = passed_on("inner.at")
