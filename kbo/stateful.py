@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
@@ -27,6 +28,11 @@ os.register_at_fork(after_in_child=_restart_versions)
 def fresh_version() -> int:
     """Return a number larger than all before in this process: equal versions mean equal contents."""
     return next(_versions)
+
+
+def passed_on(path: str) -> Any:
+    """Return the attribute or method of a class that is read from a part of its objects, by ``part.name``."""
+    return property(attrgetter(path))
 
 
 class Stateful:

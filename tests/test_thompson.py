@@ -224,7 +224,7 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     state, _, _ = fed("sketched", device)
     Z = unit_square(500, 7).to(device)
     whole = centred_draws(state, Z, 2, seeded(3))
-    for module in ("sampling.function", "sketch.one_ridge"):
+    for module in ("sampling", "sketch.one_ridge"):
         monkeypatch.setattr(f"kbo.regression.{module}._CHUNK", {"cpu": 35, "cuda": 35})
     close(centred_draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kbo.linalg.buffers import GrowingTensor
-from kbo.stateful import Stateful
+from kbo.stateful import Stateful, passed_on
 
 
 class GrowingFactor(Stateful):
@@ -22,6 +22,10 @@ class GrowingFactor(Stateful):
 
     Args:
         L: The factor to begin with, [m m].
+
+    Attributes:
+        L: [m m].
+        inverse: ``L^-1``, [m m]: for products with many right-hand sides.
     """
 
     saved = ("_transposed", "_inverse")
@@ -32,15 +36,8 @@ class GrowingFactor(Stateful):
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         self._inverse = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
 
-    @property
-    def L(self) -> Tensor:
-        """[m m]."""
-        return self._transposed.value.mT
-
-    @property
-    def inverse(self) -> Tensor:
-        """``L^-1``, [m m]: for products with many right-hand sides."""
-        return self._inverse.value
+    L = passed_on("_transposed.value.mT")
+    inverse = passed_on("_inverse.value")
 
     def solve(self, B: Tensor) -> Tensor:
         """``L^-1 B`` for B [m q]."""

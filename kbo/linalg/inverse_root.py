@@ -22,7 +22,7 @@ from torch import Tensor
 
 from kbo.linalg.buffers import GrowingTensor
 from kbo.linalg.cholesky import cholesky
-from kbo.stateful import Stateful, fresh_version
+from kbo.stateful import Stateful, fresh_version, passed_on
 
 REFRESH = 512
 """Columns after which S is computed again from G."""
@@ -58,10 +58,7 @@ class InverseRoot(Stateful):
         self.columns = 0
         self.generation = fresh_version()
 
-    @property
-    def S(self) -> Tensor:
-        """[m m]."""
-        return self._S.value
+    S = passed_on("_S.value")
 
     @property
     def needs_refresh(self) -> bool:

@@ -13,8 +13,7 @@ from kbo.regression.posterior import (
     RidgeSchedule,
 )
 from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.sampling.finite_set import centred_draws
-from kbo.regression.sampling.function import Function, SamplePath, draw_path
+from kbo.regression.sampling import Function, SamplePath, centred_draws, draw_path
 from kbo.regression.sketch.dictionary import (
     MOST_ANCHORS,
     Candidate,

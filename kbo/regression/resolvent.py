@@ -188,12 +188,7 @@ class SpectralPath(RidgePath):
 
 
 class SpectralRidges(AllRidges):
-    """Any ridges of a posterior through a resolvent.
-
-    Args:
-        state: The posterior.
-        resolvent: ``H(a)^-1``.
-    """
+    """Any ridges of a posterior through a resolvent."""
 
     def __init__(self, state: Posterior, resolvent: Resolvent) -> None:
         super().__init__(state)
@@ -204,7 +199,7 @@ class SpectralRidges(AllRidges):
         return getattr(self.resolvent, name)(ridges.to(self.resolvent.values)).to(self.state.dtype)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [r ...] at X [... d] for ridges [r], in chunks of points."""
+        """In chunks of points."""
         size = max(1, _CHUNK.get(X.device.type, 2**22) // max(1, len(self.resolvent.vectors)))
         parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
-from kbo.regression.posterior import Answers, LowRankAnswers, Posterior
+from kbo.regression.posterior import Answers, LowRankAnswers
 from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
 
 
@@ -31,10 +31,6 @@ class Eigenbasis(Resolvent):
     """``(K + a I)^-1`` over all rows of some observations, for every a.
 
     When the basis is refreshed depends on the blocks of the data alone, so a replayed run repeats every rounding.
-
-    Args:
-        data: The observations.
-        k: Their kernel.
     """
 
     def __init__(self, data: Observations, k: DenseKernel) -> None:
@@ -103,18 +99,17 @@ class Eigenbasis(Resolvent):
     def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return self.rest + ridges * form
 
-    def log_det(self, ridges: Tensor) -> Tensor:
-        """``ln det(I + K / a)``, [r]."""
+    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
         _, L = self.factored(ridges)
         border = L.diagonal(dim1=-2, dim2=-1).square() / ridges.unsqueeze(-1)
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border.log().sum(-1)
 
     def rss(self, ridges: Tensor) -> Tensor:
-        """``|y - mean(X)|^2``, [r]: the scaled residuals are ``a H^-1 y``."""
+        """The scaled residuals are ``a H^-1 y``."""
         return self.rest + ridges.square() * self.solved_square(ridges)
 
     def effective_dimension(self, ridges: Tensor) -> Tensor:
-        """``Tr K (K + a I)^-1``, [r]: rows less ``a Tr (K + a I)^-1``."""
+        """Rows less ``a Tr (K + a I)^-1``."""
         W = self.weights(ridges)
         L = self.schur(ridges, W)
         identity = torch.eye(len(self.D), dtype=W.dtype, device=W.device).expand_as(L)
@@ -125,48 +120,28 @@ class Eigenbasis(Resolvent):
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
-        return self.rotated(self.k(self.data.X, X))
-
-    def rotated(self, cross: Tensor) -> tuple[Tensor, Tensor]:
-        """Return kernel columns ``k(rows, points)`` [rows q] in the basis [n0 q] and at the border [b q]."""
-        cross = self._scale * cross
+        cross = self._scale * self.k(self.data.X, X)
         return self.vectors.mT @ cross[: self._basis], cross[self._basis :]
 
 
 class ExactRidges(SpectralRidges):
-    """Any ridges of an exact posterior with data.
+    """Any ridges of an exact posterior with data."""
 
-    Args:
-        state: The posterior.
-        basis: The eigenbasis of all its rows.
-    """
+    resolvent: Eigenbasis
 
-    def __init__(self, state: Posterior, basis: Eigenbasis) -> None:
-        super().__init__(state, basis)
-        self.basis = basis
-
-    def path(self, X: Tensor) -> SpectralPath:
-        """Return the path of groups X [... g d]."""
+    def path(self, X: Tensor) -> SpectralPath:  # noqa: D102
         self.state.check(X)
-        X = X.reshape(-1, *X.shape[-2:])
-        k = self.basis.k
-        variance = k.diagonal(X)
-        prior = k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
-        coordinates = self.basis.coordinates(X.reshape(-1, X.shape[-1]))
-        return SpectralPath(self.basis, *coordinates, prior, variance, self.state.trace)
+        X, basis = X.reshape(-1, *X.shape[-2:]), self.resolvent
+        variance = basis.k.diagonal(X)
+        prior = basis.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
+        return SpectralPath(basis, *basis.coordinates(X.reshape(-1, X.shape[-1])), prior, variance, self.state.trace)
 
-    def at(self, ridge: float) -> Answers:
-        """Return the answers at one ridge from the eigenbasis, without a factor."""
+    def at(self, ridge: float) -> Answers:  # noqa: D102
         return BasisAnswers(self, ridge)
 
 
 class BasisAnswers(LowRankAnswers):
-    """Answers of an exact posterior at one ridge, from the eigenbasis.
-
-    Args:
-        ridges: Any ridges of the posterior.
-        ridge: The ridge.
-    """
+    """Answers of an exact posterior at one ridge, from the eigenbasis."""
 
     def __init__(self, ridges: ExactRidges, ridge: float) -> None:
         super().__init__(ridges.state, ridge)
@@ -179,7 +154,7 @@ class BasisAnswers(LowRankAnswers):
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
         self.state.check(X)
-        basis, ridge = self.ridges.basis, self.single[0]
+        basis, ridge = self.ridges.resolvent, self.single[0]
         p, border = basis.whiten(*basis.coordinates(X.reshape(-1, X.shape[-1])), ridge)
         zv, zy = basis.whiten(*(target.unsqueeze(-1) for target in basis.target), ridge)
         mean = (zv.mT @ p + zy.mT @ border).reshape(X.shape[:-1])

@@ -39,13 +39,11 @@ class FollowedExact(Followed):
         self.coordinates: _Coordinates | None = None
         self._joint: Tensor | None = None
 
-    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [A], in O(n A) per new observation."""
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:  # noqa: D102
         if self.state.data is None:
             return torch.zeros_like(self.prior), self.prior.clone()
         columns = self._current(ridge)
-        variance = clamped(columns.variance, self.prior, ridge, self.state.trace)
-        return columns.mean.clone(), variance
+        return columns.mean.clone(), clamped(columns.variance, self.prior, ridge, self.state.trace)
 
     def covariance(self, ridge: float) -> Tensor:
         """Return the joint covariance [A A], in O(n A^2) for up to ``MOST_JOINT`` points."""
@@ -62,7 +60,7 @@ class FollowedExact(Followed):
         return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, self.state.trace)
 
     def moving(self) -> Followed:  # noqa: D102
-        return _FollowedBasis(self)
+        return _FollowedBasis(self.state, self.points)
 
     @torch.no_grad()
     def in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
@@ -79,9 +77,7 @@ class FollowedExact(Followed):
     @torch.no_grad()
     def joint_prior(self) -> Tensor:
         """Return the prior covariance [A A], computed once."""
-        joint = self._joint
-        if joint is None:
-            joint = self._joint = self.state.prior(self.points, self.points)
+        joint = self._joint = self.state.prior(self.points, self.points) if self._joint is None else self._joint
         return joint
 
     @torch.no_grad()
@@ -103,28 +99,21 @@ class FollowedExact(Followed):
         return columns
 
 
-class _FollowedBasis(Followed):
+class _FollowedBasis(FollowedExact):
     """The same at a ridge that moves at every observation: from the eigenbasis, which serves all ridges."""
 
-    def __init__(self, inner: FollowedExact) -> None:
-        super().__init__(inner.state, inner.points)
-        self.inner = inner
-
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        if not self.state.n:
-            return self.inner.predict(ridge)
+        if self.state.data is None:
+            return super().predict(ridge)
         moments = self.path().grid(self.points.new_tensor([ridge]))
         return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
 
     def covariance(self, ridge: float) -> Tensor:
-        if not self.state.n or len(self.points) > MOST_JOINT:
-            return self.inner.covariance(ridge)
-        basis, p, border = self.inner.in_basis()
+        if self.state.data is None or len(self.points) > MOST_JOINT:
+            return super().covariance(ridge)
+        basis, p, border = self.in_basis()
         W = torch.cat(basis.whiten(p, border, p.new_tensor(ridge)))
-        return self.inner.joint_prior() - W.mT @ W
-
-    def path(self) -> RidgePath:
-        return self.inner.path()
+        return self.joint_prior() - W.mT @ W
 
 
 class _Columns(Stateful):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
-from kbo.stateful import Stateful, fresh_version
+from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEWEST_REPEATS_TO_FOLD = 32
 
@@ -35,6 +35,7 @@ class Observations(Stateful):
         y: Mean target per row [m].
         within: Sum of squares of the targets around their row's mean, [].
         n: Number of observations.
+        rows: Number of rows m.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
             rounding, so a resumed run continues exactly.
         layout: A version that changes whenever rows change other than by appending: what was derived from the rows of
@@ -54,25 +55,10 @@ class Observations(Stateful):
         self._seen: set[tuple[float, ...]] = set()
         self._repeats = 0
 
-    @property
-    def X(self) -> Tensor:
-        """Locations [m d]."""
-        return self._X.value
-
-    @property
-    def y(self) -> Tensor:
-        """Mean targets [m]."""
-        return self._y.value
-
-    @property
-    def counts(self) -> Tensor:
-        """Observations per row [m]."""
-        return self._counts.value
-
-    @property
-    def rows(self) -> int:
-        """Number of rows m."""
-        return self._X.n
+    X = passed_on("_X.value")
+    y = passed_on("_y.value")
+    counts = passed_on("_counts.value")
+    rows = passed_on("_X.n")
 
     def blocks_after(self, row: int) -> list[tuple[int, int]]:
         """The blocks (start, stop) that begin at ``row`` or later, ``row`` being the end of a block."""

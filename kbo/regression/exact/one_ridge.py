@@ -19,21 +19,15 @@ from kbo.linalg import GrowingCholesky, GrowingTensor
 from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import clamped, in_chunks
 from kbo.regression.posterior import LowRankAnswers, Posterior
-from kbo.regression.sampling.function import SamplePath
-from kbo.stateful import Stateful
+from kbo.regression.sampling import SamplePath
+from kbo.stateful import Stateful, passed_on
 
 _CHUNK = {"cpu": 2**20, "cuda": 2**25}
 """Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
 
 
 class Factor(Stateful):
-    """L, z = L^-1 y and the determinant for one ridge.
-
-    Args:
-        ridge: The ridge.
-        data: The observations.
-        k: Their kernel.
-    """
+    """L, z = L^-1 y and the determinant for one ridge, over the first n rows of the data."""
 
     def __init__(self, ridge: float, data: Observations, k: DenseKernel) -> None:
         self.ridge, self.data, self.k = ridge, data, k
@@ -41,10 +35,7 @@ class Factor(Stateful):
         self.z = GrowingTensor(data.y[:0])
         self.log_det = data.within.new_zeros(())
 
-    @property
-    def n(self) -> int:
-        """Rows so far."""
-        return self.cholesky.n
+    n = passed_on("cholesky.n")
 
     @torch.no_grad()
     def grow(self) -> None:
@@ -63,19 +54,13 @@ class Factor(Stateful):
 
 
 class OneRidge(LowRankAnswers):
-    """Answers of an exact posterior with data.
-
-    Args:
-        state: The posterior.
-        factor: Its factor, grown to all rows.
-    """
+    """Answers of an exact posterior with data, from its factor, which has grown to all rows."""
 
     def __init__(self, state: Posterior, factor: Factor) -> None:
         super().__init__(state, factor.ridge)
         self.factor, self.data, self.k = factor, factor.data, factor.k
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [...] at X [... d], O(n^2) per point."""
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)
         size = max(1, _CHUNK.get(X.device.type, 2**20) // self.data.rows)
         mean, variance = in_chunks(self._moments, X.reshape(-1, X.shape[-1]), size)
@@ -102,20 +87,20 @@ class OneRidge(LowRankAnswers):
 
     @torch.no_grad()
     def rss(self) -> Tensor:
-        """Return ``|y - mean(X)|^2``, in O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
+        """In O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
         solved = self.factor.cholesky.solve_transposed(self.factor.z.value)
         return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """Return ``sum_r 1 - (ridge / c_r) [A^-1]_rr``, in O(n^3): the sum of leverages over observations."""
+        """``sum_r 1 - (ridge / c_r) [A^-1]_rr``, in O(n^3): the sum of leverages over observations."""
         identity = torch.eye(self.data.rows, dtype=self.data.X.dtype, device=self.data.X.device)
         inverse_diagonal = self.factor.cholesky.solve(identity).square().sum(0)
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
     @torch.no_grad()
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
-        """Return a draw less its mean by Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
+        """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
         self.state.check(like)
         prior, X, k, cholesky = self.state.draw_prior(like, generator), self.data.X, self.k, self.factor.cholesky
         noise = torch.randn(len(X), generator=generator, dtype=X.dtype).to(X.device)

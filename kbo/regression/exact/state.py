@@ -18,7 +18,8 @@ from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
 from kbo.regression.numerics import warn_below_precision
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, PriorAnswers
-from kbo.regression.sampling.function import Function, draw_prior
+from kbo.regression.sampling import Function, draw_prior
+from kbo.stateful import passed_on
 
 _MOST_FACTORS = 8
 """Ridges whose factor is kept; the least recently used one is dropped and would be recomputed."""
@@ -70,21 +71,11 @@ class KernelRidge(Posterior):
         self._basis: Eigenbasis | None = None
 
     @property
-    def n(self) -> int:
-        """Number of observations, repeats included."""
+    def n(self) -> int:  # noqa: D102
         return self.data.n if self.data else 0
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations in place. The factors grow when they are next needed.
-
-        Args:
-            X: Points [r d], any number of rows; repeats are normal.
-            y: Targets [r].
-
-        Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
-        """
+    def update(self, X: Tensor, y: Tensor) -> None:  # noqa: D102
         checks.observations(X, y, self.like if self.data else None, self.dimension)
         if len(X) == 0:
             return
@@ -106,12 +97,10 @@ class KernelRidge(Posterior):
         ridge = self.ridge if ridge is None else ridge
         return PriorAnswers(self, ridge) if self.data is None else OneRidge(self, self.factor(ridge))
 
-    def all_ridges(self) -> AllRidges:
-        """Return the answers at any ridges, from an eigenbasis."""
+    def all_ridges(self) -> AllRidges:  # noqa: D102
         return AllRidges(self) if self.data is None else ExactRidges(self, self.basis())
 
-    def at_moving(self, ridge: float) -> Answers:
-        """Return the answers at one ridge from the eigenbasis, which serves all ridges."""
+    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
         return self.all_ridges().at(ridge)
 
     def follow(self, points: Tensor) -> Followed:  # noqa: D102
@@ -129,9 +118,7 @@ class KernelRidge(Posterior):
     def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:  # noqa: D102
         return self._kernel_for(X).radial(X)
 
-    @property
-    def trace(self) -> Tensor:  # noqa: D102
-        return self._trace
+    trace = passed_on("_trace")
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
@@ -167,21 +154,15 @@ class KernelRidge(Posterior):
         return self._basis
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the data by those of ``state_dict``; kernel and ridge are those of this object.
-
-        Raises:
-            InvalidInput: The state is of another class or of another version of kbo.
-        """
+        """Replace the data by those of ``state_dict``; kernel and ridge are those of this object."""
         self.check_state_dict(state)
-        if state["data"] is None:
-            self._begin(None)
-        else:
-            X, y = state["data"]["_X"]["value"], state["data"]["_y"]["value"]
-            data = Observations(X, y)
-            data.load_state_dict(state["data"])
+        self._begin(None)
+        if (saved := state["data"]) is not None:
+            data = Observations(saved["_X"]["value"], saved["_y"]["value"])
+            data.load_state_dict(saved)
             self._begin(data)
             self._trace = state["trace"].clone()
-            self._kappa = float(self.prior_variance(X).max())
+            self._kappa = float(self.prior_variance(data.X).max())
         self.changed()
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:

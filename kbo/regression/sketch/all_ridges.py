@@ -12,13 +12,7 @@ from kbo.regression.sketch.stream import Sketch
 
 
 class SketchedResolvent(Resolvent):
-    """``(B B' + a I)^-1`` for every a: one decomposition, O(m^3), and no border.
-
-    Args:
-        G: ``B B'``, [m m].
-        By: ``B y``, [m].
-        yy: ``y'y``.
-    """
+    """``(B B' + a I)^-1`` for every a: one decomposition of ``G = B B'`` [m m], O(m^3), and no border."""
 
     def __init__(self, G: Tensor, By: Tensor, yy: float) -> None:
         values, self.vectors = torch.linalg.eigh(G)
@@ -37,16 +31,14 @@ class SketchedResolvent(Resolvent):
     def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return (self.rest - form).clamp_min(0)
 
-    def log_det(self, ridges: Tensor) -> Tensor:
-        """``ln det(I + B'B / a)``, [r]."""
+    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
         return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1)
 
     def rss(self, ridges: Tensor) -> Tensor:
-        """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``, [r]."""
+        """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``."""
         return (self.quad(ridges) - ridges * self.solved_square(ridges)).clamp_min(0)
 
-    def effective_dimension(self, ridges: Tensor) -> Tensor:
-        """``Tr B'B (B'B + a I)^-1``, [r]."""
+    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
         return (self.values * self.weights(ridges)).sum(-1)
 
     def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,20 +47,15 @@ class SketchedResolvent(Resolvent):
 
 
 class SketchedRidges(SpectralRidges):
-    """Any ridges of a sketched posterior.
+    """Any ridges of a sketched posterior."""
 
-    Args:
-        state: The posterior.
-        sketch: Its data.
-        spectrum: Their resolvent.
-    """
+    resolvent: SketchedResolvent
 
     def __init__(self, state: Posterior, sketch: Sketch, spectrum: SketchedResolvent) -> None:
         super().__init__(state, spectrum)
-        self.sketch, self.spectrum = sketch, spectrum
+        self.sketch = sketch
 
-    def path(self, X: Tensor) -> RidgePath:
-        """Return the path of groups X [... g d]."""
+    def path(self, X: Tensor) -> RidgePath:  # noqa: D102
         self.state.check(X)
         dtype, X = X.dtype, X.reshape(-1, *X.shape[-2:]).double()
         z = self.sketch.features(X.reshape(-1, X.shape[-1]))
@@ -83,5 +70,5 @@ class SketchedRidges(SpectralRidges):
         else:
             residual = prior - torch.einsum("mbg,mbh->bgh", grouped, grouped)
         trace = variance.new_tensor(self.sketch.trace)
-        path = SpectralPath(self.spectrum, *self.spectrum.coordinates(z), residual, variance, trace)
+        path = SpectralPath(self.resolvent, *self.resolvent.coordinates(z), residual, variance, trace)
         return path if dtype == torch.float64 else CastPath(path, dtype)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
-from kbo.stateful import Stateful
+from kbo.stateful import Stateful, passed_on
 
 DEPENDENT = 1e-9
 """Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
@@ -37,6 +37,13 @@ class Features(Stateful):
     Args:
         k: The kernel.
         points: Candidates for anchors, [m d]; those that depend on the others are left out.
+
+    Attributes:
+        m: Number of anchors.
+        anchors: Z, [m d].
+        L: ``chol k(Z, Z)``, [m m].
+        whitener: ``L^-1``, [m m].
+        row_norms: The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding.
     """
 
     saved = ("_Z", "_factor", "_row_norms")
@@ -48,30 +55,11 @@ class Features(Stateful):
         self._Z, self._factor = GrowingTensor(points[kept]), GrowingFactor(cholesky(gram[kept][:, kept]))
         self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
 
-    @property
-    def m(self) -> int:
-        """Number of anchors."""
-        return self._Z.n
-
-    @property
-    def anchors(self) -> Tensor:
-        """Z, [m d]."""
-        return self._Z.value
-
-    @property
-    def L(self) -> Tensor:
-        """``chol k(Z, Z)``, [m m]."""
-        return self._factor.L
-
-    @property
-    def row_norms(self) -> Tensor:
-        """The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding."""
-        return self._row_norms.value
-
-    @property
-    def whitener(self) -> Tensor:
-        """``L^-1``, [m m]."""
-        return self._factor.inverse
+    m = passed_on("_Z.n")
+    anchors = passed_on("_Z.value")
+    L = passed_on("_factor.L")
+    whitener = passed_on("_factor.inverse")
+    row_norms = passed_on("_row_norms.value")
 
     def columns(self, X: Tensor) -> Tensor:
         """``k(Z, X)``, [m N] for X [N d]."""

@@ -30,7 +30,7 @@ class FollowedSketch(Followed):
         self.layout = self.generation = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [A]; at the state's own ridge in O(m A) per new observation, else in O(m^2 A)."""
+        """At the state's own ridge in O(m A) per new observation, else in O(m^2 A)."""
         self._catch_up()
         answers, z = self.state.at(ridge), self.features.value
         own = ridge == self.state.ridge
@@ -39,14 +39,13 @@ class FollowedSketch(Followed):
         variance = clamped(variance, self.prior, ridge, self.state.sketch.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
 
-    def path(self) -> RidgePath:
-        """Return the path of the points from their features."""
+    def path(self) -> RidgePath:  # noqa: D102
         self._catch_up()
         return self.state.all_ridges().path_of(self.features.value, self.prior.unsqueeze(-1), self.points.dtype)
 
     @torch.no_grad()
     def deviations(self, ridge: float, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return joint draws [count A] less their mean, from the features."""
+        """From the features."""
         self._catch_up()
         weights = self.state.at(ridge).weight_draws(count, generator)
         normal = residual_noise(self.points, count, generator)

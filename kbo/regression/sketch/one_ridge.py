@@ -22,7 +22,7 @@ from torch import Tensor
 from kbo.linalg import InverseRoot
 from kbo.regression.numerics import clamped, in_chunks
 from kbo.regression.posterior import LowRankAnswers, Posterior
-from kbo.regression.sampling.function import SamplePath
+from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.all_ridges import SketchedResolvent
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.stream import Sketch
@@ -36,14 +36,7 @@ ridge, as a fraction of the kernel, from which the variance has all its digits t
 
 
 class SketchAnswers(LowRankAnswers):
-    """Answers of a sketched posterior.
-
-    Args:
-        state: The posterior.
-        sketch: Its data.
-        root: ``M^-1`` as a square root.
-        spectrum: Returns the resolvent of the data.
-    """
+    """Answers of a sketched posterior; ``spectrum`` returns the resolvent of its data."""
 
     def __init__(
         self, state: Posterior, sketch: Sketch, root: InverseRoot, spectrum: Callable[[], SketchedResolvent]
@@ -84,7 +77,7 @@ class SketchAnswers(LowRankAnswers):
         return moments
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and factors: ``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
+        """``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
         self.state.check(X)
         z = self.sketch.features(X.reshape(-1, X.shape[-1]).double())
         part = math.sqrt(self.ridge) * kept_for(z, self.root.S).mT @ z
@@ -102,13 +95,13 @@ class SketchAnswers(LowRankAnswers):
         return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.dtype)).clamp_min(0)
 
     def effective_dimension(self) -> Tensor:
-        """Return ``Tr B'B M^-1 = m - ridge Tr M^-1``, the effective dimension of the sketched kernel matrix."""
+        """``Tr B'B M^-1 = m - ridge Tr M^-1``, of the sketched kernel matrix."""
         return self._number(self.sketch.m - self.ridge * float(self.root.S.square().sum()) if self.sketch.n else 0.0)
 
     def _number(self, value: float) -> Tensor:
         return torch.tensor(value, dtype=self.state.dtype, device=self.state.device)
 
-    # Draws; ``sampling/finite_set.py`` states their law
+    # Draws; ``sampling.py`` states their law
 
     def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
         """Return weights [m count] of the features, less their mean: draws of ``N(0, ridge M^-1)``."""
@@ -117,7 +110,7 @@ class SketchAnswers(LowRankAnswers):
 
     @torch.no_grad()
     def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return draws [count N] of the features' part, jointly, and of the residual, point by point; any N."""
+        """Of the features' part jointly, of the residual point by point; any N."""
         self.state.check(X)
         weights, normal = self.weight_draws(count, generator), residual_noise(X, count, generator)
         out, sketch = X.new_empty(count, len(X)), self.sketch
@@ -132,7 +125,7 @@ class SketchAnswers(LowRankAnswers):
 
     @torch.no_grad()
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
-        """Return a draw less its mean: ``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
+        """``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
         self.state.check(like)
         prior = self.state.draw_prior(like.double(), generator)
         features = self.sketch.features.fork()  # the draw stays as it is when the dictionary changes

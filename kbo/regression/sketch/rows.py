@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
-from kbo.stateful import Stateful
+from kbo.stateful import Stateful, passed_on
+
+
+def _column(i: int) -> Any:
+    """Return the attribute of a class that is a column of ``_numbers``."""
+    return property(lambda rows: rows._numbers.value[:, i])
 
 
 class Rows(Stateful):
     """Distinct locations in order of first appearance; repeats are counts.
 
+    Args:
+        like: A tensor [... d] with the dtype and device of the points.
+
     Attributes:
+        n: Number of rows.
+        X: Locations, [n d].
+        features: ``B'``, the features of the rows, [n m].
+        residual: ``k(x, x) - |z(x)|^2 >= 0``, [n].
+        prior: ``k(x, x)``, [n].
+        spread: Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``.
+        counts: Observations per row, [n].
+        sums: Sum of targets per row, [n].
         newest: The row of the latest observation.
         order: The row of every observation in the order of arrival; before it, after ``set_features``, all rows once.
         weights: How many observations each entry of ``order`` stands for.
@@ -21,7 +39,6 @@ class Rows(Stateful):
     saved = ("_X", "_features", "_numbers", "order", "weights")
 
     def __init__(self, like: Tensor) -> None:
-        """``like``: a tensor [... d] with the dtype and device of the points."""
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._features = GrowingTensor(like.new_empty(0, 0))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
@@ -30,45 +47,10 @@ class Rows(Stateful):
         self.order: list[int] = []
         self.weights: list[float] = []
 
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self._X.n
-
-    @property
-    def X(self) -> Tensor:
-        """Locations, [n d]."""
-        return self._X.value
-
-    @property
-    def features(self) -> Tensor:
-        """``B'``, the features of the rows, [n m]."""
-        return self._features.value
-
-    @property
-    def residual(self) -> Tensor:
-        """``k(x, x) - |z(x)|^2 >= 0``, [n]."""
-        return self._numbers.value[:, 0]
-
-    @property
-    def prior(self) -> Tensor:
-        """``k(x, x)``, [n]."""
-        return self._numbers.value[:, 1]
-
-    @property
-    def spread(self) -> Tensor:
-        """Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``."""
-        return self._numbers.value[:, 2]
-
-    @property
-    def counts(self) -> Tensor:
-        """Observations per row, [n]."""
-        return self._numbers.value[:, 3]
-
-    @property
-    def sums(self) -> Tensor:
-        """Sum of targets per row, [n]."""
-        return self._numbers.value[:, 4]
+    n = passed_on("_X.n")
+    X = passed_on("_X.value")
+    features = passed_on("_features.value")
+    residual, prior, spread, counts, sums = map(_column, range(5))
 
     def find(self, x: Tensor) -> int | None:
         """The row at the location x [1 d]; None if there is none."""

@@ -23,12 +23,13 @@ from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.numerics import warn_below_precision
 from kbo.regression.posterior import Posterior
-from kbo.regression.sampling.function import Function, draw_prior
+from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.follow import FollowedSketch
 from kbo.regression.sketch.one_ridge import SketchAnswers
 from kbo.regression.sketch.stream import Sketch
+from kbo.stateful import passed_on
 
 
 class NystromRidge(Posterior):
@@ -46,6 +47,10 @@ class NystromRidge(Posterior):
 
     Raises:
         InvalidInput: The ridge is not positive, or kernel or dictionary cannot be used.
+
+    Attributes:
+        m: Number of anchors, the points of the dictionary that are in use.
+        dictionary: The dictionary at work, with its memory.
 
     Example:
         >>> state = NystromRidge(RBFKernel(), 0.01, OnlineRowSampling(mu=0.01))
@@ -82,25 +87,12 @@ class NystromRidge(Posterior):
         self._spectrum: SketchedResolvent | None = None
         self._answers: dict[float, SketchAnswers] = {}
 
-    @property
-    def n(self) -> int:
-        """Number of observations, repeats included."""
-        return self.sketch.n
-
-    @property
-    def m(self) -> int:
-        """Number of anchors."""
-        return self.sketch.m
-
-    @property
-    def anchors(self) -> Tensor:
-        """The points of the dictionary that are in use, [m d]."""
-        return self.sketch.features.anchors
-
-    @property
-    def dictionary(self) -> Dictionary:
-        """The dictionary at work, with its memory."""
-        return self.sketch.dictionary
+    n = passed_on("sketch.n")
+    m = passed_on("sketch.m")
+    anchors = passed_on("sketch.features.anchors")
+    dictionary = passed_on("sketch.dictionary")
+    rounding = passed_on("sketch.rounding")
+    needs_refresh = passed_on("sketch.dictionary.needs_refresh")
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, also for the dictionary; O(m^3)."""
@@ -108,11 +100,7 @@ class NystromRidge(Posterior):
         self.sketch.move_ridge(self.ridge)
 
     def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed.
-
-        Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
-        """
+        """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed."""
         self._adopt(X)
         checks.observations(X, y, self.like, self.dimension)
         if len(X) == 0:
@@ -131,8 +119,7 @@ class NystromRidge(Posterior):
             self._answers[ridge] = SketchAnswers(self, self.sketch, root, self.spectrum)
         return self._answers[ridge]
 
-    def all_ridges(self) -> SketchedRidges:
-        """Return the answers at any ridges, from an eigendecomposition of ``B B'``."""
+    def all_ridges(self) -> SketchedRidges:  # noqa: D102
         return SketchedRidges(self, self.sketch, self.spectrum())
 
     def follow(self, points: Tensor) -> FollowedSketch:  # noqa: D102
@@ -172,17 +159,11 @@ class NystromRidge(Posterior):
         return ill_conditioned_ratio(torch.float64) * (self.sketch.kappa or 1.0)
 
     @property
-    def residual_trace(self) -> Tensor:
-        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, rounded up by its rounding error."""
+    def residual_trace(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_trace())
 
-    def residual_norm(self) -> Tensor:
-        """Return an upper bound of the operator norm of E; see ``error.py``."""
+    def residual_norm(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_norm())
-
-    @property
-    def rounding(self) -> float:  # noqa: D102
-        return self.sketch.rounding
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
@@ -192,8 +173,7 @@ class NystromRidge(Posterior):
     def hyperparameters(self) -> list[Tensor]:  # noqa: D102
         return [*self.kernel.parameters(), *self.kernel.buffers()]
 
-    def check(self, X: Tensor) -> None:
-        """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
+    def check(self, X: Tensor) -> None:  # noqa: D102
         self._adopt(X)
         checks.points("X", X, self.like, self.dimension)
 
@@ -218,16 +198,8 @@ class NystromRidge(Posterior):
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork
 
-    @property
-    def needs_refresh(self) -> bool:  # noqa: D102
-        return self.sketch.dictionary.needs_refresh
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of ``state_dict``, for a state with equal kernel, ridge and dictionary.
-
-        Raises:
-            InvalidInput: The state is of another class or of another version of kbo.
-        """
+        """Replace the memory by that of ``state_dict``, for a state with equal kernel, ridge and dictionary."""
         self.check_state_dict(state)
         self._begin(state["like"])
         self.sketch.load_state_dict(state["sketch"])

@@ -18,7 +18,7 @@ from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import ErrorNorm, rounding
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
-from kbo.stateful import Stateful, fresh_version
+from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEW = 8
 """A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
@@ -28,6 +28,9 @@ _ROUNDING = 1e-13
 
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
+
+_NUMBERS = ("n", "trace", "kappa", "yy", "_G", "_By", "_residual_trace")
+"""Sums over the observations."""
 
 
 class Sketch(Stateful):
@@ -45,26 +48,16 @@ class Sketch(Stateful):
         rows: The distinct locations that were observed, with their features.
         root: ``M^-1`` as a square root.
         n: Number of observations, repeats included.
+        m: Number of anchors.
+        G: ``B B'``, [m m].
+        By: ``B y``, [m].
         trace: ``Tr K``.
         kappa: Largest ``k(x, x)`` of an observation.
         yy: ``y'y``.
         layout: A version that changes whenever the dictionary is replaced: what was derived from its features is void.
     """
 
-    saved = (
-        "n",
-        "trace",
-        "kappa",
-        "yy",
-        "rows",
-        "features",
-        "root",
-        "_G",
-        "_By",
-        "dictionary",
-        "_error",
-        "_residual_trace",
-    )
+    saved = (*_NUMBERS, "rows", "features", "root", "dictionary", "_error")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
         self.ridge, self.k = ridge, freeze(kernel, like)
@@ -75,20 +68,9 @@ class Sketch(Stateful):
         self.n, self.trace, self.kappa, self.yy = 0, 0.0, 0.0, 0.0
         self._project()
 
-    @property
-    def m(self) -> int:
-        """Number of anchors."""
-        return self.features.m
-
-    @property
-    def G(self) -> Tensor:
-        """``B B'``, [m m]."""
-        return self._G.value
-
-    @property
-    def By(self) -> Tensor:
-        """``B y``, [m]."""
-        return self._By.value
+    m = passed_on("features.m")
+    G = passed_on("_G.value")
+    By = passed_on("_By.value")
 
     def _project(self) -> None:
         """Everything that follows from features and rows."""

@@ -14,7 +14,8 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
-from kbo.regression.views.view import View, passed_on
+from kbo.regression.views.view import View
+from kbo.stateful import passed_on
 
 
 class AdaptiveRidge(View):

@@ -8,7 +8,8 @@ from torch import Tensor
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.views.tracked import track
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges, passed_on
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.stateful import passed_on
 
 
 class BatchView(View):

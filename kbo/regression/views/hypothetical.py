@@ -22,7 +22,7 @@ from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.sampling.function import SamplePath
+from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges, passed_on
+from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.stateful import passed_on
 
 
 class Tracked(View):

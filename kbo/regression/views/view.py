@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import AllRidges, Answers, Posterior
-from kbo.stateful import fresh_version
-
-
-def passed_on(path: str) -> Any:
-    """Return the attribute or method of a class that is read from a part of its objects, by ``part.name``."""
-    return property(attrgetter(path))
+from kbo.stateful import fresh_version, passed_on
 
 
 class View(Posterior):

@@ -1,1 +1,0 @@
-"""Draws of the function from a posterior: at finite sets of points, and as functions."""
