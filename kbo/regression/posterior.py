@@ -162,13 +162,12 @@ class PriorAnswers(Answers):
         none = X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         return X.new_zeros(X.shape[:-1]), none, none
 
-    def _zero(self) -> Tensor:
+    def log_det(self) -> Tensor:  # noqa: D102
         return torch.zeros((), dtype=torch.float64)
 
-    log_det = quad = rss = effective_dimension = _zero
+    quad = rss = effective_dimension = log_det
 
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
-        """Return a draw from the prior."""
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
         prior = self.state.draw_prior(like, generator)
         return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
 
@@ -309,6 +308,9 @@ class Posterior(Stateful, ABC):
         caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
+        needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
+        schedule: The rule that moves the ridge as data come in; None if it stays.
+        rounding: Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero for sums of squares.
         prior_version: A number that a state shares with its forks: equal ones have the same kernel. If ``saved`` names
             something that the prior depends on, ``restored`` sets a new one.
     """
@@ -319,6 +321,9 @@ class Posterior(Stateful, ABC):
     ridge_moved: bool = False
     caveats: tuple[str, ...] = ()
     anchors: Tensor | None = None
+    needs_refresh: bool = False
+    schedule: RidgeSchedule | None = None
+    rounding: float = 0.0
 
     def __init__(self, ridge: float) -> None:
         self.ridge = checks.positive("ridge", ridge)
@@ -377,15 +382,7 @@ class Posterior(Stateful, ABC):
         return Followed(self, points)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
-        """Return a draw of the function from the prior, [N d] -> [N].
-
-        Args:
-            like: A tensor [... d].
-            generator: Source of randomness, on the CPU.
-
-        Raises:
-            InvalidInput: This posterior draws no functions.
-        """
+        """Return a draw of the function from the prior, [N d] -> [N]; arguments as ``Answers.draw_function``."""
         raise InvalidInput(
             f"a {type(self).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, or "
             "define draw_prior."
@@ -394,16 +391,6 @@ class Posterior(Stateful, ABC):
     def fork_frozen(self) -> Posterior:
         """Return a fork for hypothetical observations: its ridge and its anchors stay as they are."""
         return self.fork()
-
-    @property
-    def needs_refresh(self) -> bool:
-        """Whether a frozen fork has taken in so much that its anchors should be chosen again."""
-        return False
-
-    @property
-    def schedule(self) -> RidgeSchedule | None:
-        """The rule that moves the ridge as data come in; None if it stays."""
-        return None
 
     @property
     def least_ridge(self) -> float:
@@ -418,11 +405,6 @@ class Posterior(Stateful, ABC):
     def residual_norm(self) -> Tensor:
         """Return an upper bound of the operator norm of E, []."""
         return torch.zeros((), dtype=self.dtype, device=self.device)
-
-    @property
-    def rounding(self) -> float:
-        """Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero for sums of squares."""
-        return 0.0
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
@@ -496,11 +478,7 @@ class Posterior(Stateful, ABC):
         checks.points("X", X, self.like if self.dimension else None, self.dimension)
 
     def move_ridge(self, ridge: float) -> None:
-        """Replace the state's own ridge.
-
-        Raises:
-            InvalidInput: It is not a finite number above zero.
-        """
+        """Replace the state's own ridge, a finite number above zero."""
         self.ridge = checks.positive("ridge", ridge)
         self.ridge_moved |= self.n > 0
         self.changed()

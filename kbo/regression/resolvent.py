@@ -3,14 +3,14 @@
 The first n0 rows A0 = Q diag(l) Q' are decomposed once; the b rows that came later are a border whose columns C are
 rotated by Q':
 
-    H(a) = [[diag(l) + a, C], [C', T(a)]],      S = T - C' diag(1 / (l + a)) C,
+    H(a) = [[diag(l) + a, C], [C', T]],     T = D + a I,     S = T - C' diag(1 / (l + a)) C,
 
     p'H^-1 q = sum_i p_i q_i / (l_i + a) + e_p'S^-1 e_q,      e_p = p_border - C' diag(1 / (l + a)) p.
 
 A ridge costs O(n0 b (b + points)). The basis is refreshed when the border has grown to a fixed part of it. Two
 posteriors use this; the sketched one has no border.
 
-| | exact, A = K, T = D + a I | sketched, A = B B' |
+| | exact, A = K | sketched, A = B B' |
 |---|---|---|
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
 | quad | ``rest + a y'H^-1 y`` | ``rest - y'H^-1 y`` |
@@ -42,7 +42,7 @@ class Resolvent(Stateful, ABC):
     Attributes:
         values: Eigenvalues l [n0] of A0, at least 0.
         vectors: Eigenvectors Q [N n0] of A0.
-        C: The border in the basis, [n0 b].
+        C: The border in the basis, [n0 b], and D, the corner of A at the border, [b b].
         target: y in the basis [n0] and at the border [b].
         rest: The part of ``quad`` that does not depend on the ridge.
         grids: Weights and factors of the grids of ridges in use; emptied when anything changes.
@@ -51,6 +51,7 @@ class Resolvent(Stateful, ABC):
     values: Tensor
     vectors: Tensor
     C: Tensor
+    D: Tensor
     target: tuple[Tensor, Tensor]
     rest: Tensor
     grids: dict[tuple[float, ...], tuple[Tensor, Tensor]]
@@ -68,10 +69,6 @@ class Resolvent(Stateful, ABC):
         """``Tr K (K + a I)^-1``, [r]."""
 
     @abstractmethod
-    def border(self, ridges: Tensor) -> Tensor:
-        """``T(a)``, [r b b], for the ridges [r]."""
-
-    @abstractmethod
     def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:
         """The posterior covariance from its prior part and ``p'H^-1 q``."""
 
@@ -87,7 +84,8 @@ class Resolvent(Stateful, ABC):
         """The factor of S, [r b b]."""
         size = max(1, _CHUNK.get(W.device.type, 2**22) // max(1, self.C.numel()))
         products = [(self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
-        return cholesky(self.border(ridges) - torch.cat(products), len(self.values))
+        T = self.D + ridges.reshape(-1, 1, 1) * torch.eye(len(self.D), dtype=W.dtype, device=W.device)
+        return cholesky(T - torch.cat(products), len(self.values))
 
     def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and factor for a grid of ridges; several numbers in turn are computed at the same grid."""

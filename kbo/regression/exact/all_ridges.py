@@ -89,10 +89,6 @@ class Eigenbasis(Resolvent):
     def _scale(self) -> Tensor:
         return self.data.counts.sqrt().unsqueeze(-1)
 
-    def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        identity = torch.eye(len(self.D), dtype=self.D.dtype, device=self.D.device)
-        return self.D + ridges.reshape(-1, 1, 1) * identity
-
     def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return prior - form
 

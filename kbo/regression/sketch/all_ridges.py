@@ -19,11 +19,8 @@ class SketchedResolvent(Resolvent):
         self.values = values.clamp_min(0)
         self.target = self.vectors.mT @ By, By[:0]
         self.rest = By.new_tensor(yy)
-        self.C = G[:, :0]
+        self.C, self.D = G[:, :0], G[:0, :0]
         self.grids = {}
-
-    def border(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return ridges.new_empty(len(ridges), 0, 0)
 
     def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return prior + ridges * form

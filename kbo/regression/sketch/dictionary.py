@@ -24,26 +24,14 @@ from kbo.stateful import Stateful
 
 
 class Observed(Protocol):
-    """The parts of a sketch that dictionaries read.
-
-    Attributes:
-        ridge: The regulariser.
-        root: ``M^-1`` as a square root.
-        rows: The distinct locations that were observed.
-    """
+    """The parts of a sketch that dictionaries read: ``stream.Sketch`` documents them."""
 
     ridge: float
     root: InverseRoot
     rows: Rows
+    m: int
 
-    @property
-    def m(self) -> int:
-        """Number of anchors."""
-        ...
-
-    def row_leverages(self) -> Tensor:
-        """The leverages of all rows at the sketch's ridge, [rows]."""
-        ...
+    def row_leverages(self) -> Tensor: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -104,6 +92,9 @@ class Dictionary(Stateful):
     fixed = False
     """Whether ``accepts`` and ``redraws`` need not be called at all."""
 
+    needs_refresh = False
+    """Whether the dictionary would be drawn again, if it were not frozen."""
+
     def __init__(self, most: int | None = None) -> None:
         self.most = None if most is None else int(checks.at_least("most", most, 1))
         self.capped = False
@@ -123,9 +114,6 @@ class Dictionary(Stateful):
     def redraws(self, sketch: Observed) -> list[int] | None:
         """The rows of the sketch that make up the next dictionary, after an observation; None to keep this one."""
         return None
-
-    needs_refresh = False
-    """Whether the dictionary would be drawn again, if it were not frozen."""
 
     def frozen(self) -> Dictionary:
         """A chooser for the time while a batch is chosen: the same, unless it waits for the batch to end."""

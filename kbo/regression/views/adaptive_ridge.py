@@ -28,6 +28,9 @@ class AdaptiveRidge(View):
     Raises:
         InvalidInput: The state or the schedule has data already, or is of another kind.
 
+    Attributes:
+        schedule: The rule that moves the ridge, after the data seen so far.
+
     Example:
         >>> bounds = NoiseBounds(norm_bound=5.0, delta=0.1, upper=1.0)
         >>> state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
@@ -54,17 +57,10 @@ class AdaptiveRidge(View):
     version = passed_on("state.version")  # it moves with the ridge
     at_moving = passed_on("state.at_moving")
 
-    @property
-    def schedule(self) -> Any:
-        """The rule that moves the ridge, after the data seen so far."""
-        return self._schedule
+    schedule = passed_on("_schedule")
 
     def update(self, X: Tensor, y: Tensor) -> None:
-        """Add observations X [r d], y [r] in place, one after the other; the ridge follows each.
-
-        Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
-        """
+        """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""
         checks.observations(X, y)
         self.state.check(X)
         if len(X) == 0:

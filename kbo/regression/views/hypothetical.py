@@ -43,13 +43,9 @@ class Hypothetical(View):
         super().__init__(state)
         self.P, self.targets = P.clone(), None if targets is None else targets.clone()
 
-    @property
-    def hypothetical(self) -> bool:
-        """True."""
-        return True
+    hypothetical = True
 
-    def fork_frozen(self) -> Posterior:
-        """Return the same view of a frozen fork."""
+    def fork_frozen(self) -> Posterior:  # noqa: D102
         return Hypothetical(self.state.fork_frozen(), self.P, self.targets)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
@@ -62,9 +58,11 @@ class Hypothetical(View):
 class _ConditionedAnswers(ViewAnswers):
     """Answers of the observed data, conditioned on P."""
 
+    state: Hypothetical
+
     def __init__(self, view: Hypothetical, inner: Answers) -> None:
         super().__init__(view, inner)
-        self.view, self.P, self.targets = view, view.P, view.targets
+        self.P, self.targets = view.P, view.targets
 
     @cached_property
     def _factor(self) -> tuple[Tensor, Tensor]:
@@ -116,7 +114,7 @@ class _ConditionedAnswers(ViewAnswers):
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
         """Matheron's rule once more, for hypothetical observations at points [p d]."""
         self._refuse_batches()
-        inner, P = self.view.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
+        inner, P = self.state.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
         path = inner.draw_function(like, generator)
         noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
@@ -130,13 +128,11 @@ class _ConditionedAnswers(ViewAnswers):
 class _ConditionedRidges(ViewRidges):
     """Any ridges, conditioned on P."""
 
-    def __init__(self, view: Hypothetical, inner: AllRidges) -> None:
-        super().__init__(view, inner)
-        self.view = view
+    state: Hypothetical
 
     def path(self, X: Tensor) -> RidgePath:
         """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
-        P, targets = self.view.P.unsqueeze(-3), self.view.targets
+        P, targets = self.state.P.unsqueeze(-3), self.state.targets
         batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
         P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
         if targets is not None:
@@ -144,17 +140,11 @@ class _ConditionedRidges(ViewRidges):
         return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), P.shape[-2], targets)
 
     def at(self, ridge: float) -> Answers:
-        return _ConditionedAnswers(self.view, self.inner.at(ridge))
+        return _ConditionedAnswers(self.state, self.inner.at(ridge))
 
 
 class _ConditionedPath(RidgePath):
-    """The path of groups whose first p points were observed hypothetically.
-
-    Args:
-        joint: The path of the groups with those points.
-        p: Their number.
-        targets: Their targets [B p], or None to hallucinate the mean.
-    """
+    """The path of groups whose first p points were observed hypothetically, with targets [B p] or None."""
 
     def __init__(self, joint: RidgePath, p: int, targets: Tensor | None) -> None:
         self.joint, self.p, self.targets = joint, p, targets

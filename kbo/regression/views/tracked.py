@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
+from kbo.regression.posterior import AllRidges, Answers, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
 from kbo.stateful import passed_on
@@ -50,44 +50,36 @@ class Tracked(View):
         return super().predict(self.points if X is None else X, ridge)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
-        return _TrackedAnswers(self, self.state.at(ridge), self.followed)
+        return _TrackedAnswers(self, self.state.at(ridge))
 
     def all_ridges(self) -> AllRidges:  # noqa: D102
-        return _TrackedRidges(self, self.state.all_ridges(), self.followed)
+        return _TrackedRidges(self, self.state.all_ridges())
 
 
 class _TrackedAnswers(ViewAnswers):
-    def __init__(self, view: Tracked, inner: Answers, followed: Followed) -> None:
-        super().__init__(view, inner)
-        self.view, self.followed = view, followed
+    state: Tracked
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.followed.predict(self.ridge) if self.view.tracks(X) else self.inner.predict(X)
+        return self.state.followed.predict(self.ridge) if self.state.tracks(X) else self.inner.predict(X)
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
-        both = self.view.tracks(X) and (Z is X or self.view.tracks(Z))
-        return self.followed.covariance(self.ridge) if both else self.inner.covariance(X, Z)
+        both = self.state.tracks(X) and (Z is X or self.state.tracks(Z))
+        return self.state.followed.covariance(self.ridge) if both else self.inner.covariance(X, Z)
 
     def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        if self.view.tracks(X):
-            return self.followed.deviations(self.ridge, count, generator)
+        if self.state.tracks(X):
+            return self.state.followed.deviations(self.ridge, count, generator)
         return self.inner.deviations(X, count, generator)
 
 
 class _TrackedRidges(ViewRidges):
-    def __init__(self, view: Tracked, inner: AllRidges, followed: Followed) -> None:
-        super().__init__(view, inner)
-        self.view, self.followed = view, followed
+    state: Tracked
 
     def path(self, X: Tensor) -> RidgePath:
-        alone = X.ndim == 3 and X.shape[-2] == 1 and self.view.tracks(X.squeeze(-2))
-        return self.followed.path() if alone else self.inner.path(X)
+        alone = X.ndim == 3 and X.shape[-2] == 1 and self.state.tracks(X.squeeze(-2))
+        return self.state.followed.path() if alone else self.inner.path(X)
 
 
 def track(state: Posterior, points: Tensor) -> Tracked:
-    """Return the same posterior as ``state``, cheap at the fixed points [A d] after every observation.
-
-    Raises:
-        InvalidInput: Points of another shape.
-    """
+    """Return ``Tracked(state, points)``."""
     return Tracked(state, points)
