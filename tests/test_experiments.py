@@ -18,7 +18,7 @@ from kbo.confidence import WangDeFreitas
 from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.papers import mixture, mixture_studies, sketching, streaming, streaming_uniform
+from kbo.experiments.papers import mixture, sketching, streaming, streaming_uniform
 from kbo.experiments.papers.experiment import Plan
 from kbo.experiments.sweep.cells import Cell, Folder, read_rows
 from kbo.experiments.sweep.processes import Processes
@@ -324,14 +324,14 @@ def test_published_values_are_those_of_the_paper():
 def test_a_study_is_one_entry(out, monkeypatch):
     with pytest.raises(InvalidInput, match="no study tides"):
         papers.paper("mixture").experiment("study", "tides")
-    monkeypatch.setitem(mixture_studies.PAPER.studies, "tides", lambda quick: Plan(f"quick: {quick}"))
+    monkeypatch.setitem(mixture.PAPER.studies, "tides", lambda quick: Plan(f"quick: {quick}"))
     assert "tides" in papers.paper("mixture").contents()
     assert reproduce(out, "--study", "tides") == "quick: True\n\n"
 
 
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):
     cells = [*squares(1), Cell(f"{CHORES}:fail", {"x": 3}, "failing")]
-    monkeypatch.setitem(mixture_studies.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells))
+    monkeypatch.setitem(mixture.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells))
     broken = ["reproduce", "mixture", "--study", "broken", "-q", "-j", "1", "-o", str(tmp_path)]
     done = CliRunner().invoke(app, broken)
     assert isinstance(done.exception, CellsFailed)

@@ -8,8 +8,8 @@ import torch
 from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
-from kbo.experiments.papers import mixture_studies as guarantees
-from kbo.experiments.papers import streaming_studies
+from kbo.experiments.papers import mixture as guarantees
+from kbo.experiments.papers import streaming
 from kbo.experiments.papers.mixture import problems
 from kbo.problems import RKHSBandit
 from kbo.regression import KernelRidge
@@ -74,15 +74,15 @@ def test_noise_bounds_and_their_envelopes_hold(form):
     noises = ("gaussian", "rademacher")
     runs = 3 if form.startswith("mixture") else 7
     seeds = range(7, 7 + runs)
-    rows = [row for noise in noises for seed in seeds for row in streaming_studies.watch(form, noise, seed, 100, 0.3)]
+    rows = [row for noise in noises for seed in seeds for row in streaming.watch(form, noise, seed, 100, 0.3)]
     assert len(rows) == 2 * runs
-    assert not any(row[name] for row in rows for name in streaming_studies.FAILURES)
+    assert not any(row[name] for row in rows for name in streaming.FAILURES)
     assert all(0.01 < row["lower"] < 0.1 < row["upper"] <= 0.3 and 0 < row["closest"] < 1 for row in rows)
 
 
 @pytest.mark.parametrize("form", ["tight+grid", "mixture"])
 def test_a_noise_level_above_its_bound_is_refuted(form):
-    (row,) = streaming_studies.watch(form, "gaussian", 0, 300, 0.05)
+    (row,) = streaming.watch(form, "gaussian", 0, 300, 0.05)
     assert row["upper < sigma"]
     assert row["refuted"]
     assert not row["lower > sigma"]

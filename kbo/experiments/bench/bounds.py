@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo.confidence import MartingaleMixture
 from kbo.confidence.mixture.radius import DMM_GRID
-from kbo.experiments.bench.race import Bench, Result, Work, agree, at_most_times, faster, medians
+from kbo.experiments.bench.race import Bench, Goal, Result, Work, agree, medians, race
 from kbo.experiments.bench.setups import uniform
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
@@ -27,7 +27,7 @@ def _mixture(kind: str) -> MartingaleMixture:
 
 
 def _updated(state: Posterior, n: int, device: torch.device, problem: RKHSBandit) -> Posterior:
-    """Return the state after n uniform observations, a thousand at a time."""
+    """The state after n uniform observations, a thousand at a time."""
     generator = torch.Generator().manual_seed(1)
     for start in range(0, n, 1000):
         X = torch.rand(min(1000, n - start), 3, generator=generator, dtype=torch.float64)
@@ -40,7 +40,7 @@ Choose = Callable[[Posterior, Tensor], tuple[int, float]]
 
 
 def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHSBandit) -> Work:
-    """Return a step that scores fresh arms and observes the best."""
+    """A step that scores fresh arms and observes the best."""
     generator = torch.Generator().manual_seed(2)
 
     def step() -> Tensor:
@@ -76,12 +76,12 @@ def exact_steps(device: torch.device, n: int) -> list[Result]:
     cmm, dmm, factors = map(steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors))
     agree(dmm, factors)
     cmm()
-    found = medians(device, cmm=[cmm] * _IN_A_ROW, dmm=[dmm] * _IN_A_ROW, factors=[factors] * _IN_A_ROW)
-    same, growing = "DMM-UCB, same state", "DMM-UCB on five growing factors"
-    return [
-        Result(f"a step of CMM-UCB, 100 fresh arms / {same}", found["cmm"], found["dmm"], at_most_times(1.5), n),
-        Result(f"a step of CMM-UCB / {growing}", found["cmm"], found["factors"], faster(1), n),
+    works = {"cmm": [cmm] * _IN_A_ROW, "dmm": [dmm] * _IN_A_ROW, "factors": [factors] * _IN_A_ROW}
+    lines = [
+        ("a step of CMM-UCB, 100 fresh arms / DMM-UCB, same state", "cmm", "dmm", Goal(1.5)),
+        ("a step of CMM-UCB / DMM-UCB on five growing factors", "cmm", "factors", Goal(1.0)),
     ]
+    return race(device, n, works, lines)
 
 
 def cone_programs(device: torch.device, n: int) -> list[Result]:
@@ -108,7 +108,7 @@ def cone_programs(device: torch.device, n: int) -> list[Result]:
     found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
     cones = _ARMS * found["cone"]
     return [
-        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, faster(3000), n),
+        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, Goal(1 / 3000), n),
         Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
     ]
 
@@ -124,9 +124,8 @@ def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Res
         step = _steps(state, confidence.argmax_upper, device, problem)
         step()
         works[name] = [step] * _IN_A_ROW
-    found = medians(device, **works)
     name = f"a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}"
-    return [Result(name, found["after"], found["before"], at_most_times(1.3), n)]
+    return race(device, n, works, [(name, "after", "before", Goal(1.3))])
 
 
 BENCHES = [

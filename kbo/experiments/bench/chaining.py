@@ -10,7 +10,7 @@ from torch import Tensor
 from kbo import recipes
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
-from kbo.experiments.bench.race import Bench, Result, agree, at_most, seconds, wall_and_memory
+from kbo.experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and_memory
 from kbo.experiments.papers import chaining as paper
 from kbo.experiments.papers.chaining import ALGORITHM, DELTA, NOISE
 from kbo.experiments.sweep.pool import threads
@@ -41,7 +41,7 @@ def iterations(device: torch.device, points: int, rounds: int) -> list[Result]:
     agree(lambda: confidence.upper(updated, arms), dense)
     mean, dense_seconds = seconds([step] * rounds, device) / rounds, seconds([dense], device)
     name = f"an iteration of {ALGORITHM}, {points} points, mean of {rounds} / dense matrices"
-    return [Result(name, mean, dense_seconds, at_most(0.3), _OBSERVED)]
+    return [Result(name, mean, dense_seconds, Goal(more=0.3), _OBSERVED)]
 
 
 def _dense(X: Tensor, y: Tensor, arms: Tensor) -> Tensor:
@@ -94,9 +94,9 @@ def chain(
         Chaining(DELTA, points=arms[:100]).chain(state)
         wall, memory = wall_and_memory(lambda: Chaining(DELTA, points=arms).chain(state).sizes, times)
     on_device = torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0
-    name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else at_most(2000, "MB")
+    name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else Goal(more=2000, unit="MB")
     return [
-        Result(name, wall, goal=at_most(most), n=_OBSERVED),
+        Result(name, wall, goal=Goal(more=most), n=_OBSERVED),
         Result("  memory", memory + on_device, goal=goal, n=_OBSERVED, unit="MB"),
     ]
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
@@ -15,17 +16,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from kbo.experiments.bench.race import (
-    REPEATS,
-    Bench,
-    Result,
-    agree,
-    at_most_more,
-    faster,
-    medians,
-    megabytes,
-    seconds,
-)
+from kbo.experiments.bench.race import REPEATS, Bench, Goal, Result, agree, megabytes, race, seconds
 from kbo.experiments.bench.setups import mean_and_variance, single_task_gp
 from kbo.models import KernelRidgeGP
 from kbo.regression import KernelRidge, Tracked
@@ -51,22 +42,23 @@ def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     def condition(model: Model) -> tuple[Tensor, Tensor]:
         return mean_and_variance(model.condition_on_observations(new[:1], target), point)
 
-    works = {
+    works: dict[str, Any] = {
         "theirs": lambda: condition(gp),
         "rebuilt": set_train_data,
         "model_cold": lambda: condition(model),
         "in_place_cold": in_place,
     }
     agree(*works.values())
-    t = medians(device, **works, model=[works["model_cold"]] * _IN_A_ROW, in_place=[in_place] * _IN_A_ROW)
-    goal, cold, row = faster(times), "processor caches cold", "one row, new model"
-    return [
-        Result("one row in place / condition_on_observations", t["in_place"], t["theirs"], goal, n),
-        Result(f"one row in place, {cold} / the same", t["in_place_cold"], t["theirs"], goal, n),
-        Result(f"{row} / condition_on_observations", t["model"], t["theirs"], goal, n),
-        Result(f"{row}, {cold} / the same", t["model_cold"], t["theirs"], n=n),
-        Result(f"{row}, {cold} / set_train_data", t["model_cold"], t["rebuilt"], n=n),
+    works |= {"model": [works["model_cold"]] * _IN_A_ROW, "in_place": [in_place] * _IN_A_ROW}
+    goal, cold, row = Goal(1 / times), "processor caches cold", "one row, new model"
+    lines = [
+        ("one row in place / condition_on_observations", "in_place", "theirs", goal),
+        (f"one row in place, {cold} / the same", "in_place_cold", "theirs", goal),
+        (f"{row} / condition_on_observations", "model", "theirs", goal),
+        (f"{row}, {cold} / the same", "model_cold", "theirs", None),
+        (f"{row}, {cold} / set_train_data", "model_cold", "rebuilt", None),
     ]
+    return race(device, n, works, lines)
 
 
 def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
@@ -89,15 +81,13 @@ def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
         "scored": lambda: score(updated),
     }
     agree(*works.values())
-    found, name = medians(device, **works), f"{candidates} fixed candidates after a row / {how}"
-    return [
-        Result(name, found["tracked"], found["conditioned"], faster(30), n),
-        Result(f"{name}, row not counted", found["tracked"], found["scored"], faster(30), n),
-    ]
+    name, goal = f"{candidates} fixed candidates after a row / {how}", Goal(1 / 30)
+    lines = [(name, "tracked", "conditioned", goal), (f"{name}, row not counted", "tracked", "scored", goal)]
+    return race(device, n, works, lines)
 
 
 def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable]:
-    """Return the fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
+    """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
 
     def score(size: int, joint: bool, gp: Model) -> tuple[Tensor, Tensor]:
         parts = (mean_and_variance(gp, part if joint else part.unsqueeze(1)) for part in X.split(size))
@@ -119,17 +109,14 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
     """Time mean and variance of points that were never seen before."""
     X, y, P = _data(n, points, device=device)
     gp, model = _models(X, y)
+    shapes = {f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1), f"{points} fresh candidates [{points} d]": P}
     works = {
-        f"{side}_{shape}": lambda m=m, Z=Z: mean_and_variance(m, Z)
-        for shape, Z in (("batch", P.unsqueeze(1)), ("joint", P))
+        f"{side} {name}": partial(mean_and_variance, m, Z)
+        for name, Z in shapes.items()
         for side, m in (("kbo", model), ("theirs", gp))
     }
     agree(*works.values())
-    found, name = medians(device, **works), f"{points} fresh candidates"
-    return [
-        Result(f"{name} [{points} 1 d]", found["kbo_batch"], found["theirs_batch"], faster(1), n),
-        Result(f"{name} [{points} d]", found["kbo_joint"], found["theirs_joint"], faster(1), n),
-    ]
+    return race(device, n, works, [(name, f"kbo {name}", f"theirs {name}", Goal(1.0)) for name in shapes])
 
 
 def memory(device: torch.device, n: int, arms: int) -> list[Result]:
@@ -145,7 +132,7 @@ def memory(device: torch.device, n: int, arms: int) -> list[Result]:
         on_device = torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
         used.append(megabytes(peak=False) + on_device)
     name = f"memory after {n} updates on {arms} arms / after {n // 2}"
-    return [Result(name, used[1], used[0], at_most_more(20, "MB"), n, "MB")]
+    return [Result(name, used[1], used[0], Goal(1.0, 20, "MB"), n, "MB")]
 
 
 def imports(device: torch.device) -> list[Result]:
@@ -166,8 +153,8 @@ def imports(device: torch.device) -> list[Result]:
     found = {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
     models = "import KernelRidgeGP / import SingleTaskGP"
     return [
-        Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], at_most_more(0.1)),
-        Result(models, found["model"], found["their_model"], at_most_more(0.1)),
+        Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)),
+        Result(models, found["model"], found["their_model"], Goal(1.0, 0.1)),
     ]
 
 
@@ -180,7 +167,7 @@ def _kernel() -> ScaleKernel:
 
 
 def _data(n: int, *more: int, device: torch.device) -> list[Tensor]:
-    """Return X [n d] and y [n] of a noisy function, then further points [m d] for every m in ``more``."""
+    """X [n d] and y [n] of a noisy function, then further points [m d] for every m in ``more``."""
     rng = torch.Generator().manual_seed(0)
     X, *others = (torch.rand(m, _DIMENSION, generator=rng, dtype=torch.float64) for m in (n, *more))
     y = torch.sin(5 * X).sum(-1) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
@@ -188,7 +175,7 @@ def _data(n: int, *more: int, device: torch.device) -> list[Tensor]:
 
 
 def _models(X: Tensor, y: Tensor) -> tuple[SingleTaskGP, KernelRidgeGP]:
-    """Return the same posterior in BoTorch and in kbo, with their caches filled."""
+    """The same posterior in BoTorch and in kbo, with their caches filled."""
     likelihood = GaussianLikelihood().double()
     likelihood.noise = torch.tensor(_RIDGE, dtype=torch.float64)
     gp = single_task_gp(X, y.unsqueeze(-1), _kernel(), likelihood)

@@ -26,35 +26,24 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Goal:
-    """The promise that the figure of kbo is at most ``times`` the other one, plus ``more``."""
+    """The promise that the figure of kbo is at most ``times`` the other one, plus ``more`` of the unit."""
 
-    text: str
     times: float = 0.0
     more: float = 0.0
+    unit: str = "s"
+
+    @property
+    def text(self) -> str:
+        """The promise in words."""
+        if self.more:
+            return f"at most {self.more:g} {self.unit}{' more' * bool(self.times)}"
+        if self.times > 1:
+            return f"at most {self.times:g} times"
+        return f"at least {1 / self.times:g} times faster" if self.times < 1 else "no slower"
 
     def kept(self, kbo: float, other: float) -> bool:
         """Return whether the figures are as promised."""
         return kbo <= self.times * other + self.more
-
-
-def faster(times: float) -> Goal:
-    """Return the promise to be so many times faster."""
-    return Goal(f"at least {times:g} times faster" if times > 1 else "no slower", times=1 / times)
-
-
-def at_most(most: float, unit: str = "s") -> Goal:
-    """Return the promise of a small figure."""
-    return Goal(f"at most {most:g} {unit}", more=most)
-
-
-def at_most_times(times: float) -> Goal:
-    """Return the promise of at most so many times the other figure."""
-    return Goal(f"at most {times:g} times", times=times)
-
-
-def at_most_more(most: float, unit: str = "s") -> Goal:
-    """Return the promise to exceed the other figure by at most so much."""
-    return Goal(f"at most {most:g} {unit} more", times=1.0, more=most)
 
 
 @dataclass(frozen=True)
@@ -146,6 +135,17 @@ def agree(*works: Work) -> None:
     answers = [torch.cat([part.flatten() for part in (x if isinstance(x, tuple) else (x,))]) for x in found]
     for answer in answers[1:]:
         torch.testing.assert_close(answer, answers[0], rtol=1e-5, atol=1e-5, check_dtype=False, check_device=False)
+
+
+def race(
+    device: torch.device,
+    n: int | None,
+    works: Mapping[str, Work | list[Work]],
+    lines: Sequence[tuple[str, str, str, Goal | None]],
+) -> list[Result]:
+    """Time the works in turns, and compare two of them in every line: its name, that of kbo, the other, the goal."""
+    found = medians(device, **works)
+    return [Result(name, found[kbo], found[other], goal, n) for name, kbo, other, goal in lines]
 
 
 def medians(device: torch.device, **works: Work | list[Work]) -> dict[str, float]:

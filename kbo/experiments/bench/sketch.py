@@ -1,9 +1,11 @@
-"""Sketched posteriors: whole bandit runs, long streams, a million candidates, and GPyTorch's inducing points."""
+"""Bandit runs, sketched and with unknown noise; long streams; a million candidates; GPyTorch's inducing points."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,24 +17,15 @@ from gpytorch.settings import sgpr_diagonal_correction
 from torch import Tensor
 
 from kbo import bandit
-from kbo.confidence import FixedWidth
+from kbo.confidence import AdaptiveSelfNormalized, FixedWidth, NoiseBounds
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.bench.race import (
-    Bench,
-    Result,
-    agree,
-    at_most,
-    at_most_times,
-    faster,
-    medians,
-    megabytes,
-    wall_and_memory,
-)
+from kbo.experiments.bench.race import Bench, Goal, Result, agree, medians, megabytes, wall_and_memory
 from kbo.experiments.bench.setups import mean_and_variance, single_task_gp, sketch, uniform
 from kbo.experiments.sweep.pool import threads
 from kbo.kernels import freeze
 from kbo.models import NystromGP
-from kbo.regression import FixedDictionary, NystromRidge
+from kbo.problems import stationary_kernel
+from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, NystromRidge, centred_draws
 
 
 def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
@@ -45,7 +38,7 @@ def short_run(device: torch.device, n: int, method: BanditMethod, most: float) -
     """Time a run of n rounds, the median of three."""
     with threads(1):
         total = statistics.median(cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3))
-    return [Result(f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=at_most(most), n=n)]
+    return [Result(f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=Goal(more=most), n=n)]
 
 
 def long_run(device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, on: str) -> list[Result]:
@@ -53,9 +46,9 @@ def long_run(device: torch.device, n: int, problem: BanditProblem, method: Bandi
     with threads(1):
         seconds = cpu_seconds(replace(problem, rounds=n), method)
     return [
-        Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=at_most(60), n=n),
+        Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=Goal(more=60), n=n),
         late_step(seconds, n),
-        Result("  peak memory of the process", megabytes(peak=True), goal=at_most(1000, "MB"), n=n, unit="MB"),
+        Result("  peak memory of the process", megabytes(peak=True), goal=Goal(more=1000, unit="MB"), n=n, unit="MB"),
     ]
 
 
@@ -63,32 +56,69 @@ def late_step(seconds: list[float], n: int) -> Result:
     """Return the time of a step at the end of a run and at a tenth of it, from the time after every step."""
     few = max(len(seconds) // 50, 1)
     early, late = ((seconds[end - 1] - seconds[end - 1 - few]) / few for end in (len(seconds) // 10, len(seconds)))
-    return Result("  a step then / at a tenth of them", late, early, at_most_times(1.3), n)
+    return Result("  a step then / at a tenth of them", late, early, Goal(1.3), n)
 
 
-def on_many_points(
-    points: int, work: Callable[[NystromRidge, Tensor], Any], on_threads: int = 2
-) -> tuple[float, float]:
-    """Return the wall-clock seconds of some work on fresh points, and the memory in MB that it takes beside them."""
-    with threads(on_threads):
-        state = sketch(200, torch.device("cpu"))
-        work(state, uniform(1000, 3, seed=3))
-        X = uniform(points, 3, seed=4)
-        return wall_and_memory(lambda: work(state, X))
-
-
-def many_arms(device: torch.device, points: int) -> list[Result]:
-    """Find the point of the largest bound."""
-    wall, memory = on_many_points(points, best)
+def adaptive_run(
+    device: torch.device, rounds: int, name: str, step: Goal | None = None, run: Goal | None = None
+) -> list[Result]:
+    """Time a whole run on a hundred fixed arms; the step is the median of those around two fifths of it."""
+    seconds = cpu_seconds(
+        BanditProblem("streaming", rounds=rounds, delta=0.1, noise_upper=1.0, noise_lower=0.01), BanditMethod(name)
+    )
+    steps, middle = [after - before for before, after in itertools.pairwise(seconds)], 2 * rounds // 5
+    median = statistics.median(steps[middle - middle // 20 : middle + middle // 20])
     return [
-        Result(f"{points} fresh arms scored, m = 200, d = 3, two threads, wall clock", wall, goal=at_most(1.5)),
-        Result("  memory beyond the arms", memory, goal=at_most(250, "MB"), unit="MB"),
+        Result(f"a step of {name}, 100 fixed arms, CPU", median, goal=step, n=middle),
+        Result(f"  {rounds} rounds", seconds[-1], goal=run, n=rounds),
     ]
+
+
+def adaptive_sketch(device: torch.device, n: int) -> list[Result]:
+    """Time a stream of distinct points through a sketch whose ridge follows the noise: update and width, every step."""
+    X, bounds = uniform(n, 2, seed=5).to(device), NoiseBounds(5.0, 0.1, upper=1.0)
+    noise = 0.1 * torch.randn(n, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    y = torch.sin(4 * X).sum(-1) + noise.to(device)
+    nystrom = NystromRidge(stationary_kernel("rbf", 0.3).to(device), bounds.ridge, GreedyDictionary(1e-4))
+    state, confidence, seconds = AdaptiveRidge(nystrom, bounds), AdaptiveSelfNormalized(), []
+    start = time.process_time()
+    for x, target in zip(X.split(1), y.split(1), strict=True):
+        state.update(x, target)
+        confidence.width(state)
+        seconds.append(time.process_time() - start)
+    total = f"{n} steps of a sketch whose ridge follows the noise, CPU"
+    return [Result(total, seconds[-1], n=n), late_step(seconds, n)]
 
 
 def best(state: NystromRidge, X: Tensor) -> Any:
     """Find the point of the largest bound."""
     return FixedWidth(1.0).argmax_upper(state, X)
+
+
+def joint_draw(state: NystromRidge, X: Tensor) -> Tensor:
+    """Draw from the posterior at all points."""
+    return centred_draws(state, X, 1, torch.Generator().manual_seed(0))
+
+
+def on_many_points(
+    device: torch.device,
+    points: int,
+    work: Callable[[NystromRidge, Tensor], Any],
+    words: tuple[str, str],
+    most: tuple[float, float],
+    on_threads: int = 2,
+) -> list[Result]:
+    """Do some work on fresh points, with m = 200, and measure the memory that it takes beside them."""
+    with threads(on_threads):
+        state = sketch(200, torch.device("cpu"))
+        work(state, uniform(1000, 3, seed=3))
+        X = uniform(points, 3, seed=4)
+        wall, memory = wall_and_memory(lambda: work(state, X))
+    name, what = words
+    return [
+        Result(f"{name.format(points)}, two threads, wall clock", wall, goal=Goal(more=most[0])),
+        Result(f"  memory beyond the {what}", memory, goal=Goal(more=most[1], unit="MB"), unit="MB"),
+    ]
 
 
 def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: int) -> list[Result]:
@@ -115,7 +145,7 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     batches, other = found["theirs_batch"] * points / chunk, f"InducingPointKernel, m = {m}"
     chunked = f"{points} candidates [{points} 1 d] / {other}, in chunks of {chunk}"
     return [
-        Result(chunked, found["kbo_batch"], batches, faster(500), n),
+        Result(chunked, found["kbo_batch"], batches, Goal(1 / 500), n),
         Result(f"{points} candidates [{points} d] / {other}", found["kbo_joint"], found["theirs_joint"], n=n),
     ]
 
@@ -148,8 +178,6 @@ _EK_UCB = BanditMethod("EK-UCB", "ek-ucb", 10.0, 0.1)
 _K_UCB = BanditMethod("K-UCB", "k-ucb", 10.0, 0.1)
 _BBKB = BanditMethod("BBKB", "bbkb", 10.0, 0.1, {"kind": "bbkb", "oversampling": 30, "growth": 3})
 _FIXED_ARMS = BanditProblem("rkhs-fixed", {"n_arms": 1000}, delta=0.1)
-
-
 _LONG = {
     "Chessboard": (BanditProblem("chessboard"), _EK_UCB),
     "1000 fixed arms, RBF 0.5, d = 3": (_FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
@@ -165,11 +193,40 @@ BENCHES = [
         Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
         for on, (problem, method) in _LONG.items()
     ),
-    Bench(many_arms, {"points": 1_000_000}, {"points": 10_000}, fresh=True),
+    Bench(
+        on_many_points,
+        {
+            "points": 1_000_000,
+            "work": best,
+            "words": ("{} fresh arms scored, m = 200, d = 3", "arms"),
+            "most": (1.5, 250),
+        },
+        {"points": 10_000},
+        fresh=True,
+    ),
     Bench(
         inducing_points,
         {"n": 4000, "m": 100, "points": 1000, "chunk": 100},
         {"n": 500, "m": 30, "points": 20, "chunk": 10},
     ),
     Bench(throughput, {"n": 1_000_000, "m": 512}, {"n": 10_000}, devices=["cuda"]),
+    Bench(
+        adaptive_run,
+        {"rounds": 5000, "name": "kernel-ucb-adaptive", "step": Goal(more=1e-3), "run": Goal(more=20)},
+        {"rounds": 400},
+    ),
+    Bench(adaptive_run, {"rounds": 5000, "name": "dmm-ucb-adaptive"}, {"rounds": 400}),
+    Bench(adaptive_run, {"rounds": 5000, "name": "kernel-ts-adaptive"}, {"rounds": 400}),
+    Bench(adaptive_sketch, {"n": 20_000}, {"n": 400}),
+    Bench(
+        on_many_points,
+        {
+            "points": 100_000,
+            "work": joint_draw,
+            "words": ("a joint draw over {} fresh candidates, m = 200", "candidates"),
+            "most": (1.0, 1000),
+        },
+        {"points": 1000},
+        fresh=True,
+    ),
 ]

@@ -7,13 +7,13 @@ import importlib
 from kbo.experiments.papers.experiment import Paper, entry
 
 PAPERS = {
-    "mixture": "kbo.experiments.papers.mixture_studies",
+    "mixture": "kbo.experiments.papers.mixture",
     "sketching": "kbo.experiments.papers.sketching",
-    "streaming": "kbo.experiments.papers.streaming_studies",
+    "streaming": "kbo.experiments.papers.streaming",
     "chaining": "kbo.experiments.papers.chaining",
     "tuning": "kbo.experiments.tuning.comparison",
 }
-"""Name of a paper, or "tuning", a comparison of our own -> the module with its whole ``PAPER``, studies included."""
+"""Name of a paper, or "tuning", a comparison of our own -> the module with its ``PAPER``."""
 
 
 def paper(name: str) -> Paper:

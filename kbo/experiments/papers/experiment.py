@@ -71,24 +71,19 @@ class Paper:
     figures: Mapping[int, Experiment] = field(default_factory=dict)
     studies: Mapping[str, Experiment] = field(default_factory=dict)
 
+    @property
+    def kinds(self) -> dict[str, Mapping[Any, Experiment]]:
+        """Tables, figures and studies, by the singular."""
+        return {"table": self.tables, "figure": self.figures, "study": self.studies}
+
     def contents(self) -> str:
         """The experiments in words."""
-        kinds = {"table": self.tables, "figure": self.figures, "study": self.studies}
-        lines = [f"  --{what} {', '.join(map(str, known))}" for what, known in kinds.items() if known]
+        lines = [f"  --{what} {', '.join(map(str, known))}" for what, known in self.kinds.items() if known]
         return "\n".join([self.title, *lines])
 
     def experiment(self, what: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
-        """The experiment that is called ``name`` among the tables, figures or studies: ``run`` without its first two.
-
-        Args:
-            what: "table", "figure" or "study".
-            name: Number or name.
-
-        Raises:
-            InvalidInput: There is none; the message lists those that there are.
-        """
-        known: Mapping[Any, Experiment] = {"table": self.tables, "figure": self.figures, "study": self.studies}[what]
-        return partial(run, entry(known, what, name), name if what == "study" else f"{what}{name}")
+        """The experiment of that number or name among ``kinds[what]``: ``run`` without its first two arguments."""
+        return partial(run, entry(self.kinds[what], what, name), name if what == "study" else f"{what}{name}")
 
 
 def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
@@ -193,6 +188,15 @@ def plan_of_regret(
     """Runs of bandits as a picture, and as a table of regret, anchors and time at the end, by ``problem``."""
     table, picture = partial(tables.final, published=published), partial(draw, title=title, **look)
     return Plan(title, {"": table}, {".png": picture}, cells, prepare=prepare)
+
+
+def plan_of_table(
+    title: str, cells: Sequence[Cell], prepare: Callable[[Frame], Frame], published: tables.Published
+) -> Plan:
+    """Runs of bandits as a table of regret beside published values, by ``problem``."""
+    summary = partial(tables.summary, published=published)
+    stored = {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))}
+    return Plan(title, {"": partial(tables.final, published=published)}, stored, cells, prepare=prepare)
 
 
 def intervals(methods: Mapping[str, Method], X: Tensor, y: Tensor, grid: Tensor) -> dict[str, lines.Interval]:

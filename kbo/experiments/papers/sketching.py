@@ -53,31 +53,31 @@ _AUTHORS = {
 """Three runs of the authors' code, scored like ours. It samples with another probability than the paper's eq. 41."""
 
 
-def exact(ridge: float) -> BanditMethod:
-    """K-UCB."""
-    return BanditMethod("k-ucb", ridge=ridge, multiplier=_MULTIPLIER)
-
-
-def sketched(ridge: float) -> dict[str, BanditMethod]:
-    """Methods with random dictionaries at ridge = mu, by name; the last two are not in the figures of the paper."""
-    kinds: dict[str, dict[str, Any]] = {
+def methods(ridge: float) -> dict[str, BanditMethod]:
+    """Methods at ridge = mu by name, those of the paper's figures first."""
+    kinds: dict[str, dict[str, Any] | None] = {
+        "k-ucb": None,
         "ek-ucb": {"kind": "kors", "mu": ridge, "gamma": ridge},
         "c-bkb": {"kind": "bkb", "oversampling": 10.0},
         "c-bbkb": {"kind": "bbkb", "oversampling": 100.0, "growth": 10.0},
+        "supk-ucb": None,
         "ek-ucb, gamma 1": {"kind": "kors", "mu": ridge, "gamma": 1.0},
         "c-bbkb, C = 3": {"kind": "bbkb", "oversampling": 30.0, "growth": 3.0},
     }
-    return {name: BanditMethod(name, name.partition(",")[0], ridge, _MULTIPLIER, kind) for name, kind in kinds.items()}
+    return {
+        name: BanditMethod(
+            name, name.partition(",")[0] if kind else None, ridge, 1.0 if name == "supk-ucb" else _MULTIPLIER, kind
+        )
+        for name, kind in kinds.items()
+    }
 
 
-def methods(ridge: float) -> list[BanditMethod]:
-    """The methods of the paper's figures at ridge = mu."""
-    paper = list(sketched(ridge).values())[:3]
-    return [exact(ridge), *paper, BanditMethod("supk-ucb", ridge=ridge, multiplier=1.0)]
+def _of_paper(ridge: float) -> list[BanditMethod]:
+    return list(methods(ridge).values())[:5]
 
 
-def cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool) -> list[Cell]:
-    """The methods in these environments with the protocol of the authors' code, seed by seed."""
+def _cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool) -> list[Cell]:
+    """The methods in these environments with the protocol of the authors' code."""
     problems = [
         BanditProblem(ENVIRONMENTS[name], rounds=30 if quick else 1000, delta=0.1, first=2, every=10)
         for name in environments
@@ -87,7 +87,7 @@ def cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: in
 
 def _of_environment(title: str, look: Mapping[str, Any], environment: str, quick: bool) -> Plan:
     """Figures 1 to 9: the same runs, drawn in several ways."""
-    played = cells([environment], methods(RIDGE), SEEDS, quick)
+    played = _cells([environment], _of_paper(RIDGE), SEEDS, quick)
     return plan_of_regret(title.format(environment=environment, ridge=RIDGE), played, **look)
 
 
@@ -105,10 +105,10 @@ def regularisation(environment: str, quick: bool) -> Plan:
     """Figures 10 to 12: the regret at three ridges."""
 
     def prepare(rows: Frame) -> Frame:
-        ridges = [f"{ridge:g}" for ridge in rows["ridge"]]
-        return _at_ridges(rows).assign(problem=rows["problem"] + [f", ridge {ridge}" for ridge in ridges])
+        found = _at_ridges(rows)
+        return found.assign(problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", ""))
 
-    played = cells([environment], [m for ridge in RIDGES for m in methods(ridge)], SEEDS_PER_RIDGE, quick)
+    played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], SEEDS_PER_RIDGE, quick)
     return plan_of_regret(f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel")
 
 
@@ -117,27 +117,24 @@ def _at_ridges(rows: Frame) -> Frame:
     return rows.assign(panel=[f"ridge = mu = {ridge:g}" for ridge in rows["ridge"]])
 
 
-def _with_environment(rows: Frame) -> Frame:
-    names = {problem: name for name, problem in ENVIRONMENTS.items()}
-    return rows.assign(problem=rows["problem"].map(names))
-
-
 def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     # It takes points of which more than a hundredth of the ridge is unexplained.
     greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1})
-    chosen = [*methods(RIDGE), *list(sketched(RIDGE).values())[3:], greedy]
-    draw = partial(lines.against_rounds, title=f"cumulative regret of all dictionaries, ridge {RIDGE:g}")
-    draw_sizes = partial(lines.against_rounds, title=f"sizes of all dictionaries, ridge {RIDGE:g}", **_SIZE)
+    draw = partial(
+        lines.against_rounds, title=f"cumulative regret of all dictionaries, ridge {RIDGE:g}", panel="problem"
+    )
+    title = f"sizes of all dictionaries, ridge {RIDGE:g}"
+    names = {problem: name for name, problem in ENVIRONMENTS.items()}
     return Plan(
         "all dictionaries",
         {"": tables.final},
         {
-            ".png": lambda rows, path: draw(rows[rows["method"] != "supk-ucb"], path, panel="problem"),
-            "-m.png": partial(draw_sizes, panel="problem"),
+            ".png": lambda rows, path: draw(rows[rows["method"] != "supk-ucb"], path),
+            "-m.png": partial(lines.against_rounds, title=title, panel="problem", **_SIZE),
         },
-        cells(ENVIRONMENTS, chosen, SEEDS, quick),
-        prepare=_with_environment,
+        _cells(ENVIRONMENTS, [*methods(RIDGE).values(), greedy], SEEDS, quick),
+        prepare=lambda rows: rows.assign(problem=rows["problem"].map(names)),
     )
 
 
@@ -215,20 +212,14 @@ def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tens
 def dimension(quick: bool) -> Plan:
     """Dictionary sizes against the effective dimension of the chosen points, on Chessboard at three ridges."""
     rounds, every, seeds = (40, 20, 1) if quick else (1000, 50, 3)
-    return Plan(
-        f"after {rounds} rounds, means over {seeds} runs",
-        {"": _ratios},
-        {".png": _draw_sizes},
-        cells_of(
-            play_and_measure,
-            range(seeds),
-            [
-                {"method": name, "ridge": ridge, "rounds": rounds, "every": every}
-                for ridge in RIDGES
-                for name in sketched(ridge)
-            ],
-        ),
-    )
+    sketched = [
+        {"method": name, "ridge": ridge, "rounds": rounds, "every": every}
+        for ridge in RIDGES
+        for name, method in methods(ridge).items()
+        if method.dictionary
+    ]
+    title = f"after {rounds} rounds, means over {seeds} runs"
+    return Plan(title, {"": _ratios}, {".png": _draw_sizes}, cells_of(play_and_measure, range(seeds), sketched))
 
 
 def _ratios(rows: Frame) -> Frame:
@@ -247,7 +238,7 @@ def _draw_sizes(rows: Frame, path: Any) -> None:
 def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
     """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
     problem = BanditProblem("chessboard", rounds=rounds, delta=0.1)
-    environment, made = problem.environment(seed), problem.make(sketched(ridge)[method], seed)
+    environment, made = problem.environment(seed), problem.make(methods(ridge)[method], seed)
     state, points, rows = made.state(), [], []
     assert isinstance(state, NystromRidge)
     for t, x, _ in rounds_of(made, environment, state, rounds):
@@ -261,18 +252,15 @@ def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: i
 
 def time_per_step(quick: bool) -> Plan:
     """CPU time per step on Chessboard: EK-UCB and BBKB to 10^5 rounds, K-UCB to 2000."""
-    ridge, long, short = (10.0, 400, 100) if quick else (10.0, 100_000, 2000)
-    streams = [(sketched(ridge)["ek-ucb"], long), (sketched(ridge)["c-bbkb, C = 3"], long), (exact(ridge), short)]
+    long, short = (400, 100) if quick else (100_000, 2000)
     title = "CPU time per step, Chessboard, ridge 10, one thread"
-    return Plan(
-        title,
-        {"": _steps},
-        {".png": partial(lines.time_per_step, title=title, log="xy")},
-        [
-            BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(method, 0)
-            for method, rounds in streams
-        ],
-    )
+    played = [
+        BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(
+            methods(RIDGE)[name], 0
+        )
+        for name, rounds in (("ek-ucb", long), ("c-bbkb, C = 3", long), ("k-ucb", short))
+    ]
+    return Plan(title, {"": _steps}, {".png": partial(lines.time_per_step, title=title, log="xy")}, played)
 
 
 def _steps(rows: Frame) -> Frame:

@@ -3,8 +3,9 @@
 One function on [0, 1] (``kbo.problems.StreamingBandit``): 100 fixed arms, Gaussian noise 0.1, norm 2.06. Methods are
 given a norm of at most 5, delta = 0.1, and a noise level in [0.01, 1]; oracles are given 0.1, "fixed" takes 1 for it.
 
-Figures 1 to 5 are in ``streaming_uniform``, where points are drawn uniformly. The numbers follow the story of the
-paper and not the order of its prints.
+Figures 1 to 5 and the study "width" are in ``streaming_uniform``, where points are drawn uniformly. The numbers of the
+figures follow the story of the paper and not the order of its prints. The other studies, of noise bounds: their
+coverage, noise outside of the assumptions, and regret in long runs.
 """
 
 from __future__ import annotations
@@ -15,16 +16,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pandas as pd
 from torch import Tensor
 
 from kbo import bandit
-from kbo.confidence import SelfNormalized, WangDeFreitas, widths
+from kbo.confidence import AdaptiveMixture, Confidence, NoiseBounds, SelfNormalized, WangDeFreitas, widths
+from kbo.errors import RefutedAssumptions
 from kbo.experiments import bandits
-from kbo.experiments.bandits import BanditMethod
+from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming_uniform
-from kbo.experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, store
-from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, MIXTURE, ORACLE, problem
+from kbo.experiments.papers.experiment import (
+    TOLERANCE,
+    Frame,
+    Paper,
+    Plan,
+    cells_of,
+    misses,
+    plan_of_regret,
+    plan_of_table,
+    rounds_of,
+)
+from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, FORMS, MIXTURE, ORACLE, problem
 from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import Posterior
@@ -88,13 +101,11 @@ def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
 
 def table_1(quick: bool) -> Plan:
     """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
-    summary = partial(tables.summary, published=INDEPENDENT)
-    return Plan(
+    return plan_of_table(
         "cumulative regret, mean ± standard deviation over the runs; published: an independent implementation",
-        {"": partial(tables.final, published=INDEPENDENT)},
-        {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))},
         _cells([*UCB, *map(BanditMethod, ("cmm-ucb-adaptive", "dmm-ucb", "cmm-ucb")), *TS], quick),
-        prepare=partial(at_rounds, (10, 20, 40) if quick else _ROUNDS),
+        partial(at_rounds, (10, 20, 40) if quick else _ROUNDS),
+        INDEPENDENT,
     )
 
 
@@ -119,14 +130,14 @@ class _Lemma3(WangDeFreitas):
         return v * self.noise_std / math.sqrt(state.ridge)
 
 
-def play_inflated(bound: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+def play_inflated(method: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
     """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
     environment = problem(quick=False).environment(seed)
     sigma, C = environment.noise_std, environment.norm_bound
-    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[bound](sigma, C, DELTA / 12)
+    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[method](sigma, C, DELTA / 12)
     ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
-    method = Method(bound, environment.kernel, ridge, confidence, rule=ThompsonSampling())
-    return [row for row in bandit.play(method, environment, rounds, seed) if row["round"] % every == 0]
+    made = Method(method, environment.kernel, ridge, confidence, rule=ThompsonSampling())
+    return [row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0]
 
 
 _RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C², where it is not"}
@@ -140,20 +151,154 @@ def theorem_against_lemma(quick: bool) -> Plan:
         "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3, for one round, is not valid"
     )
     methods = [
-        {"bound": bound, "oracle_ridge": oracle_ridge, "rounds": rounds, "every": every}
+        {"method": bound, "oracle_ridge": oracle_ridge, "rounds": rounds, "every": every}
         for oracle_ridge in _RIDGES
         for bound in ("Theorem 1", "Lemma 3")
     ]
     plan = plan_of_regret(
         title,
         cells_of(play_inflated, range(seeds), methods),
-        lambda rows: rows.assign(method=rows["bound"], problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
+        lambda rows: rows.assign(problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
         panel="problem",
         band="deciles",
         log="",
         note=note,
     )
     return replace(plan, title=f"{title}\n{note}")
+
+
+_SKETCH = {"kind": "greedy", "threshold": 0.01}
+WATCHED = {
+    **{name: FORMS[name] for name in ("paper", "tight", "tight+grid", "mixture")},
+    "tight+grid, sketched": BanditMethod(ADAPTIVE, dictionary=_SKETCH),
+    "mixture, sketched": BanditMethod(MIXTURE, dictionary=_SKETCH),
+}
+"""Methods by the form of their noise bounds."""
+
+FAILURES = ("upper < sigma", "lower > sigma", "envelope", "cmm envelope", "refuted")
+"""Failures of a run; the envelope of CMM is computed beside that of DMM."""
+
+_NORM = 2.06
+
+
+def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> list[dict[str, Any]]:
+    """Failures of a method on 100 fixed arms, when the norm bound is the norm of the function; see ``FAILURES``.
+
+    Returns:
+        One row: the failures, the last noise bounds, the last round, and ``closest``, the largest
+        ``|f - centre| / half width`` of the envelope that was seen.
+    """
+    options = {"noise": noise, "norm": _NORM, "norm_bound": _NORM}
+    run = BanditProblem("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
+    environment, method = run.environment(seed), run.make(WATCHED[form], seed)
+    arms, sigma = environment.fixed_arms, environment.noise_std
+    assert arms is not None
+    at = (state := method.state(arms)), arms, environment.mean(arms)
+    bounds, confidence, t = state.schedule, method.confidence, 0
+    assert isinstance(bounds, NoiseBounds)
+    assert confidence is not None
+    failed, closest, cmm = dict.fromkeys(FAILURES, False), 0.0, AdaptiveMixture("cmm")
+    steps = rounds_of(method, environment, state, rounds)
+    try:
+        for t in range(1, rounds + 1):
+            next(steps)
+            if t % 10 == 0 or t == rounds:
+                closest = max(closest, _reach(confidence, *at))
+                if bounds.variant == "mixture" and (t % 100 == 0 or t in (20, 50, rounds)):
+                    failed["cmm envelope"] |= _reach(cmm, *at) > 1 + TOLERANCE
+    except RefutedAssumptions:
+        failed["refuted"] = True
+    failed |= {"upper < sigma": bounds.upper < sigma, "lower > sigma": bounds.lower > sigma}
+    failed["envelope"] = closest > 1 + TOLERANCE
+    seen = {"upper": bounds.upper, "lower": bounds.lower, "closest": closest, "ended": t}
+    return [{**failed, **seen}]
+
+
+def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
+    """The largest ``|f - centre| / half width`` over the arms; 0 as long as there are no bounds."""
+    if not confidence.finite_on(state):
+        return 0.0
+    error, half = misses(confidence, state, *at)
+    return float((error / half).max())
+
+
+def _watched(forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None) -> list[Cell]:
+    arguments = [{"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper} for form in forms]
+    return cells_of(watch, seeds, arguments, at_once=20)
+
+
+def coverage(quick: bool) -> Plan:
+    """Failures in 1000 adaptive runs of 300 rounds, half with Gaussian, half with Rademacher noise."""
+    runs, rounds = (2, 40) if quick else (1000, 300)
+    forms, half = [form for form in WATCHED if form != "tight"], runs // 2
+    return Plan(
+        f"runs of {rounds} adaptive rounds in which something failed; promised: at most {DELTA:.0%} of a form\n"
+        f"noise 0.1, known to lie in [0.01, 0.3]; norm bound = norm = {_NORM:g}; envelopes at all arms, every tenth",
+        {"": partial(_counts, ["noise"])},
+        cells=[
+            *_watched(forms, "gaussian", range(90_000, 90_000 + half), rounds, 0.3),
+            *_watched(forms, "rademacher", range(90_000 + half, 90_000 + runs), rounds, 0.3),
+        ],
+    )
+
+
+def outside(quick: bool) -> Plan:
+    """Failures with noise outside of the assumptions: Laplace, and rare spikes; 300 runs each."""
+    runs, rounds = (2, 40) if quick else (300, 300)
+    forms = {0.2: ["paper", "tight", "tight+grid", "mixture"], None: ["tight+grid", "mixture"]}  # others need a bound
+
+    def with_known(rows: Frame) -> Frame:
+        known = rows["noise_upper"].astype(float)
+        return rows.assign(known=["none" if value != value else f"{value:g}" for value in known])
+
+    return Plan(
+        f"runs of {rounds} adaptive rounds in which something failed; the assumptions are false, nothing is promised\n"
+        f"noise of standard deviation 0.1; known: an upper bound beforehand; norm bound = norm = {_NORM:g}",
+        {"": partial(_counts, ["noise", "known"])},
+        cells=[
+            cell
+            for start, noise in ((95_000, "spikes"), (96_000, "laplace"))
+            for noise_upper, some in forms.items()
+            for cell in _watched(some, noise, range(start, start + runs), rounds, noise_upper)
+        ],
+        prepare=with_known,
+    )
+
+
+def _counts(by: list[str], rows: Frame) -> Frame:
+    """Failed runs and their failures, a line for every form and setting."""
+    groups = rows.groupby([*by, "form"], sort=False)
+    table = groups[list(FAILURES)].sum().astype(object)
+    table.insert(0, "runs", groups.size())
+    without_cmm = [WATCHED[form].method != MIXTURE for form in table.index.get_level_values("form")]
+    table.loc[without_cmm, "cmm envelope"] = tables.NONE
+    ends = groups.agg(closest=("closest", "max"), upper=("upper", "median"), lower=("lower", "median"))
+    return table.join(ends.rename(columns={"upper": "median upper", "lower": "median lower"}))
+
+
+def slope(quick: bool) -> Plan:
+    """Regret a round near the end of 5000 rounds, of adaptive methods and of the one that is given the noise level."""
+    rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
+
+    def slopes(rows: Frame) -> Frame:
+        table = rows.pivot_table(index="seed", columns=["round", "method"], values="cumulative", sort=False)
+        found = 1000 * (table[rounds] - table[rounds - tail]) / tail
+        against = found.sub(found[ORACLE], axis=0)
+        return pd.DataFrame(
+            {
+                "slope": found.apply(tables.with_error),
+                "median": found.median(),
+                "minus oracle": against.apply(tables.with_error),
+                "regret at the end": table[rounds].mean(),
+            }
+        )
+
+    return Plan(
+        f"1000 times the regret a round, rounds {rounds - tail} to {rounds}: mean ± standard error, {seeds} seeds;\n"
+        "differences are paired by seed",
+        {"": slopes},
+        cells=bandits.cells([problem(quick, rounds, every=100)], (ORACLE, ADAPTIVE, MIXTURE), seeds),
+    )
 
 
 PAPER = Paper(
@@ -165,5 +310,5 @@ PAPER = Paper(
         7: partial(regret, TS, "cumulative regret of Kernel TS"),
         8: theorem_against_lemma,
     },
+    studies={"slope": slope, "coverage": coverage, "outside": outside, "width": streaming_uniform.width},
 )
-"""The tables and figures; ``streaming_studies`` adds the studies."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,61 +39,40 @@ class _FixedGain(NoiseBounds):
         return 2 * math.log(1 / self.event_delta) + float(state.log_det([self.ridge])[0])
 
 
-@dataclass(frozen=True)
-class Form:
-    """A form of noise bounds and envelopes.
-
-    Attributes:
-        method: The method whose envelope it is.
-        mixture: The kind of ``AdaptiveMixture`` that replaces the bound of the method, if any.
-        fixed: The noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays; None if the method
-            has its own, or none.
-        every: Look every so many observations.
-    """
-
-    method: BanditMethod
-    mixture: str | None = None
-    fixed: type[NoiseBounds] | None = None
-    every: int = 10
-
-    def make(self) -> Method:
-        """The method."""
-        made = problem(quick=False).make(self.method)
-        return made if self.mixture is None else replace(made, confidence=AdaptiveMixture(self.mixture))
-
-
 FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
+_FIXED: dict[str, type[NoiseBounds]] = {FIXED_RIDGE: NoiseBounds, FIXED_GAIN: _FixedGain}
+"""Noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays.
+
+The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
+"""
+
+_MIXTURES = {"amm-adaptive": "amm", "dmm-adaptive": "dmm", "cmm-adaptive": "cmm"}
+"""Kinds of ``AdaptiveMixture`` that replace the bound of the method."""
 
 _UNKNOWN_NOISE = {
-    "paper": Form(BanditMethod(ADAPTIVE, noise_variant="paper")),
-    "tight": Form(BanditMethod(ADAPTIVE, noise_variant="tight")),
-    "tight+grid": Form(BanditMethod(ADAPTIVE)),
-    "amm-adaptive": Form(BanditMethod(MIXTURE), "amm"),
-    "dmm-adaptive": Form(BanditMethod(MIXTURE), "dmm"),
-    "cmm-adaptive": Form(BanditMethod(MIXTURE), "cmm", every=100),
+    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
+    "tight+grid": BanditMethod(ADAPTIVE),
+    **dict.fromkeys(_MIXTURES, BanditMethod(MIXTURE)),
 }
-_GIVEN_NOISE = {
-    ORACLE: Form(BanditMethod(ORACLE)),
-    "amm": Form(BanditMethod("amm-ucb")),
-    "dmm": Form(BanditMethod("dmm-ucb")),
-    "cmm": Form(BanditMethod("cmm-ucb"), every=100),
-}
+_GIVEN_NOISE = {ORACLE: BanditMethod(ORACLE), **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")}}
 FORMS = {
     **_UNKNOWN_NOISE,
     **_GIVEN_NOISE,
-    FIXED: Form(BanditMethod(FIXED)),
-    "mixture": Form(BanditMethod(MIXTURE)),
-    # The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
-    FIXED_RIDGE: Form(BanditMethod(FIXED), fixed=NoiseBounds),
-    FIXED_GAIN: Form(BanditMethod(FIXED), fixed=_FixedGain),
+    FIXED: BanditMethod(FIXED),
+    "mixture": BanditMethod(MIXTURE),
+    **dict.fromkeys(_FIXED, BanditMethod(FIXED)),
 }
-"""Forms by name."""
-
-_SEEDS, _ROUNDS, _MARKS = 20, 1000, (100, 300, 1000)
+"""Forms of noise bounds and envelopes -> the method that has them."""
 
 
-def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
-    """Noise bounds and ridge, and the envelope's height above f and its half width, every so many observations.
+def _make(form: str) -> Method:
+    made = problem(quick=False).make(FORMS[form])
+    return replace(made, confidence=AdaptiveMixture(_MIXTURES[form])) if form in _MIXTURES else made
+
+
+def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+    """Noise bounds, ridge, height of the envelope above f and its half width, every so many observations of a form.
 
     Returns:
         ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
@@ -102,8 +81,8 @@ def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]
     environment, generator = problem(quick=False).environment(seed), torch.Generator().manual_seed(40_000 + seed)
     arms = environment.fixed_arms
     assert arms is not None
-    truth, method, fixed = environment.mean(arms), FORMS[form].make(), FORMS[form].fixed
-    state = method.state(arms)
+    truth, made, fixed = environment.mean(arms), _make(method), _FIXED.get(method)
+    state = made.state(arms)
     bounds = state.schedule
     if fixed is not None:
         bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, "paper")
@@ -119,21 +98,18 @@ def learn(form: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]
             row: dict[str, Any] = {"round": t, "ridge": state.ridge}
             if isinstance(bounds, NoiseBounds):
                 row |= {"upper": bounds.upper, "lower": bounds.lower}
-            if fixed is None and method.confidence is not None:
-                lower, upper = method.confidence.interval(state, arms)
+            if fixed is None and made.confidence is not None:
+                lower, upper = made.confidence.interval(state, arms)
                 row |= {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
             rows.append(row)
     return rows
 
 
 def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
-    rounds, seeds = (40, 2) if quick else (_ROUNDS, _SEEDS)
-    forms = [{"form": name, "rounds": rounds, "every": 10 if quick else FORMS[name].every} for name in names]
+    rounds, seeds = (40, 2) if quick else (1000, 20)
+    expensive = () if quick else ("cmm", "cmm-adaptive")
+    forms = [{"method": name, "rounds": rounds, "every": 100 if name in expensive else 10} for name in names]
     return cells_of(learn, range(seeds), forms)
-
-
-def _with_method(rows: Frame) -> Frame:
-    return rows.assign(method=rows["form"])
 
 
 def illustration(quick: bool) -> Plan:
@@ -141,7 +117,7 @@ def illustration(quick: bool) -> Plan:
     environment, generator = problem(quick=False).environment(0), torch.Generator().manual_seed(40_000)
     X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
     y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
-    methods = {name: FORMS[name].make() for name in (ORACLE, FIXED, "tight+grid", "mixture")}
+    methods = {name: _make(name) for name in (ORACLE, FIXED, "tight+grid", "mixture")}
     panels, halves = {}, {}
     for n in (30, 100):
         bounds = intervals(methods, X[:n], y[:n], grid)
@@ -167,7 +143,7 @@ def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look
 
     draw = partial(lines.against_rounds, title=title, band="deciles", note=note, **look)
     heading = f"{title}; medians over seeds"
-    return Plan(heading, {"": medians}, {".png": draw}, _cells(names, quick), prepare=_with_method)
+    return Plan(heading, {"": medians}, {".png": draw}, _cells(names, quick))
 
 
 _NOISE = {"ylabel": "noise level", "level": ("true noise level", 0.1)}
@@ -212,7 +188,7 @@ FIGURES = {
 
 def width(quick: bool) -> Plan:
     """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise level unknown and given."""
-    marks = (10, 20, 40) if quick else _MARKS
+    marks = (10, 20, 40) if quick else (100, 300, 1000)
 
     def halves(rows: Frame) -> Frame:
         given = rows.assign(noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]])
@@ -224,5 +200,4 @@ def width(quick: bool) -> Plan:
         "mean half width of the envelopes over the arms, after n uniform observations; means over seeds",
         {"": halves},
         cells=_cells([*_UNKNOWN_NOISE, *_GIVEN_NOISE], quick),
-        prepare=_with_method,
     )

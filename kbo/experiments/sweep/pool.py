@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -42,23 +42,17 @@ class Engine(ABC):
 
 
 def run_all(
-    engine: Engine,
-    items: Iterable[Item],
-    function: Callable[[Item], Any],
-    finished: Callable[[Item, Any], None],
-    failed: Callable[[Item, str], None],
-) -> None:
+    engine: Engine, items: Iterable[Item], function: Callable[[Item], Any]
+) -> Generator[tuple[Item, Any], None, None]:
     """Apply ``function`` to all items; those whose worker died are tried again when the others are done.
 
     Args:
         engine: Where to work.
         items: What to work on; picklable.
         function: Picklable; should not raise.
-        finished: Called in this process with an item and its result, as they finish.
-        failed: Called in this process with an item that has no result, and the reason.
 
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the workers have ended then.
+    Yields:
+        An item and its result, as they finish, or an item and the reason why it has none: a string.
     """
     left = list(items)
     for attempt in range(ATTEMPTS):
@@ -75,14 +69,14 @@ def run_all(
                     try:
                         result = future.result()
                     except TimeoutError:
-                        failed(item, "it took longer than the time limit for a cell")
+                        yield item, "it took longer than the time limit for a cell"
                     except engine.crashes:
                         left.append(item)
                     else:
-                        finished(item, result)
+                        yield item, result
     reason = "killed, out of memory (fewer --workers need less), or a crash"
     for item in left:
-        failed(item, f"its worker process died {ATTEMPTS} times: {reason}")
+        yield item, f"its worker process died {ATTEMPTS} times: {reason}"
 
 
 @contextmanager

@@ -5,15 +5,15 @@ A sweep may be killed at any moment and started again: finished cells are files,
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import pickle
 import traceback
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -29,9 +29,6 @@ logger = logging.getLogger(__name__)
 
 Workers = int | Engine | None
 """Number of processes, by default one per CPU, or an engine."""
-
-Outcome = bytes | str
-"""The pickled rows of a cell, or the traceback of one that failed."""
 
 
 class CellsFailed(KboError):
@@ -131,41 +128,41 @@ def _run(todo: list[Cell], store: Folder, workers: Workers, requested: int, prog
     """Do the cells; progress counts those that were done before."""
     failures: list[Failure] = []
     bar = tqdm(total=requested, initial=requested - len(todo), disable=not progress, unit="cell")
-
-    def finished(cell: Cell, outcome: Outcome) -> None:
-        if isinstance(outcome, str):
-            failed(cell, outcome)
-            return
-        try:
-            store.write(cell, pickle.loads(outcome))
-        except Exception:
-            failed(cell, traceback.format_exc())
-        else:
-            bar.update()
-            logger.info("done    %s", cell.label)
-
-    def failed(cell: Cell, reason: str) -> None:
-        failures.append(Failure(cell, reason, store.error_file(cell)))
-        with contextlib.suppress(OSError):  # a full disk
-            store.error_file(cell).write_text(reason)
-        bar.set_postfix_str(f"{len(failures)} failed")
-        logger.warning("failed  %s", failures[-1])
-
-    with bar, logging_redirect_tqdm([logging.getLogger()]):
-        if isinstance(workers, Engine):
-            run_all(workers, todo, _outcome, finished, failed)
-        elif (processes := min(workers or _cpus(), len(todo))) > 1:
-            from kbo.experiments.sweep.processes import Processes
-
-            run_all(Processes(processes), todo, _outcome, finished, failed)
-        else:
-            with threads(1):
-                for cell in todo:
-                    finished(cell, _outcome(cell))
+    with bar, logging_redirect_tqdm([logging.getLogger()]), closing(_outcomes(todo, workers)) as outcomes:
+        for cell, outcome in outcomes:
+            reason = outcome if isinstance(outcome, str) else ""
+            if not reason:
+                try:
+                    store.write(cell, pickle.loads(outcome))
+                except Exception:
+                    reason = traceback.format_exc()
+            if not reason:
+                bar.update()
+                logger.info("done    %s", cell.label)
+                continue
+            failures.append(Failure(cell, reason, store.error_file(cell)))
+            with suppress(OSError):  # a full disk
+                store.error_file(cell).write_text(reason)
+            bar.set_postfix_str(f"{len(failures)} failed")
+            logger.warning("failed  %s", failures[-1])
     return failures
 
 
-def _outcome(cell: Cell) -> Outcome:
+def _outcomes(todo: list[Cell], workers: Workers) -> Generator[tuple[Cell, Any], None, None]:
+    """Cells with their pickled rows, or with the traceback or reason of a failure, as they finish."""
+    if not isinstance(workers, Engine):
+        processes = min(workers or _cpus(), len(todo))
+        if processes <= 1:
+            with threads(1):
+                yield from ((cell, _outcome(cell)) for cell in todo)
+            return
+        from kbo.experiments.sweep.processes import Processes
+
+        workers = Processes(processes)
+    yield from run_all(workers, todo, _outcome)
+
+
+def _outcome(cell: Cell) -> bytes | str:
     """Do a cell, perhaps far from its folder. Pickled here, rows that cannot travel are a mistake of the cell."""
     try:
         return pickle.dumps(cell.run())
