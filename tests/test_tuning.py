@@ -9,7 +9,7 @@ import torch
 from kbo.errors import InvalidInput
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
-from kbo.experiments.tuning.runs import PRACTICE, SUITE, run, true_value
+from kbo.experiments.tuning.comparison import PRACTICE, SUITE, run, true_value
 from kbo.experiments.tuning.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
 from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
 from kbo.space import Choice, Float, Int, Space

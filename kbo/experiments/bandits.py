@@ -8,17 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from kbo import bandit, checks, recipes
+from kbo import bandit, checks, recipes, regression
 from kbo.errors import InvalidInput
 from kbo.experiments.sweep.cells import Cell
 from kbo.problems import BANDITS, Bandit, RKHSBandit
-from kbo.regression import (
-    BatchedResampling,
-    Dictionary,
-    GreedyDictionary,
-    LeverageResampling,
-    OnlineRowSampling,
-)
+from kbo.regression import Dictionary, GreedyDictionary
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs": RKHSBandit,
@@ -28,9 +22,9 @@ PROBLEMS: dict[str, Callable[..., Bandit]] = {
 """Bandit problems by name; each takes a ``seed`` and options of its own."""
 
 DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
-    "kors": OnlineRowSampling,
-    "bkb": LeverageResampling,
-    "bbkb": BatchedResampling,
+    "kors": regression.OnlineRowSampling,
+    "bkb": regression.LeverageResampling,
+    "bbkb": regression.BatchedResampling,
     "greedy": GreedyDictionary,
 }
 """Kinds of dictionaries by name."""

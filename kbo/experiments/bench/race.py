@@ -85,7 +85,7 @@ class Bench:
         measure: Called with the device and the sizes.
         sizes: The sizes of the work.
         quick: Those that differ if only a quick look is wanted; None to leave it out then.
-        fresh: Measure in a fresh interpreter, so that memory and imports of others do not count.
+        fresh: Measure in a fresh interpreter with one thread, so that memory and imports of others do not count.
         devices: Types of devices that it is for.
     """
 
@@ -101,7 +101,7 @@ class Bench:
             return []
         sizes = {**self.sizes, **(self.quick or {})} if quick else self.sizes
         if self.fresh:
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
                 results = pool.submit(self.measure, device, **sizes).result()
         else:
             results = self.measure(device, **sizes)

@@ -29,22 +29,20 @@ from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, Nys
 
 
 def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
-    """Return the CPU seconds of the method alone, so far, after every round."""
+    """CPU seconds of the method alone, so far, after every round."""
     rows = bandit.play(problem.make(method), problem.environment(0), problem.rounds)
     return [row["cpu_seconds"] for row in rows]
 
 
 def short_run(device: torch.device, n: int, method: BanditMethod, most: float) -> list[Result]:
     """Time a run of n rounds, the median of three."""
-    with threads(1):
-        total = statistics.median(cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3))
+    total = statistics.median(cpu_seconds(BanditProblem("chessboard", rounds=n), method)[-1] for _ in range(3))
     return [Result(f"{n} rounds of {method.method} on Chessboard, CPU", total, goal=Goal(more=most), n=n)]
 
 
 def long_run(device: torch.device, n: int, problem: BanditProblem, method: BanditMethod, on: str) -> list[Result]:
     """Time a run of n rounds, and measure the peak memory of the process in MB."""
-    with threads(1):
-        seconds = cpu_seconds(replace(problem, rounds=n), method)
+    seconds = cpu_seconds(replace(problem, rounds=n), method)
     return [
         Result(f"{n} rounds of {method.method} on {on}, CPU", seconds[-1], goal=Goal(more=60), n=n),
         late_step(seconds, n),

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -23,17 +24,8 @@ from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditProblem
 from kbo.experiments.draw import lines, tables
 from kbo.experiments.draw.canvas import GREY, blank, dress, legend_below, logarithmic, plain_numbers, styles_of
-from kbo.experiments.papers.experiment import (
-    QUICK,
-    TOLERANCE,
-    Frame,
-    Paper,
-    Plan,
-    cells_of,
-    misses,
-    rounds_of,
-    store,
-)
+from kbo.experiments.papers import experiment
+from kbo.experiments.papers.experiment import TOLERANCE, Frame, Paper, Plan, store
 from kbo.linalg import safe_sqrt
 from kbo.problems import GaussianProcessBandit
 from kbo.recipes.method import Method
@@ -124,7 +116,7 @@ def comparison(quick: bool) -> Plan:
 
     def markdown(rows: Frame, path: Path) -> None:
         parts = [f"{heading}\n\n{tables.markdown(table(rows))}" for heading, table in shown.items()]
-        path.write_text("\n\n".join([*parts, QUICK * quick]), encoding="utf-8")
+        path.write_text("\n\n".join([*parts, experiment.QUICK * quick]), encoding="utf-8")
 
     look: dict[str, Any] = {"values": ["best"], "ylabel": "simple regret", "band": "two errors", "least": _LEAST}
     note, columns = f"below {_LEAST:g} not shown", ["problem", "method", "seed", "round", "best"]
@@ -141,8 +133,7 @@ def regret(marks: Sequence[int], rows: Frame) -> Frame:
     """A line for every problem and method, a column for every mark."""
     groups = rows[rows["round"].isin(marks)].groupby(["problem", "method", "round"], sort=False)
     table = groups["best"].agg(tables.with_error).unstack("round").add_prefix("t = ")
-    table["CPU s a run"] = groups["cpu_seconds"].mean().unstack("round")[max(marks)]
-    return table
+    return table.assign(**{"CPU s a run": groups["cpu_seconds"].mean().unstack("round")[max(marks)]})
 
 
 def paired(marks: Sequence[int], rows: Frame) -> Frame:
@@ -150,9 +141,9 @@ def paired(marks: Sequence[int], rows: Frame) -> Frame:
     kept = rows[rows["round"].isin(marks)]
     table = kept.pivot_table(index=["problem", "round", "seed"], columns="method", values="best", sort=False)
     groups = (table[ALGORITHM] - table[UNION]).dropna().groupby(["problem", "round"], sort=False)
-    found = {f"{ALGORITHM} minus {UNION}": groups.agg(tables.with_error)}
-    found |= {"better": groups.agg(lambda x: (x < 0).sum()), "equal": groups.agg(lambda x: (x == 0).sum())}
-    return pd.DataFrame({**found, "worse": groups.agg(lambda x: (x > 0).sum())})
+    signs = {"better": -1, "equal": 0, "worse": 1}
+    counts = {name: groups.agg(lambda x, sign=sign: (np.sign(x) == sign).sum()) for name, sign in signs.items()}
+    return pd.DataFrame({f"{ALGORITHM} minus {UNION}": groups.agg(tables.with_error), **counts})
 
 
 def reached(rows: Frame) -> Frame:
@@ -176,16 +167,19 @@ def size(quick: bool) -> Plan:
     title = f"draws of a Gaussian process on a square of side 10, lengthscale 1, noise {NOISE:g}"
 
     def table(rows: Frame) -> Frame:
-        groups = rows.groupby(["n_points", "method"], sort=False)
-        found = {"simple regret": groups["best"].agg(tables.with_error)}
-        found |= {"cumulative": groups["cumulative"].agg(tables.with_error)}
-        return pd.DataFrame({**found, "CPU s a round": groups["seconds"].mean(), "seeds": groups["seed"].count()})
+        shown = {
+            "simple regret": ("best", tables.with_error),
+            "cumulative": ("cumulative", tables.with_error),
+            "CPU s a round": ("seconds", "mean"),
+            "seeds": ("seed", "count"),
+        }
+        return rows.groupby(["n_points", "method"], sort=False).agg(**shown)
 
     def csv(rows: Frame) -> Frame:
-        found = {"best": ("best", "mean"), "error": ("best", "sem"), "seeds": ("seed", "count")}
-        found |= {"cumulative": ("cumulative", "mean"), "cumulative_error": ("cumulative", "sem")}
-        groups = rows.rename(columns={"n_points": "points"}).groupby(["points", "method"], sort=False)
-        return groups.agg(**found, seconds=("seconds", "mean"))
+        stored = {"best": ("best", "mean"), "error": ("best", "sem"), "seeds": ("seed", "count")}
+        stored |= {"cumulative": ("cumulative", "mean"), "cumulative_error": ("cumulative", "sem")}
+        groups = rows.groupby(["n_points", "method"], sort=False)
+        return groups.agg(**stored, seconds=("seconds", "mean")).rename_axis(["points", "method"])
 
     def draw(rows: Frame, path: Path) -> None:
         figure = blank(9.0, 4.4)
@@ -232,10 +226,10 @@ def watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
     }
     method = Method(ALGORITHM, environment.kernel, NOISE**2, algorithm)
     state = method.state(arms)
-    seen = {name: [misses(bound, state, arms, truth)] for name, bound in bounds.items()}
-    for _ in rounds_of(method, environment, state, rounds):
+    seen = {name: [experiment.misses(bound, state, arms, truth)] for name, bound in bounds.items()}
+    for _ in experiment.rounds_of(method, environment, state, rounds):
         for name, bound in bounds.items():
-            seen[name].append(misses(bound, state, arms, truth))
+            seen[name].append(experiment.misses(bound, state, arms, truth))
     return [{"method": name, **_outside(*map(torch.stack, zip(*pairs, strict=True)))} for name, pairs in seen.items()]
 
 
@@ -274,7 +268,9 @@ def coverage(quick: bool) -> Plan:
         'runs,\n"-" where a half width is zero; excess: largest |f - mean| - half width of all runs',
         {"": shown},
         {".csv": store(counts)},
-        cells_of(watch, range(_FIRST_SEED, _FIRST_SEED + runs), [{"points": points, "rounds": rounds}], at_once=20),
+        experiment.cells_of(
+            watch, range(_FIRST_SEED, _FIRST_SEED + runs), [{"points": points, "rounds": rounds}], at_once=20
+        ),
     )
 
 

@@ -111,12 +111,7 @@ class Folder:
 
         try:
             return json.loads(pq.read_schema(self.file(cell)).metadata[_DEFINITION])["identity"] == cell.identity
-        except (
-            OSError,
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # pyarrow's errors of damaged files are OSError or ValueError
+        except (OSError, KeyError, TypeError, ValueError):  # the first and the last are pyarrow's, of damaged files
             return False
 
     def write(self, cell: Cell, rows: Rows) -> None:

@@ -1,11 +1,14 @@
-"""Tuners with one interface: kbo, BoTorch, Optuna and random search, each as its own users would run it."""
+"""Tuners with one interface: kbo, BoTorch, Optuna and random search, each as its own users would run it.
+
+A tuner is made of the space and a seed. ``ask()`` returns the parameters to try next, ``tell(params, value)`` learns a
+value, and ``recommended()`` returns what its user would take at present; smaller values are better.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,34 +25,10 @@ if TYPE_CHECKING:
     import optuna
 
 
-class Tuner(ABC):
-    """Chooses parameters to try, learns from the values, and recommends; smaller is better.
-
-    Args:
-        space: What is tuned.
-        seed: Seed of its choices.
-    """
-
-    @abstractmethod
-    def ask(self) -> Params:
-        """Return the parameters to try next."""
-
-    @abstractmethod
-    def tell(self, params: Params, value: float) -> None:
-        """Learn the value at those parameters."""
-
-    @abstractmethod
-    def recommended(self) -> Params:
-        """Return what its user would take at present."""
-
-
-class KBO(Tuner):
+class KBO:
     """``kbo.minimize``; recommends the trial with the best pessimistic bound.
 
-    Args:
-        space, seed: As for ``Tuner``.
-        method: A name of ``kbo.recipes``.
-        practical: Options of ``kbo.Practical``.
+    ``method`` is a name of ``kbo.recipes``, ``practical`` has options of ``kbo.Practical``.
     """
 
     def __init__(self, space: Space, seed: int, method: str | None = None, practical: Mapping[str, Any] = {}) -> None:
@@ -67,13 +46,8 @@ class KBO(Tuner):
         return best.params
 
 
-class OptunaTuner(Tuner):
-    """A sampler of Optuna with its defaults; recommends ``study.best_params``, the best observed trial.
-
-    Args:
-        space, seed: As for ``Tuner``.
-        sampler: Name of a class in ``optuna.samplers``.
-    """
+class OptunaTuner:
+    """A sampler of ``optuna.samplers`` with its defaults; recommends ``study.best_params``, the best observed trial."""
 
     def __init__(self, space: Space, seed: int, sampler: str) -> None:
         try:
@@ -111,7 +85,7 @@ def _distribution(p: spaces.Parameter) -> optuna.distributions.BaseDistribution:
     return kind(p.low, p.high, log=p.log)  # pyright: ignore[reportArgumentType]
 
 
-class BoTorchTuner(Tuner):
+class BoTorchTuner:
     """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the least posterior mean.
 
     Features are those of ``kbo.space``. Whole numbers are searched as real ones and rounded, choices one by one; finite
@@ -210,7 +184,7 @@ def _unit(space: Space, features: list[float]) -> Tensor:
     return torch.tensor(units, dtype=torch.float64)
 
 
-TUNERS: dict[str, Callable[..., Tuner]] = {
+TUNERS: dict[str, Callable[..., Any]] = {
     "kbo": KBO,
     "qlognei": BoTorchTuner,
     "gpsampler": partial(OptunaTuner, sampler="GPSampler"),
@@ -220,7 +194,7 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
 """Tuners by name."""
 
 
-def tuner(name: str, space: Space, seed: int, **options: Any) -> Tuner:
+def tuner(name: str, space: Space, seed: int, **options: Any) -> Any:
     """Return the tuner of that name, a key of ``TUNERS``, with its options."""
     if name not in TUNERS:
         raise InvalidInput(f"unknown tuner {name!r}; known: {', '.join(TUNERS)}.")
