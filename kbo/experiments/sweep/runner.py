@@ -131,7 +131,7 @@ def _run(todo: list[Cell], store: Folder, workers: Workers, requested: int, prog
     with bar, logging_redirect_tqdm([logging.getLogger()]), closing(_outcomes(todo, workers)) as outcomes:
         for cell, outcome in outcomes:
             reason = outcome if isinstance(outcome, str) else ""
-            if not reason:
+            if isinstance(outcome, bytes):
                 try:
                     store.write(cell, pickle.loads(outcome))
                 except Exception:
