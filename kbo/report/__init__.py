@@ -9,6 +9,7 @@ example in a notebook::
 """
 
 from kbo.report.figures import (
+    Slice,
     draw_band,
     draw_miscoverage,
     draw_quantity,
@@ -17,10 +18,10 @@ from kbo.report.figures import (
     draw_width,
     finish,
     picture,
+    slice_of,
 )
 from kbo.report.record import Record
 from kbo.report.replay import Moment, history, miscoverage
-from kbo.report.slices import Slice, slice_of
 from kbo.report.writing import write
 
 __all__ = [

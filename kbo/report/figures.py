@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from kbo.errors import InvalidInput
 from kbo.experiments.draw.canvas import (
@@ -22,8 +25,7 @@ from kbo.experiments.draw.canvas import (
 from kbo.experiments.draw.lines import draw_trace
 from kbo.optimize import Optimizer, Trial
 from kbo.report.replay import Moment
-from kbo.report.slices import Slice, slice_of
-from kbo.space import Params
+from kbo.space import Choice, Float, Params
 
 VALUE = "value of the objective"
 FINISHED = "trials finished"
@@ -32,6 +34,12 @@ _FAR = 10
 
 _WIDE = 20
 """Largest over smallest value from which a logarithmic scale shows more."""
+
+_NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."
+
+
+_POINTS = 161
+"""Points of a slice along a number; fewer where there are fewer whole numbers."""
 
 
 def picture(xlabel: str = "", ylabel: str = "") -> tuple[Any, Any]:
@@ -170,6 +178,64 @@ def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     axes.set(xlabel=FINISHED, ylabel=VALUE)
 
 
+@dataclass(frozen=True)
+class Slice:
+    """Bounds along a parameter, in units of the objective.
+
+    Attributes:
+        values: Values of the parameter: increasing numbers, or options.
+        lower, mean, upper: The interval at each.
+        options: Whether the values are options without an order.
+        log: Whether they are on a logarithmic scale.
+        whole: Whether the parameter is the only one, so that the slice is the whole function.
+    """
+
+    values: list[Any]
+    lower: list[float]
+    mean: list[float]
+    upper: list[float]
+    options: bool
+    log: bool
+    whole: bool
+
+
+def slice_of(optimizer: Optimizer, parameter: str, at: Params | None = None) -> Slice:
+    """Return the bounds along a parameter.
+
+    Args:
+        optimizer: The optimiser after the run.
+        parameter: Name of the parameter; "x0", "x1", ... where the bounds are a list.
+        at: Values of the other parameters; by default those of the recommended setting.
+
+    Raises:
+        InvalidInput: There is no such parameter, or no bound yet.
+        RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+    """
+    space = optimizer.space
+    if parameter not in space.parameters:
+        raise InvalidInput(f"there is no parameter {parameter!r}; the parameters are {list(space.parameters)}.")
+    best = optimizer.recommended()
+    if best is None or optimizer.interval(best.params) is None:
+        raise InvalidInput(_NO_BOUND)
+    centre = space.unit(best.params if at is None else at)
+    position, described = list(space.parameters).index(parameter), space.parameters[parameter]
+    known, unordered = () if isinstance(described, Float) else described.options, isinstance(described, Choice)
+    if not known or (len(known) > _POINTS and not unordered):
+        units = torch.linspace(0, 1, _POINTS, dtype=centre.dtype)
+    else:
+        units = torch.tensor([described.unit(value) for value in known], dtype=centre.dtype)
+    points = centre.repeat(len(units), 1)
+    points[:, position] = units
+    belief = optimizer.belief()
+    assert belief is not None
+    bounds = belief.interval(space.features(points))
+    if not optimizer.maximize:  # the belief is about the objective times -1
+        bounds = tuple(-bound for bound in reversed(bounds))
+    log = not isinstance(described, Choice) and described.log
+    values = [described.value(u) for u in units.tolist()]
+    return Slice(values, *(bound.tolist() for bound in bounds), unordered, log, whole=space.dimension == 1)
+
+
 def draw_band(axes: Any, optimizer: Optimizer, parameter: str, at: Params | None = None) -> None:
     """Draw the bounds along one parameter, the others at the recommended setting, and the trials.
 
@@ -224,7 +290,7 @@ def _bounded(moments: Sequence[Moment]) -> list[Moment]:
     """Return the moments with bounds, at least one."""
     found = [m for m in moments if m.width is not None]
     if not found:
-        raise InvalidInput("there is no bound to draw: too few evaluations, or a method without one.")
+        raise InvalidInput(_NO_BOUND)
     return found
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,7 @@ from gpytorch.kernels import Kernel
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Optimizer, Practical, Trial, journal
 from kbo.optimize.trials import trials_of
-from kbo.space import Choice, Float, Int, Parameter, Space
-
-_KINDS = {"Float": Float, "Int": Int, "Choice": Choice}
-
-_NOT_A_RUN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors of reading a header or an event that was not written by kbo."""
+from kbo.space import Choice, Float, Int, Space
 
 
 @dataclass(frozen=True)
@@ -59,10 +55,17 @@ class Record:
         if isinstance(run, Optimizer):
             if kernel is not None:
                 raise InvalidInput("the optimiser has a kernel already: pass kernel only with the path of a journal.")
-            return _of_optimizer(run)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "run.jsonl"
+                run.save(path)
+                header, events = journal.read(path)
+            return cls(header, events, list(run.trials), run)
         path = Path(run)
         header, events = journal.read(path)
-        trials = _trials(events, path)
+        with _reading(
+            f"{path} has an event that does not fit", ": it was changed by hand, or is not the journal of a run"
+        ):
+            trials = trials_of(events)
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
         if header.get("setting") != "certified" and kernel is not None:
@@ -116,6 +119,17 @@ _NEEDS_KERNEL = (
 )
 
 
+@contextlib.contextmanager
+def _reading(what: str, hint: str = "", passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
+    """Raise JournalError where a header or an event was not written by kbo."""
+    try:
+        yield
+    except passed_on:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise JournalError(f"{what} ({type(error).__name__}: {error}){hint}.") from error
+
+
 def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:
     """Return an optimiser without trials for the problem that the header of a journal describes.
 
@@ -128,19 +142,14 @@ def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Opt
         InvalidInput: The setting or the method cannot be used, or there is no kernel.
     """
     given = {name: value for name, value in header.items() if value is not None}
+    kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
         if kernel is None:
             raise InvalidInput(f"{_NEEDS_KERNEL} Pass kernel=...")
         kind, given = Certified, {"noise_std": None, **given, "kernel": kernel}
-    else:
-        kind = Practical
-    try:
+    with _reading("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
         return _begin(header, space_of(header), setting)
-    except _NOT_A_RUN as error:
-        if isinstance(error, KboError):
-            raise
-        raise JournalError(f"the header of the journal cannot be used ({type(error).__name__}: {error}).") from error
 
 
 def space_of(header: Mapping[str, Any]) -> Space:
@@ -149,40 +158,16 @@ def space_of(header: Mapping[str, Any]) -> Space:
     Raises:
         JournalError: It describes none.
     """
-    try:
-        parameters = {entry["name"]: _parameter(entry) for entry in header["space"]}
+    kinds = {"Float": Float, "Int": Int, "Choice": Choice}
+    parameters = {}
+    with _reading("the header of the journal describes no space"):
+        for entry in header["space"]:
+            arguments = {name: value for name, value in entry.items() if name not in ("name", "kind")}
+            parameters[entry["name"]] = kinds[entry["kind"]](**arguments)
         space = Space(parameters)
         return space if header["named"] else Space(space.pairs())
-    except _NOT_A_RUN as error:
-        raise JournalError(
-            f"the header of the journal describes no space ({type(error).__name__}: {error})."
-        ) from error
-
-
-def _parameter(described: Mapping[str, Any]) -> Parameter:
-    arguments = {name: value for name, value in described.items() if name not in ("name", "kind")}
-    return _KINDS[described["kind"]](**arguments)
 
 
 def _begin(header: Mapping[str, Any], space: Space, setting: Certified | Practical) -> Optimizer:
     given = {name: header[name] for name in ("method", "maximize", "seed")}
     return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), **given)
-
-
-def _of_optimizer(optimizer: Optimizer) -> Record:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.jsonl"
-        optimizer.save(path)
-        header, events = journal.read(path)
-    return Record(header, events, list(optimizer.trials), optimizer)
-
-
-def _trials(events: list[dict[str, Any]], path: Path) -> list[Trial]:
-    """Return the trials with their seconds."""
-    try:
-        return trials_of(events)
-    except _NOT_A_RUN as error:
-        raise JournalError(
-            f"{path} has an event that does not fit ({type(error).__name__}: {error}): it was changed by hand, or is "
-            "not the journal of a run."
-        ) from error

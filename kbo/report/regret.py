@@ -15,7 +15,7 @@ from kbo.experiments.draw.lines import curves, draw_regret
 from kbo.experiments.sweep.cells import read_rows
 from kbo.recipes import Method
 from kbo.report import figures
-from kbo.report.page import Picture, embed, render
+from kbo.report.page import embed, render
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,34 +75,30 @@ def page(rows: pd.DataFrame, title: str) -> str:
 def _values(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     """Return the values of the template for one problem."""
     made, nominal = _methods(rows)
+    methods, dictionaries, table = list(map(str, rows["method"].unique())), None, _table(rows)
+    figure, axes = figures.picture("round", "cumulative regret")
+    legend_below(figure, columns=2, lines=draw_regret(axes, rows))
+    regret = embed(figure)
     sketched = rows.dropna(subset="m") if "m" in rows else rows.iloc[:0]
-    table = _table(rows)
+    if not sketched.empty:
+        figure, axes = figures.picture("round", "points of the dictionary")
+        curves(axes, sketched, styles_of(methods), "m")
+        axes.set_ylim(bottom=0)
+        dictionaries = embed(figures.finish(figure))
+    same = [column for column in rows if column not in RESULTS | {"method"} and len(rows[column].unique()) == 1]
     return {
         "name": name,
-        "methods": list(map(str, rows["method"].unique())),
+        "methods": methods,
         "sketched": list(map(str, sketched["method"].unique())),
         "seeds": rows["seed"].nunique(),
-        "regret": _of_regret(rows),
-        "dictionaries": None if sketched.empty else _of_dictionaries(rows, sketched),
+        "regret": regret,
+        "dictionaries": dictionaries,
         "columns": list(table.columns),
         "rows": list(table.itertuples(index=False)),
         "guarantees": {method: promise(made_method) for method, made_method in made.items()},
         "nominal": nominal,
-        "settings": _settings(rows),
+        "settings": _plain(rows[same].iloc[0]),
     }
-
-
-def _of_regret(rows: pd.DataFrame) -> Picture:
-    figure, axes = figures.picture("round", "cumulative regret")
-    legend_below(figure, columns=2, lines=draw_regret(axes, rows))
-    return embed(figure)
-
-
-def _of_dictionaries(rows: pd.DataFrame, sketched: pd.DataFrame) -> Picture:
-    figure, axes = figures.picture("round", "points of the dictionary")
-    curves(axes, sketched, styles_of(list(rows["method"].unique())), "m")
-    axes.set_ylim(bottom=0)
-    return embed(figures.finish(figure))
 
 
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -126,8 +122,10 @@ def _methods(rows: pd.DataFrame) -> tuple[dict[str, Method], str]:
     for name, part in rows.groupby("method", sort=False):
         settings = _plain(part.iloc[0])
         try:
-            problem = _problem(settings)
-            method = BanditMethod(**{e.name: settings[e.name] for e in fields(BanditMethod) if e.name in settings})
+            known = BanditProblem(settings["problem"]).defaults()
+            options = {option: settings[option] for option in known if option in settings}
+            problem = BanditProblem(**_of(BanditProblem, settings), options=options)
+            method = BanditMethod(**_of(BanditMethod, settings))
             made[str(name)] = problem.make(method)
             uses_norm_bound |= method.uses_norm_bound
         except (KboError, KeyError, TypeError, ValueError):
@@ -137,17 +135,9 @@ def _methods(rows: pd.DataFrame) -> tuple[dict[str, Method], str]:
     return made, problem.problem
 
 
-def _problem(settings: Mapping[str, Any]) -> BanditProblem:
-    """Return the problem that the settings of a run describe."""
-    given = {entry.name: settings[entry.name] for entry in fields(BanditProblem) if entry.name in settings}
-    known = BanditProblem(settings["problem"]).defaults()
-    return BanditProblem(**given, options={name: settings[name] for name in known if name in settings})
-
-
-def _settings(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the settings that are equal in all rows."""
-    names = [name for name in rows if name not in RESULTS | {"method"} and len(rows[name].unique()) == 1]
-    return {str(name): value for name, value in _plain(rows[names].iloc[0]).items()}
+def _of(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those settings that are fields of a dataclass."""
+    return {entry.name: settings[entry.name] for entry in fields(kind) if entry.name in settings}
 
 
 def _plain(row: pd.Series) -> dict[str, Any]:

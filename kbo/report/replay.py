@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,21 +103,42 @@ def history(
         InvalidInput: The run cannot be replayed; the message says why.
     """
     record = Record.of(run, kernel)
-    replay = _Replay(record.blank(), record.maximize)
+    optimizer, better = record.blank(), max if record.maximize else min
     observed = [event["number"] for event in record.events if event["event"] == "tell"]
-    replayed = observed if replay.optimizer.setting.certified else observed[:MOST_FITTED]
+    replayed = observed if optimizer.setting.certified else observed[:MOST_FITTED]
     if most is None:
         most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
     watched = _spaced(replayed, most)
-    with_gap = set(_spaced(watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps))
-    moments, left = [], set(watched)
+    with_gap = _spaced(watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps)
+    moments: list[Moment] = []
+    params: dict[int, Params] = {}
+    numbers: dict[int, int] = {}
+    finished, best, trouble = 0, None, ""
     for event in record.events:
-        if not left:
+        number = event["number"]
+        if len(moments) == len(watched):
             break
-        moment = replay.follow(event, event["number"] in left, event["number"] in with_gap)
-        if moment is not None:
-            left.remove(moment.trial)
-            moments.append(moment)
+        if event["event"] == "ask":
+            params[number] = event["params"]
+            optimizer.expect(params[number])
+            continue
+        finished += 1
+        if event["event"] == "fail":
+            optimizer.fail(params[number], event["reason"])
+            continue
+        value, expected, bounds = float(event["value"]), None, {}
+        if number in watched and not trouble:
+            expected, trouble = _expected(optimizer, params[number])
+        # Of two pending trials with the same parameters the first gets the value, whichever of them this was.
+        numbers[optimizer.tell(params[number], value).number] = number
+        best = value if best is None else better(best, value)
+        if number not in watched:
+            continue
+        if not trouble:
+            bounds, trouble = _bounds(optimizer, number in with_gap)
+        if bounds:
+            bounds["recommended"] = numbers[bounds["recommended"]]
+        moments.append(Moment(finished, number, value, expected, best, **bounds, trouble=trouble))
     return moments if len(replayed) == len(observed) else [*moments, _last(record, observed[-1])]
 
 
@@ -128,66 +148,17 @@ def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
     return sum(found), len(found)
 
 
-class _Replay:
-    """Optimiser that receives the events of a run again.
-
-    Args:
-        optimizer: As it was before the first event.
-        maximize: Whether larger values are better.
-    """
-
-    def __init__(self, optimizer: Optimizer, maximize: bool) -> None:
-        self.optimizer, self._pick = optimizer, max if maximize else min
-        self._params: dict[int, Params] = {}
-        self._numbers: dict[int, int] = {}
-        self._finished, self._best = 0, math.nan
-        self._trouble = ""
-
-    def follow(self, event: Mapping[str, Any], watched: bool, with_gap: bool) -> Moment | None:
-        """Apply an event; return the moment after it, if it has a value and is watched."""
-        number = event["number"]
-        if event["event"] == "ask":
-            self._params[number] = event["params"]
-            self.optimizer.expect(event["params"])
-            return None
-        params, self._finished = self._params[number], self._finished + 1
-        if event["event"] == "fail":
-            self.optimizer.fail(params, event["reason"])
-            return None
-        value = float(event["value"])
-        expected = self._expected(params) if watched else None
-        # Of two pending trials with the same parameters the first gets the value, whichever of them this was.
-        self._numbers[self.optimizer.tell(params, value).number] = number
-        self._best = value if math.isnan(self._best) else self._pick(self._best, value)
-        if not watched:
-            return None
-        bounds = self._bounds(with_gap)
-        return Moment(self._finished, number, value, expected, self._best, **bounds, trouble=self._trouble)
-
-    def _expected(self, params: Params) -> tuple[float, float] | None:
-        """Return the range of the next value."""
-        if self._trouble:
-            return None
-        try:
-            interval = self.optimizer.interval(params)
-        except KboError as error:
-            self._trouble = str(error)
-            return None
-        if interval is None:
-            return None
-        belief = self.optimizer.belief()
-        assert belief is not None
-        margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
-        return interval[0] - margin, interval[2] + margin
-
-    def _bounds(self, with_gap: bool) -> dict[str, Any]:
-        """Return the fields of a moment that need bounds."""
-        if self._trouble:
-            return {}
-        bounds, self._trouble = _bounds(self.optimizer, with_gap)
-        if bounds:
-            bounds["recommended"] = self._numbers[bounds["recommended"]]
-        return bounds
+def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float] | None, str]:
+    """Return the range of the next value, and why there is none although there should be, in words."""
+    try:
+        interval = optimizer.interval(params)
+    except KboError as error:
+        return None, str(error)
+    belief = optimizer.belief()
+    if interval is None or belief is None:
+        return None, ""
+    margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
+    return (interval[0] - margin, interval[2] + margin), ""
 
 
 def _last(record: Record, number: int) -> Moment:
@@ -211,8 +182,9 @@ def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
         if interval is None:
             return found, ""
         found |= zip(("lower", "mean", "upper"), interval, strict=True)
-        gap = optimizer.gap() if with_gap else None
-        return found | {"gap": None if gap is None else gap.value} | _numbers(optimizer), ""
+        if with_gap and (gap := optimizer.gap()) is not None:
+            found["gap"] = gap.value
+        return found | _numbers(optimizer), ""
     except KboError as error:
         return {}, str(error)
 

@@ -1,51 +1,51 @@
-"""Page of a tuning run."""
+"""Page of a tuning run. The template has its words, and decides which of them fit the run."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
-from kbo.optimize import Optimizer, Result, Trial
+from kbo.optimize import Optimizer, Practical, Result, Trial
 from kbo.optimize.result import format_params, result_of
+from kbo.problems import TUNING
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, Moment, history, miscoverage
-from kbo.report.resume import resume
 from kbo.space import Choice, Params
 
-_FEW = 0.05
-"""Part of the values that may miss their range: so many miss twice the noise level where the function is known."""
-
-_MOST_TRIALS, _MOST_REASONS, _MOST_PARAMETERS = 50, 10, 12
-"""Rows of the tables of the best and of the last trials, reasons of failures, parameters with a picture."""
+_MOST_TRIALS, _MOST_PARAMETERS = 50, 12
+"""Rows of the tables of the best and of the last trials, and parameters with a picture."""
 
 _LONGEST = 300
 """Characters of the reason of a failure."""
+
+_MORE = 20
+"""Trials that the command to resume adds."""
 
 
 def page(record: Record, title: str) -> str:
     """Return the page of a run."""
     result, trouble, refuted = _result(record)
-    moments = history(record) if record.optimizer is not None else []
-    best, recommended = record.best(), _recommended(record, result)
-    reasons = _reasons(record)
+    optimizer = record.optimizer
+    moments = history(record) if optimizer is not None else []
+    chosen = optimizer.recommended() if optimizer is not None and result is not None else None
+    recommended = None if chosen is None else chosen.number
     outside, expected = miscoverage(moments)
     return render(
         "tuning.html",
         title=title,
         record=record,
         header={"method": None, "setting": None, "seed": None} | record.header,
-        counts={s: len(found) for s in ("complete", "failed", "pending") if (found := record.with_status(s))},
         dates=_dates(record),
-        complete=record.with_status("complete"),
-        failed=record.with_status("failed"),
-        best=best,
         recommended=recommended,
         result=result,
         trouble=trouble,
@@ -53,36 +53,18 @@ def page(record: Record, title: str) -> str:
         format_params=format_params,
         named_params=_named(result.params) if result and result.params is not None else {},
         exact_params=json.dumps(result.params) if result else "",
-        numbers=_numbers(record.optimizer, result) if record.optimizer and result and result.assumptions else {},
-        given={label: record.header.get(name) for name, label in _GIVEN.items()},
-        call_with_kernel=_call_with_kernel(record),
+        numbers=_numbers(optimizer, result) if optimizer and result and result.assumptions else {},
         moments=moments,
-        last=next((m for m in reversed(moments) if m.width is not None), None),
-        no_bounds_since=next((m.trial for m in moments if m.trouble), None),
         pictures=_pictures(record, moments, recommended),
-        reliability="The intervals have the coverage that the guarantee states."
-        if result and result.certified
-        else "Nothing guarantees the intervals; they may be too narrow.",
-        bands=_bands(record.optimizer) if record.optimizer and result and result.lower is not None else {},
+        bands=_bands(optimizer) if optimizer and result and result.lower is not None else {},
         miscoverage=_drawn(figures.draw_miscoverage, moments) if expected else None,
         outside=outside,
         expected=expected,
         noise_margin=NOISE_MARGIN,
-        few=_FEW,
-        reasons=reasons,
-        most_reasons=_MOST_REASONS,
-        columns=("trial", "value", *record.space.parameters, "seconds", "note"),
+        reasons=_reasons(record),
         tables=_tables(record, recommended),
-        resume=resume(record),
+        resume=_resume(record),
     )
-
-
-_GIVEN = {
-    "kernel": "fingerprint of the kernel",
-    "noise_std": "noise level given",
-    "norm_bound": "norm bound given",
-    "delta": "probability that bounds may fail",
-}
 
 
 def _result(record: Record) -> tuple[Result | None, str, bool]:
@@ -93,12 +75,6 @@ def _result(record: Record) -> tuple[Result | None, str, bool]:
         return result_of(record.optimizer, "", None), "", False
     except KboError as error:
         return None, str(error), isinstance(error, RefutedAssumptions)
-
-
-def _recommended(record: Record, result: Result | None) -> int | None:
-    """Return the number of the recommended trial."""
-    trial = record.optimizer.recommended() if record.optimizer and result else None
-    return None if trial is None else trial.number
 
 
 def _dates(record: Record) -> str:
@@ -140,43 +116,31 @@ def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     return entries | {f"lengthscale of {name}": value for name, value in lengthscales}
 
 
-def _call_with_kernel(record: Record) -> str:
-    if record.path is None:
-        return ""
-    target = str(record.path.with_suffix(".html"))
-    return f"import kbo.report\n\nkbo.report.write({str(record.path)!r}, {target!r}, kernel=kernel)"
-
-
 def _drawn(draw: Any, *arguments: Any, **options: Any) -> Picture:
     figure, axes = figures.picture()
     draw(axes, *arguments, **options)
     return embed(figures.finish(figure))
 
 
-def _pictures(record: Record, moments: Sequence[Moment], recommended: int | None) -> dict[str, Picture | None]:
-    """Return the pictures of the course of a run; None for those without data. Empty if there are none."""
-    bounded = [m for m in moments if m.width is not None]
-    bounded = bounded if len(bounded) > 1 else []
-    found: dict[str, Picture | None] = dict.fromkeys(
-        ("trace", "recommended", "width", "noise_bounds", "noise_std", "norm_bound", "ridge", "anchors")
-    )
+def _pictures(record: Record, moments: Sequence[Moment], recommended: int | None) -> dict[str, Picture]:
+    """Return the pictures of the course of a run for which there are data."""
     if not record.with_status("complete"):
         return {}
-    found["trace"] = _drawn(figures.draw_values, record.trials, maximize=record.maximize, recommended=recommended)
-    if bounded:
-        found["recommended"] = _drawn(figures.draw_recommended, moments)
-        found["width"] = _drawn(figures.draw_width, moments)
-        for name in _changing(bounded):
-            found[name] = _drawn(figures.draw_quantity, bounded, name)
-    return found
-
-
-def _changing(bounded: Sequence[Moment]) -> list[str]:
-    """Return the quantities of the bounds to draw: those that changed, bounds of the noise and dictionaries always."""
-    online = bounded[-1].noise_upper is not None
-    candidates = ["noise_std"] * (not online) + ["norm_bound", "ridge"]
-    found = ["noise_bounds"] * online + [name for name in candidates if _changes(bounded, name)]
-    return found + ["anchors"] * (bounded[-1].anchors is not None)
+    trace = _drawn(figures.draw_values, record.trials, maximize=record.maximize, recommended=recommended)
+    bounded = [m for m in moments if m.width is not None]
+    if len(bounded) < 2:
+        return {"trace": trace}
+    # Of the quantities in the bounds those that changed; bounds of the noise level and dictionaries always.
+    last, changing = bounded[-1], partial(_changes, bounded)
+    noise = ["noise_std"] if last.noise_upper is None else ["noise_bounds"]
+    quantities = [name for name in (*noise, "norm_bound", "ridge") if name == "noise_bounds" or changing(name)]
+    quantities += ["anchors"] * (last.anchors is not None)
+    return {
+        "trace": trace,
+        "recommended": _drawn(figures.draw_recommended, moments),
+        "width": _drawn(figures.draw_width, moments),
+        **{name: _drawn(figures.draw_quantity, bounded, name) for name in quantities},
+    }
 
 
 def _changes(moments: Sequence[Moment], name: str) -> bool:
@@ -223,3 +187,45 @@ def _row(record: Record, trial: Trial, recommended: int | None) -> tuple:
     params = _named(trial.params)
     values = (params.get(name) for name in record.space.parameters)
     return (trial.number, trial.value, *values, trial.seconds, ", ".join(notes))
+
+
+def _resume(record: Record) -> dict[str, str]:
+    """Return the ``code`` that resumes a run, and a ``text`` about it."""
+    if record.path is None:
+        text = "Save the run with optimizer.save(path); kbo.minimize(..., journal=path) then continues it:"
+        return {"text": text, "code": _call(record, "run.jsonl")}
+    path, name = os.fspath(record.path), record.path.stem.removeprefix("tune-")
+    usual = Practical().describe(record.space)  # of `kbo tune`, which has no options for these numbers
+    by_command = record.space.named and {number: record.header.get(number) for number in usual} == usual
+    if name == record.path.stem or not by_command:
+        text = "The same call with the same journal continues the run; only the number of trials may differ:"
+        return {"text": text, "code": _call(record, path)}
+    known = name in TUNING
+    text = f"This command adds {_MORE} trials" + ("" if known else f"; {name}.py stands for the script that was tuned")
+    words = ["kbo", "tune", name if known else f"{name}.py", "--trials", len(record.trials) + _MORE]
+    words += ["--method", record.header["method"], "--seed", record.header["seed"]]
+    words += [*["--maximize"] * record.maximize, "--journal", path]
+    return {"text": f"{text}:", "code": shlex.join(map(str, words))}
+
+
+def _changed(record: Record) -> list[str]:
+    """Return the arguments of ``Practical`` with which a run differs from the default."""
+    usual, header = Practical().describe(record.space), record.header
+    return [f"{name}={header[name]!r}" for name in usual if name in header and header[name] != usual[name]]
+
+
+def _call(record: Record, path: str) -> str:
+    """Return Python code that resumes a journal."""
+    header, space = record.header, record.space
+    parameters = ", ".join(f"{name!r}: kbo.{p!r}" for name, p in space.parameters.items())
+    lines = ["import kbo", "", f"bounds = {{{parameters}}}" if space.named else f"bounds = {space.pairs()!r}"]
+    given = f"method={header['method']!r}, seed={header['seed']!r}, journal={path!r}"
+    if header.get("setting") == "certified":
+        names = ("noise_std", "norm_bound", "delta", "scale", "noise_upper")
+        numbers = ", ".join(f"{name}={header[name]!r}" for name in names if name in header)
+        lines.append(f"setting = kbo.Certified(kernel, {numbers})")
+    elif _changed(record):
+        lines.append(f"setting = kbo.Practical({', '.join(_changed(record))})")
+    given += ", setting=setting" * (len(lines) > 3)
+    n_trials, verb = header.get("n_trials") or len(record.trials) + _MORE, "maximize" if record.maximize else "minimize"
+    return "\n".join([*lines, f"result = kbo.{verb}(objective, bounds, n_trials={n_trials}, {given})"])

@@ -40,15 +40,14 @@ def write(
         >>> optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
         >>> kbo.report.write(optimizer, "run.html")
     """
-    path = None if isinstance(run, (Record, Optimizer)) else Path(run)
-    if path is not None and (path.suffix == ".parquet" or path.is_dir()):
+    if not isinstance(run, (Record, Optimizer)) and (Path(run).suffix == ".parquet" or Path(run).is_dir()):
         if kernel is not None:
-            raise InvalidInput(f"{path} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
-        target, name = _target(path, page), path.name if path.is_dir() else path.stem
-        text = regret.page(regret.read(path), title or name)
+            raise InvalidInput(f"{run} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
+        target, name = _target(Path(run), page)
+        text = regret.page(regret.read(Path(run)), title or name)
     else:
         record = Record.of(run, kernel)
-        target, name = _target(record.path, page), record.path.stem if record.path else "A run of kbo"
+        target, name = _target(record.path, page)
         text = tuning.page(record, title or name.removeprefix("tune-"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,13 +57,15 @@ def write(
     return target
 
 
-def _target(path: Path | None, page: str | os.PathLike | None) -> Path:
+def _target(path: Path | None, page: str | os.PathLike | None) -> tuple[Path, str]:
+    """Return the path of the page, and the name of the run."""
+    name = "A run of kbo" if path is None else path.name if path.is_dir() else path.stem
     if page is None:
         if path is None:
             raise InvalidInput(
                 "an optimiser has no file beside which the page could go: pass its path, write(optimizer, 'run.html')."
             )
-        return path.with_name(f"{path.name if path.is_dir() else path.stem}.html")
+        return path.with_name(f"{name}.html"), name
     if Path(page).suffix not in (".html", ".htm"):
         raise InvalidInput(f"the page must be a .html file, got {page}.")
-    return Path(page)
+    return Path(page), name
