@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +13,46 @@ import typer
 import kbo
 from kbo.cli import options
 from kbo.cli.options import Out, Quiet, Verbose
+from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Optimizer, Result, Trial
+
+
+def _load(target: str) -> tuple[str, Any, Any]:
+    """Return name, objective and bounds of a built-in problem or of a script.
+
+    Args:
+        target: The name of a problem, or the path of a Python file that defines ``bounds`` and ``objective``.
+
+    Raises:
+        InvalidInput: It is neither, or the file fails or lacks something.
+    """
+    from kbo.optimize.loop import place
+    from kbo.problems import TUNING
+
+    if target in TUNING:
+        problem = TUNING[target]()
+        return target, problem, problem.space
+    path = Path(target)
+    if path.suffix != ".py" or not path.is_file():
+        known = ", ".join(TUNING)
+        raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InvalidInput(
+            f"{path} failed while it was loaded: {type(error).__name__}: {error}{place(error)}"
+        ) from error
+    missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
+    if missing:
+        raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
+    return path.stem, module.objective, module.bounds
 
 
 def tune(
@@ -48,9 +87,7 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     options.apply_verbosity(quiet, verbose)
-    from kbo.cli.target import load
-
-    name, objective, bounds = load(target)
+    name, objective, bounds = _load(target)
     path = journal or out / f"tune-{name}.jsonl"
     _continue_or_set_aside(path, fresh, quiet)
     result = (kbo.maximize if maximize else kbo.minimize)(

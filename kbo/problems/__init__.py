@@ -1,16 +1,13 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
 from kbo.problems.base import Bandit, TuningProblem
-from kbo.problems.classification import ClassificationBandit
-from kbo.problems.contextual import Bump, Chessboard, ContextualBandit, StepDiagonal
+from kbo.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
 from kbo.problems.gaussian_process import GaussianProcessBandit
 from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
 from kbo.problems.himmelblau import HimmelblauBandit
-from kbo.problems.learners import DiabetesSVR, DigitsMLP
-from kbo.problems.rkhs import RKHSBandit, stationary_kernel
-from kbo.problems.streaming import StreamingBandit
-from kbo.problems.synthetic import GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
+from kbo.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
 from kbo.problems.table import TuningTable
+from kbo.problems.tuning import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
 
 TUNING = {
     "digits": DigitsMLP,

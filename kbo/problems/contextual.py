@@ -1,14 +1,17 @@
-"""Contextual bandits with ten actions on a line (Zenati et al. 2022, Sec. 5 and App. F)."""
+"""Contextual bandits: ten actions on a line (Zenati et al. 2022, Sec. 5 and App. F), and classes of examples."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import torch
+from gpytorch.kernels import Kernel, ProductKernel, RBFKernel
 from torch import Tensor
 
 from kbo import checks
-from kbo.problems.base import Bandit, generators
+from kbo.errors import InvalidInput
+from kbo.problems.base import Bandit, RowNumbers, generators, sklearn_datasets, unit_scaled
 from kbo.problems.rkhs import stationary_kernel
 
 ACTIONS = (0.08, 0.70, 0.82, 0.28, 0.63, 0.0, 0.05, 0.50, 0.81, 0.04)
@@ -97,3 +100,118 @@ class StepDiagonal(ContextualBandit):
     def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
         upper, lower = ((x[:, 0] - (a + shift)).abs() < 0.1 for shift in (0.15, -0.15))
         return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)
+
+
+_COMPONENTS = {"digits": 10, "wine": None, "breast_cancer": None}
+"""Data sets that scikit-learn ships, and the principal components that are kept; None keeps the features."""
+
+
+class ClassificationBandit(Bandit):
+    """Every round shows a random example; the arms are its possible classes; the reward is 1 for the right one, else 0.
+
+    With probability ``flip`` a reward is reported the wrong way round, so the mean reward is ``1 - flip`` for the right
+    class and ``flip`` for every other one. A row of the arms is the features, scaled to [0, 1], and the class as
+    one-hot columns of length 1/sqrt(2), so that two classes are at distance 1. Rewards are 0 or 1, so the
+    noise is 0.5-sub-Gaussian whatever ``flip`` is: that is ``noise_std``. The mean reward is defined on examples only,
+    and ``norm_bound`` is nominal: the norm of a function that separates the classes is not known.
+
+    Args:
+        name: "digits" (ten principal components, 10 classes), "wine" (13 features, 3) or "breast_cancer" (30, 2).
+        flip: Probability that a reward is flipped.
+        lengthscale: Lengthscale of the Gaussian kernel on the features, as a multiple of the median distance of two
+            examples.
+        action_lengthscale: Lengthscale of the Gaussian kernel on the one-hot columns.
+        norm_bound: Norm bound given to methods.
+        seed: Seed of examples and flips.
+
+    Attributes:
+        examples: The features of all examples [N d].
+        labels: Their classes [N].
+        actions: The classes as columns [A A].
+        context: The features [d] of the present example; None before the first round.
+
+    Raises:
+        InvalidInput: An unknown data set, a number out of range, or scikit-learn is not installed.
+    """
+
+    def __init__(
+        self,
+        name: str = "digits",
+        flip: float = 0.1,
+        lengthscale: float = 1.0,
+        action_lengthscale: float = 0.3,
+        norm_bound: float = 10.0,
+        seed: int = 0,
+    ) -> None:
+        self.flip = checks.non_negative("flip", flip)
+        if self.flip >= 0.5:
+            raise InvalidInput(f"flip must be below 0.5, got {flip}: from there on the wrong classes have the rewards.")
+        self.noise_std, self.norm_bound = 0.5, checks.positive("norm_bound", norm_bound)
+        self.examples, self.labels = _load(name)
+        self.n_arms = int(self.labels.max()) + 1
+        self.actions = torch.eye(self.n_arms, dtype=torch.float64) / math.sqrt(2)
+        factor = checks.positive("lengthscale", lengthscale)
+        width = factor * float(torch.pdist(self.examples[:500]).median())
+        self.kernel = _product(self.examples.shape[-1], self.n_arms, width, action_lengthscale)
+        self.context: Tensor | None = None
+        self._numbers = RowNumbers(self.examples)
+        self._example_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
+
+    def arms(self) -> Tensor:
+        """The joint points [A d+A] of the next round, whose example is drawn now, with replacement."""
+        self.context = self.examples[int(torch.randint(len(self.examples), (), generator=self._example_rng))]
+        return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean reward [n] of joint points X [n d+A]: an example of the data set and one of the classes each.
+
+        Raises:
+            InvalidInput: A row that is no such point; the reward is not known anywhere else.
+        """
+        return self.flip + (1 - 2 * self.flip) * self._right(X).to(X)
+
+    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+        right = self._right(X)
+        flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64) < self.flip
+        return (right ^ flipped).to(X)
+
+    def _right(self, X: Tensor) -> Tensor:
+        """Whether each row of X [n d+A] names the class of its example, [n]."""
+        d = self.examples.shape[-1]
+        checks.rows("X", X, self.examples, d + self.n_arms)
+        numbers, guessed = self._numbers(X[:, :d]), X[:, d:].argmax(-1)
+        if bool((numbers < 0).any()):
+            raise InvalidInput(
+                "X has a row that is no example of the data set, and rewards are known for examples only: use rows of "
+                "arms()."
+            )
+        if not torch.equal(X[:, d:], self.actions[guessed]):
+            raise InvalidInput("X has a row whose last columns are no class: use rows of arms().")
+        return self.labels[numbers] == guessed
+
+
+def _load(name: str) -> tuple[Tensor, Tensor]:
+    """Features [N d], scaled to [0, 1], and classes [N] of a data set."""
+    if name not in _COMPONENTS:
+        raise InvalidInput(f"unknown data set {name!r}; known: {', '.join(_COMPONENTS)}.")
+    features, classes = getattr(sklearn_datasets(), f"load_{name}")(return_X_y=True)
+    X, kept = torch.tensor(features, dtype=torch.float64), _COMPONENTS[name]
+    return unit_scaled(X if kept is None else _principal(X, kept)), torch.tensor(classes)
+
+
+def _principal(X: Tensor, kept: int) -> Tensor:
+    """The leading principal components [N kept] of X [N D]; the largest entry of each direction is positive."""
+    centred = X - X.mean(0)
+    directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
+    largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
+    return centred @ (directions * largest.sign())
+
+
+def _product(dim: int, n_classes: int, lengthscale: float, action_lengthscale: float) -> Kernel:
+    """A Gaussian kernel on the first ``dim`` columns times one on the ``n_classes`` columns after them."""
+    checks.positive("action_lengthscale", action_lengthscale)
+    features = RBFKernel(active_dims=tuple(range(dim))).double()
+    classes = RBFKernel(active_dims=tuple(range(dim, dim + n_classes))).double()
+    features.initialize(lengthscale=lengthscale)
+    classes.initialize(lengthscale=action_lengthscale)
+    return ProductKernel(features, classes).requires_grad_(False)

@@ -1,16 +1,18 @@
-"""Bandits whose reward is a function of known RKHS norm (Flynn & Reeb 2024, Sec. 7)."""
+"""Bandits whose reward is a function of known RKHS norm."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, generators
+from kbo.problems.base import Bandit, generators, streams
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
@@ -90,3 +92,92 @@ class RKHSBandit(Bandit):
 
     def _draw(self) -> Tensor:
         return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64)
+
+
+_RHO = 0.3
+"""Lengthscale of the kernel."""
+
+_COORDINATES = 25
+"""Coordinates of the function: those of higher order are zero."""
+
+_RATE = 0.02
+"""Probability of a spike."""
+
+
+def _laplace(u: Tensor) -> Tensor:
+    v = u - 0.5
+    return -v.sign() * torch.log1p(-2 * v.abs()) / math.sqrt(2)
+
+
+def _spikes(u: Tensor) -> Tensor:
+    size = 1 / math.sqrt(_RATE)
+    return torch.where(u < _RATE / 2, -size, torch.where(u < _RATE, size, 0.0)).to(u)
+
+
+NOISES: dict[str, Callable[[Tensor], Tensor]] = {
+    "gaussian": torch.special.ndtri,
+    "rademacher": lambda u: torch.where(u < 0.5, -1.0, 1.0).to(u),
+    "laplace": _laplace,
+    "spikes": _spikes,
+}
+"""Noise of mean 0 and variance 1 as functions of uniform numbers in (0, 1)."""
+
+
+class StreamingBandit(Bandit):
+    """``f(x) = sum_i theta_i phi_i(x)`` in the features of the Gaussian kernel of lengthscale 0.3, on a grid of arms.
+
+    ``phi_i(x) = exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` sum to the kernel, ``sum_i phi_i(x) phi_i(z) = k(x, z)``,
+    and are independent, so the RKHS norm of f is that of theta. Theta has 25 coordinates other than zero, the same
+    for every seed, as the paper has one function. Its maximum over [0, 1] is 0.63, at 0.39.
+
+    Only "gaussian" and "rademacher" noise is ``noise_std``-sub-Gaussian. "laplace" is sub-Gaussian for no constant, and
+    the constant of "spikes" is far above its standard deviation: the guarantees of methods do not cover them.
+
+    Args:
+        n_arms: Arms, equally spaced in [0, 1], both ends included.
+        noise_std: Standard deviation of the noise, whatever its kind.
+        noise: "gaussian", "rademacher" (either sign), "laplace", or "spikes" (either sign, in 2% of the rounds; else
+            0).
+        norm: RKHS norm of the function.
+        norm_bound: Norm bound given to methods.
+        seed: Seed of the noise.
+
+    Attributes:
+        fixed_arms: The arms [A 1].
+        theta: Coordinates [25] of the function.
+
+    Raises:
+        InvalidInput: A number out of range, or an unknown noise.
+    """
+
+    norm_is_known = True
+    fixed_arms: Tensor
+
+    def __init__(
+        self,
+        n_arms: int = 100,
+        noise_std: float = 0.1,
+        noise: str = "gaussian",
+        norm: float = 2.06,
+        norm_bound: float = 5.0,
+        seed: int = 0,
+    ) -> None:
+        if noise not in NOISES:
+            raise InvalidInput(f"unknown noise {noise!r}; known: {', '.join(NOISES)}.")
+        self.kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
+        self.noise_std, self.noise = checks.positive("noise_std", noise_std), noise
+        self.norm, self.norm_bound = checks.positive("norm", norm), checks.positive("norm_bound", norm_bound)
+        self.n_arms = checks.whole("n_arms", n_arms, 2)
+        self.fixed_arms = torch.linspace(0, 1, self.n_arms, dtype=torch.float64).unsqueeze(-1)
+        theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
+        self.theta = self.norm * theta / theta.norm()
+        *_, self.noise_rng = streams(seed)
+
+    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+        checks.points("X", X, dim=1)
+        order = torch.arange(_COORDINATES).to(X)
+        z = X / _RHO
+        return z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
+
+    def noise_quantile(self, u: Tensor) -> Tensor:  # noqa: D102
+        return NOISES[self.noise](u)

@@ -18,8 +18,7 @@ from torch import Generator, Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.recipes.inputs import Inputs
-from kbo.recipes.method import Method, Rule
+from kbo.recipes.method import Inputs, Method, Rule
 from kbo.regression import Posterior, View
 
 

@@ -1,4 +1,4 @@
-"""A method, that is a posterior, a confidence and a rule; and the two simplest rules."""
+"""A method, that is a posterior, a confidence and a rule; its inputs, and the simplest rules."""
 
 from __future__ import annotations
 
@@ -15,11 +15,57 @@ from torch import Generator, Tensor
 
 from kbo import checks
 from kbo.acquisition import KernelUCB
+from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
 from kbo.confidence import Confidence, FixedWidth, NoiseBounds
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
-from kbo.recipes.inputs import Inputs
 from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
+
+OPTIONS = ("ridge", "ridges", "dictionary", "noise_variant", "multiplier")
+"""Inputs that a recipe refuses unless it uses them; the others are facts about a problem, for any recipe."""
+
+
+@dataclass
+class Inputs:
+    """The values from which a recipe makes a method.
+
+    Attributes:
+        kernel: An unbatched GPyTorch kernel.
+        noise_std: Sub-Gaussian constant of the noise, in units of the targets; used if ``Recipe.noise`` is "given".
+        norm_bound: Bound of the RKHS norm of the function; used if ``Recipe.norm`` is "given".
+        delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller one.
+        scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c`` unless the recipe fixes it.
+        horizon: Number of rounds T.
+        n_points: Size of the finite set for "gp-ucb", number of arms of a round for "supk-ucb".
+        points: The finite set [N d], instead of its size; for "chaining-ucb...", None means the arms that are offered
+            together.
+        seed: Seed of a recipe's own random dictionary.
+        noise_upper: Upper bound of the noise level: "...-fixed" use it, "...-adaptive" begin with it, if given.
+        noise_lower: Lower bound of the noise level, for "...-adaptive".
+        ridge: The ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
+        ridges: The grid of "dmm-ucb", instead of the paper's.
+        dictionary: The dictionary of a sketched posterior, instead of the recipe's own.
+        noise_variant: Variant of ``NoiseBounds``.
+        multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do; this removes the
+            guarantee.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+    delta: float
+    scale: float = 1.0
+    horizon: int = 0
+    n_points: int = 0
+    points: Tensor | None = None
+    seed: int = 0
+    noise_upper: float | None = None
+    noise_lower: float = 0.0
+    ridge: float = 0.0
+    ridges: list[float] | None = None
+    dictionary: Dictionary | None = None
+    noise_variant: str = "tight+grid"
+    multiplier: float | None = None
 
 
 class Rule(ABC):
@@ -196,3 +242,24 @@ class Method:
             InvalidInput: The rule has none.
         """
         return self.rule.acquisition(self, model, generator)
+
+
+@dataclass(frozen=True)
+class ThompsonSampling(Rule):
+    """The point at which a draw of the function, as wide as the confidence, is largest.
+
+    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some may be equal.
+    """
+
+    draws = True
+
+    @torch.no_grad()
+    def choose(  # noqa: D102
+        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
+    ) -> list[int]:
+        return inflated_draws(method.bound, state, points, size, rng).argmax(-1).tolist()
+
+    def acquisition(  # noqa: D102
+        self, method: Method, model: StreamingGP, rng: Generator | None
+    ) -> InflatedThompsonSampling:
+        return InflatedThompsonSampling(model, method.bound, int(torch.randint(2**62, (), generator=rng)))

@@ -35,9 +35,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.inputs import OPTIONS, Inputs
-from kbo.recipes.method import Method, Rule, UniformChoice, UpperBound
-from kbo.recipes.thompson import ThompsonSampling
+from kbo.recipes.method import OPTIONS, Inputs, Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.regression import (
     MOST_ANCHORS,
     BatchedResampling,

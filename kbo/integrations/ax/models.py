@@ -1,13 +1,15 @@
-"""BoTorch models with the posterior and the confidence of a method, which Ax constructs from the data alone."""
+"""Models and rules of the methods of kbo, which Ax constructs from the data alone."""
 
 from __future__ import annotations
 
 import math
+import random
 from abc import abstractmethod
 from typing import Any
 
 import torch
 from ax.core.search_space import SearchSpaceDigest
+from ax.generators.torch.botorch_modular.acquisition import Acquisition
 from ax.generators.torch.botorch_modular.surrogate import submodel_input_constructor
 from ax.generators.torch.botorch_modular.utils import ModelConfig, fit_botorch_model
 from botorch.models.transforms.input import InputTransform
@@ -15,16 +17,85 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
+from kbo.acquisition import InflatedThompsonSampling, KernelUCB
+from kbo.acquisition.input_constructors import register
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.features import features_of, space_of
 from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
 from kbo.optimize.certified import CertifiedBelief
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.optimize.practical import Fitted, PracticalBelief
-from kbo.space import Space
+from kbo.space import Choice, Float, Int, Parameter, Space
+
+
+class UnitFeatures(InputTransform):
+    """Numbers scaled to [0, 1], choices without an order as one-hot columns of length 1/sqrt(2).
+
+    Ax itself takes logarithms, numbers the choices that are no numbers, and leaves out parameters of one value. Choices
+    with an order are numbers; Ax assumes an order of two options.
+
+    Args:
+        bounds: Lower and upper ends [2 d] of the parameters.
+        options: The values of those without an order, by column.
+    """
+
+    def __init__(self, bounds: Tensor, options: dict[int, list[float]]) -> None:
+        super().__init__()
+        self.transform_on_train = self.transform_on_eval = self.transform_on_fantasize = True
+        self.low: Tensor
+        self.width: Tensor
+        self.register_buffer("low", bounds[0])
+        self.register_buffer("width", bounds[1] - bounds[0])
+        self.options = options
+
+    @property
+    def columns(self) -> int:
+        """Number of feature columns D."""
+        return len(self.low) + sum(len(values) - 1 for values in self.options.values())
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Features [... D] of points X [... d]."""
+        unit = (X - self.low) / self.width
+        if not self.options:
+            return unit
+        parts = [column.unsqueeze(-1) for column in unit.unbind(-1)]
+        for i, options in self.options.items():
+            values = torch.tensor(options).to(X)
+            index = (X[..., i, None] - values).abs().argmin(-1)
+            parts[i] = torch.nn.functional.one_hot(index, len(values)).to(X) / math.sqrt(2)
+        return torch.cat(parts, -1)
+
+
+def features_of(digest: SearchSpaceDigest) -> UnitFeatures:
+    """The features of a search space.
+
+    Raises:
+        InvalidInput: It has tasks or fidelities, of which kbo has no model.
+    """
+    if digest.task_features or digest.fidelity_features:
+        names = [digest.feature_names[i] for i in (*digest.task_features, *digest.fidelity_features)]
+        raise InvalidInput(f"kbo has no model of tasks and fidelities: fix the parameters {names}.")
+    options = {i: [float(v) for v in digest.discrete_choices[i]] for i in digest.categorical_features}
+    return UnitFeatures(torch.tensor(digest.bounds, dtype=torch.float64).T, options)
+
+
+def space_of(digest: SearchSpaceDigest) -> Space:
+    """The search space as one of kbo, with the same features; ordered options that are no range count as a range."""
+    return Space({name: _parameter(digest, i) for i, name in enumerate(digest.feature_names)})
+
+
+def _parameter(digest: SearchSpaceDigest, i: int) -> Parameter:
+    values, (low, high) = digest.discrete_choices.get(i), digest.bounds[i]
+    if values is None:
+        return Float(float(low), float(high))
+    if i in digest.categorical_features:
+        return Choice(values)
+    if list(values) == list(range(int(low), int(high) + 1)):
+        return Int(int(low), int(high))
+    return Float(float(low), float(high))
+
 
 _LEAST_NOISE = 0.01
 """The least noise level of a fit, in standard deviations of the targets."""
@@ -185,3 +256,39 @@ def _largest(variances: Tensor | None) -> float | None:
     if variances is None or bool(variances.isnan().all()):
         return None
     return float(torch.nan_to_num(variances, nan=0.0).max().sqrt())
+
+
+class MethodUCB(KernelUCB):
+    """``KernelUCB`` for which Ax takes the confidence of the model's own method."""
+
+
+class MethodSampling(InflatedThompsonSampling):
+    """``InflatedThompsonSampling`` for which Ax takes the confidence of the model's own method."""
+
+
+register(MethodUCB, confidence=lambda model: model.confidence())
+register(MethodSampling, confidence=lambda model: model.confidence())
+
+
+class SeededAcquisition(Acquisition):
+    """Ax's search for the largest value, with randomness that follows from a seed and the data.
+
+    The option "seed" is that of the strategy. In spaces that are all discrete, observed points may be proposed again:
+    with noise, another observation there has a value.
+    """
+
+    def optimize(self, n: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """As in Ax."""
+        pending = 0 if self.X_pending is None else len(self.X_pending)
+        observed = self.X_observed, self.X_pending
+        before = random.getstate()
+        try:
+            with torch.random.fork_rng(devices=[]):
+                seed = (1_000_003 * self.options.get("seed", 0) + 1009 * len(self.surrogate.Xs[0]) + pending) % 2**63
+                torch.manual_seed(seed)
+                random.seed(seed)
+                self.X_observed = self.X_pending = None  # Ax would exclude these points
+                return super().optimize(n, *args, **kwargs)
+        finally:
+            self.X_observed, self.X_pending = observed
+            random.setstate(before)

@@ -28,8 +28,7 @@ from kbo import checks
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, InflatedThompsonSampling, KernelUCB
 from kbo.confidence import NoiseBounds
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.models import CertifiedGP, PracticalGP
-from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
+from kbo.integrations.ax.models import CertifiedGP, MethodSampling, MethodUCB, PracticalGP, SeededAcquisition
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize import Certified, Practical
 

@@ -21,8 +21,7 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 
 from kbo import recipes
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.models import CertifiedGP, PracticalGP
-from kbo.integrations.ax.rules import MethodSampling, MethodUCB, SeededAcquisition
+from kbo.integrations.ax.models import CertifiedGP, MethodSampling, MethodUCB, PracticalGP, SeededAcquisition
 from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
 from kbo.optimize import Certified, Practical
 from kbo.optimize.settings import resolve

@@ -1,0 +1,199 @@
+"""The models: exact, sketched, with a moving ridge, and of any posterior."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo.confidence import NoiseBounds
+from kbo.errors import InvalidInput
+from kbo.kernels import freeze
+from kbo.models.streaming import StreamingGP
+from kbo.regression import (
+    MOST_ANCHORS,
+    AdaptiveRidge,
+    Dictionary,
+    GreedyDictionary,
+    KernelRidge,
+    NystromRidge,
+    Posterior,
+)
+
+
+class KernelRidgeGP(StreamingGP):
+    """A Gaussian process with fixed kernel and noise variance, ready for ``optimize_acqf``.
+
+    Nothing is fitted and targets are not rescaled unless an outcome transform is passed; bounds are stated in
+    the units that the model sees. ``condition_on_observations`` with plain data costs O(n^2) per row and keeps
+    no autograd graph; with batches, or with data that require gradients, it returns a differentiable fantasy.
+
+    Args:
+        train_X: Points [n d].
+        train_Y: Targets [n 1].
+        kernel: An unbatched GPyTorch kernel.
+        ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
+        input_transform: Applied to training and test points.
+        outcome_transform: Applied to targets, undone in ``posterior``.
+
+    Raises:
+        InvalidInput: Wrong shapes, values that are not finite, or a ridge that is not positive.
+
+    Example:
+        >>> model = KernelRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), ridge=0.01)
+        >>> acqf = KernelUCB(model, SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.1))
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    """
+
+    def _new_state(self) -> KernelRidge:
+        return KernelRidge(self.covar_module, float(self.ridge))
+
+
+class NystromGP(StreamingGP):
+    """A Gaussian process in the features of a dictionary; the cost of a step does not grow with n.
+
+    Martingale-mixture bounds on it are valid with every dictionary (``kbo.confidence.MartingaleMixture``), but only as
+    tight as the dictionary is good: ``model.state.residual_trace`` is the part of the kernel that it misses. Models
+    that are conditioned on new data update the dictionary. Differentiable fantasies leave it as it is, and condition
+    the DTC posterior as if it were a prior, which is not the DTC posterior of all data (law of total variance off by
+    up to a tenth).
+
+    Args:
+        train_X, train_Y, kernel, ridge, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default a
+            ``GreedyDictionary`` of at most 500 points that leaves no observation more variance than the noise has.
+            Data enter it in the order of train_X. That is for predictions; tight bounds need a smaller residual, for
+            example ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
+
+    Raises:
+        InvalidInput: As ``KernelRidgeGP``; or the dictionary does not fit the data.
+
+    Example:
+        >>> dictionary = FixedDictionary.pivoted(kernel, train_X, m=200)
+        >>> model = NystromGP(train_X, train_Y, kernel, ridge=0.01, dictionary=dictionary)
+        >>> acqf = CMMUCB(model, noise_std=0.1, norm_bound=10.0, delta=0.05)
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        ridge: float,
+        dictionary: Dictionary | None = None,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform)
+        self.dictionary = self._default() if dictionary is None else dictionary
+        self._new_state()  # a dictionary that cannot be used is an error now, not later
+
+    def _default(self) -> GreedyDictionary:
+        X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
+        prior = freeze(self.covar_module, X).diagonal(X)
+        least = 0.1 * float(prior.max()) if len(X) else math.inf  # there are anchors however large the noise is
+        return GreedyDictionary(min(float(self.ridge), least), most=MOST_ANCHORS)
+
+    def _new_state(self) -> NystromRidge:
+        return NystromRidge(self.covar_module, float(self.ridge), self.transformed(self.dictionary))
+
+
+class AdaptiveRidgeGP(StreamingGP):
+    """A Gaussian process with fixed kernel and a noise level that is bounded online.
+
+    ``model.state.schedule`` has the bounds. The data enter in the order of train_X, and ridge and bounds are a function
+    of data and order alone: a model that is conditioned on new data equals one that is built from all of them.
+    Building costs what n updates cost, conditioning one.
+
+    Args:
+        train_X, train_Y, kernel, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        noise_bounds: Bounds of the noise level before the data, in (transformed) units; a copy follows the data.
+        dictionary: Chooses the points of a sketched posterior, as in ``NystromGP``; None for the exact one.
+
+    Raises:
+        InvalidInput: As ``KernelRidgeGP``; or the noise bounds have seen data.
+
+    Example:
+        >>> model = AdaptiveRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), NoiseBounds(5.0, delta=0.1, upper=1.0))
+        >>> acqf = KernelUCB(model, AdaptiveSelfNormalized())
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        noise_bounds: NoiseBounds,
+        dictionary: Dictionary | None = None,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        if not isinstance(noise_bounds, NoiseBounds):
+            raise InvalidInput(f"noise_bounds must be a kbo.confidence.NoiseBounds, got {type(noise_bounds).__name__}.")
+        if noise_bounds.n:
+            raise InvalidInput(f"noise_bounds have seen {noise_bounds.n} observations: pass new ones.")
+        super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
+        self.noise_bounds, self.dictionary = noise_bounds.fork(), dictionary
+        self._new_state()  # a dictionary that cannot be used is an error now, not later
+
+    def _new_state(self) -> AdaptiveRidge:
+        kernel, ridge, dictionary = self.covar_module, self.noise_bounds.ridge, self.dictionary
+        exact = dictionary is None
+        state = KernelRidge(kernel, ridge) if exact else NystromRidge(kernel, ridge, self.transformed(dictionary))
+        return AdaptiveRidge(state, self.noise_bounds)
+
+
+class PriorKernel(Kernel):
+    """The prior of a posterior, which is never updated, as a GPyTorch kernel."""
+
+    def __init__(self, posterior: Posterior) -> None:
+        super().__init__()
+        self.posterior = posterior
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PriorKernel:
+        return self
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Prior covariance [... a b] of x1 [... a d] and x2 [... b d]."""
+        return self.posterior.prior_variance(x1) if diag else self.posterior.prior(x1, x2)
+
+
+class PosteriorGP(StreamingGP):
+    """A BoTorch model of any posterior, ready for ``optimize_acqf``.
+
+    Args:
+        train_X, train_Y, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        posterior: The posterior without data, in (transformed) units; a copy follows the data.
+
+    Raises:
+        InvalidInput: As ``KernelRidgeGP``; or the posterior has data.
+
+    Example:
+        >>> model = PosteriorGP(train_X, train_Y, KernelRidge(MaternKernel(nu=2.5), ridge=0.01))
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        posterior: Posterior,
+        input_transform: InputTransform | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        if posterior.n:
+            raise InvalidInput(f"posterior has {posterior.n} observations already: pass an empty one, and the data.")
+        self._empty = posterior.fork()
+        super().__init__(
+            train_X, train_Y, PriorKernel(self._empty), posterior.ridge, input_transform, outcome_transform
+        )
+
+    def _new_state(self) -> Posterior:
+        state = self._empty.fork()
+        if float(self.ridge) != state.ridge:  # it was changed by hand
+            state.move_ridge(float(self.ridge))
+        return state
