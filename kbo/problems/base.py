@@ -38,6 +38,9 @@ class TuningProblem(ABC):
 class Bandit(ABC):
     """A problem that offers arms every round and answers a choice with a noisy reward.
 
+    Those of this package raise InvalidInput for arguments out of range, and draw from generators of their own, which
+    follow from the argument ``seed``.
+
     A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian noise it sets
     ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
 
@@ -73,6 +76,16 @@ class Bandit(ABC):
     def observe(self, X: Tensor) -> Tensor:
         """Noisy rewards [n] of X [n d]."""
         return self.mean(X) + self.noise_std * self.standard_noise(X)
+
+    def checked(self, index: int) -> int:
+        """The index of an arm.
+
+        Raises:
+            InvalidInput: There is no such arm.
+        """
+        if not 0 <= index < self.n_arms:
+            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
+        return index
 
     def standard_noise(self, X: Tensor) -> Tensor:
         """Independent noise [n] of mean 0 and variance 1 for X [n d], one draw of ``noise_rng`` each.

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 
 import torch
-from gpytorch.kernels import Kernel, ProductKernel, RBFKernel
+from gpytorch.kernels import ProductKernel, RBFKernel
 from torch import Tensor
 
 from kbo import checks
@@ -131,7 +131,7 @@ class ClassificationBandit(Bandit):
         context: The features [d] of the present example; None before the first round.
 
     Raises:
-        InvalidInput: An unknown data set, a number out of range, or scikit-learn is not installed.
+        InvalidInput: An unknown data set, or scikit-learn is not installed.
     """
 
     def __init__(
@@ -152,7 +152,13 @@ class ClassificationBandit(Bandit):
         self.actions = torch.eye(self.n_arms, dtype=torch.float64) / math.sqrt(2)
         factor = checks.positive("lengthscale", lengthscale)
         width = factor * float(torch.pdist(self.examples[:500]).median())
-        self.kernel = _product(self.examples.shape[-1], self.n_arms, width, action_lengthscale)
+        checks.positive("action_lengthscale", action_lengthscale)
+        d, columns = self.examples.shape[-1], self.examples.shape[-1] + self.n_arms
+        features = RBFKernel(active_dims=tuple(range(d))).double()
+        classes = RBFKernel(active_dims=tuple(range(d, columns))).double()
+        features.initialize(lengthscale=width)
+        classes.initialize(lengthscale=action_lengthscale)
+        self.kernel = ProductKernel(features, classes).requires_grad_(False)
         self.context: Tensor | None = None
         self._numbers = RowNumbers(self.examples)
         self._example_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
@@ -196,22 +202,9 @@ def _load(name: str) -> tuple[Tensor, Tensor]:
         raise InvalidInput(f"unknown data set {name!r}; known: {', '.join(_COMPONENTS)}.")
     features, classes = getattr(sklearn_datasets(), f"load_{name}")(return_X_y=True)
     X, kept = torch.tensor(features, dtype=torch.float64), _COMPONENTS[name]
-    return unit_scaled(X if kept is None else _principal(X, kept)), torch.tensor(classes)
-
-
-def _principal(X: Tensor, kept: int) -> Tensor:
-    """The leading principal components [N kept] of X [N D]; the largest entry of each direction is positive."""
-    centred = X - X.mean(0)
-    directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
-    largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
-    return centred @ (directions * largest.sign())
-
-
-def _product(dim: int, n_classes: int, lengthscale: float, action_lengthscale: float) -> Kernel:
-    """A Gaussian kernel on the first ``dim`` columns times one on the ``n_classes`` columns after them."""
-    checks.positive("action_lengthscale", action_lengthscale)
-    features = RBFKernel(active_dims=tuple(range(dim))).double()
-    classes = RBFKernel(active_dims=tuple(range(dim, dim + n_classes))).double()
-    features.initialize(lengthscale=lengthscale)
-    classes.initialize(lengthscale=action_lengthscale)
-    return ProductKernel(features, classes).requires_grad_(False)
+    if kept is not None:
+        centred = X - X.mean(0)
+        directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
+        largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
+        X = centred @ (directions * largest.sign())  # the largest entry of each direction is positive
+    return unit_scaled(X), torch.tensor(classes)

@@ -70,11 +70,10 @@ class GaussianProcessBandit(Bandit):
         seed: Seed of arms, function and noise.
 
     Attributes:
-        fixed_arms: The arms [A dim].
         coefficients: Coefficients of the products of features, one axis of m numbers for each coordinate.
 
     Raises:
-        InvalidInput: A number out of range, or so many features that the coefficients would not fit.
+        InvalidInput: So many features that the coefficients would not fit.
     """
 
     fixed_arms: Tensor
@@ -93,9 +92,20 @@ class GaussianProcessBandit(Bandit):
         self.kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
         self.lengthscale = float(lengthscale)
         points, function, self.noise_rng = streams(seed)
-        shape = _shape(self.side, self.lengthscale, dim)
-        self.dim = len(shape)
-        self.coefficients = torch.randn(shape, generator=function, dtype=torch.float64)
+        if dim not in (1, 2, 3):
+            raise InvalidInput(
+                f"dim must be 1, 2 or 3, got {dim!r}: the number of features is that of one coordinate to the power "
+                "dim."
+            )
+        self.dim = int(dim)
+        m = 1 + 2 * _highest(self.side, self.lengthscale)
+        if m**dim > _LARGEST:
+            raise InvalidInput(
+                f"a box of side {side:g} and lengthscale {lengthscale:g} need {m} features in each of {dim} "
+                f"dimensions, {m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or "
+                "fewer dimensions."
+            )
+        self.coefficients = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64)
         self.norm_bound = float(self.coefficients.norm())
         self.fixed_arms = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
         self._numbers = RowNumbers(self.fixed_arms)
@@ -131,18 +141,3 @@ class GaussianProcessBandit(Bandit):
         for i in range(1, self.dim):
             value = (features[:, i].unsqueeze(1) @ value.reshape(len(X), m, m ** (self.dim - 1 - i))).squeeze(1)
         return value.squeeze(-1)
-
-
-def _shape(side: float, lengthscale: float, dim: int) -> tuple[int, ...]:
-    """The shape of the coefficients, if they are few enough."""
-    if dim not in (1, 2, 3):
-        raise InvalidInput(
-            f"dim must be 1, 2 or 3, got {dim!r}: the number of features is that of one coordinate to the power dim."
-        )
-    m = 1 + 2 * _highest(side, lengthscale)
-    if m**dim > _LARGEST:
-        raise InvalidInput(
-            f"a box of side {side:g} and lengthscale {lengthscale:g} need {m} features in each of {dim} dimensions, "
-            f"{m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or fewer dimensions."
-        )
-    return (m,) * int(dim)

@@ -61,10 +61,6 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
 
     Every graph has an edge: one without is drawn again. A larger ``count`` adds graphs after the same first ones.
 
-    Args:
-        count: Number of graphs.
-        seed: Seed of the graphs.
-
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
     """
@@ -89,11 +85,7 @@ class GraphBandit(Bandit):
         seed: Seed of theta and the noise.
 
     Attributes:
-        fixed_arms: Features [A 18].
         theta: Coordinates [18] of the function.
-
-    Raises:
-        InvalidInput: A number out of range.
     """
 
     fixed_arms: Tensor
@@ -110,9 +102,7 @@ class GraphBandit(Bandit):
 
     def graph(self, index: int) -> networkx.DiGraph:
         """The graph of an arm, a new object: changing it changes no arm."""
-        if not 0 <= index < self.n_arms:
-            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
-        return _graph(self._edges[index])
+        return _graph(self._edges[self.checked(index)])
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
         checks.rows("X", X, self.fixed_arms, _LENGTHS)

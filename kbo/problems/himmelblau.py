@@ -63,13 +63,6 @@ class HimmelblauBandit(Bandit):
         trend: Slope of the trend along both coordinates, in units of the polynomial.
         noise_std: Standard deviation of the Gaussian noise.
         seed: Seed of arms, of those that set the lengthscale, and of the noise.
-
-    Attributes:
-        fixed_arms: The arms [A 2].
-        lengthscale: Lengthscale of the kernel.
-
-    Raises:
-        InvalidInput: A number out of range.
     """
 
     fixed_arms: Tensor

@@ -143,11 +143,7 @@ class StreamingBandit(Bandit):
         seed: Seed of the noise.
 
     Attributes:
-        fixed_arms: The arms [A 1].
         theta: Coordinates [25] of the function.
-
-    Raises:
-        InvalidInput: A number out of range, or an unknown noise.
     """
 
     norm_is_known = True

@@ -47,7 +47,7 @@ class TuningTable(Bandit):
         values: R^2 [S A] by split and setting, cut below at -1.
 
     Raises:
-        InvalidInput: A number out of range, or scikit-learn is not installed.
+        InvalidInput: scikit-learn is not installed.
     """
 
     fixed_arms: Tensor
@@ -76,9 +76,7 @@ class TuningTable(Bandit):
 
     def setting(self, index: int) -> dict[str, Any]:
         """Kernel, lengthscale and ridge of an arm."""
-        if not 0 <= index < self.n_arms:
-            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
-        rest, ridge = divmod(index, len(self._ridges))
+        rest, ridge = divmod(self.checked(index), len(self._ridges))
         kernel, scale = divmod(rest, len(self._scales))
         names = list(SMOOTHNESS)
         return {"kernel": names[kernel], "lengthscale": float(self._scales[scale]), "ridge": float(self._ridges[ridge])}

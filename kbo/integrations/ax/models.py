@@ -102,7 +102,16 @@ _LEAST_NOISE = 0.01
 
 
 class MethodGP(StreamingGP):
-    """A model with the posterior of a method of kbo; its ``belief`` has the confidence too."""
+    """A model with the posterior of a method of kbo; its ``belief`` has the confidence too.
+
+    Args of both kinds:
+        train_X, train_Y: Points [n d], and targets [n 1] in their own units.
+        sem: The largest standard error of the targets, or None; see each kind.
+        method: A name of ``kbo.recipes.names()``.
+        setting: The assumptions, or the numbers of the practical setting.
+        n_trials: The planned number of trials, for methods that need it.
+        input_transform: Makes the features.
+    """
 
     _belief: Any = None
 
@@ -130,15 +139,7 @@ class MethodGP(StreamingGP):
 class CertifiedGP(MethodGP):
     """The posterior of a method in the certified setting: raw targets, nothing fitted.
 
-    Args:
-        train_X: Points [n d].
-        train_Y: Targets [n 1], in their own units.
-        sem: The largest standard error of the targets, None if no target has one.
-        method: A name of ``kbo.recipes.names()``.
-        setting: The assumptions.
-        space: The search space.
-        n_trials: The planned number of trials, for methods that need it.
-        input_transform: Makes the features.
+    ``sem`` is that of the targets which have one, and ``space`` the search space.
 
     Raises:
         InvalidInput: The kernel does not fit the features, or a standard error contradicts the noise level.
@@ -172,17 +173,8 @@ class PracticalGP(MethodGP):
     """The posterior of a method in the practical setting: kernel, noise level and constant are fitted.
 
     A new model has the means of the priors until ``estimate``, which depends on the data alone. Targets are
-    standardised; the posterior is in raw units.
-
-    Args:
-        train_X: Points [n d].
-        train_Y: Targets [n 1], in their own units.
-        sem: The largest standard error, if all targets have one: it is then the noise level (but not below a
-            hundredth of their standard deviation). None if the noise level is to be fitted.
-        method: A name of ``kbo.recipes.names()``.
-        setting: The numbers of the practical setting.
-        n_trials: The planned number of trials, for methods that need it.
-        input_transform: Makes the features.
+    standardised; the posterior is in raw units. With a ``sem``, which is given if all targets have one,
+    the noise level is not fitted: it is ``sem``, but not below a hundredth of the targets' standard deviation.
     """
 
     outcome_transform: Any
@@ -239,23 +231,17 @@ def _method_inputs(
     search_space_digest: SearchSpaceDigest,
     surrogate: Any,
 ) -> dict[str, Any]:
-    inputs = {
+    certified = issubclass(botorch_model_class, CertifiedGP)
+    known = torch.tensor([]) if dataset.Yvar is None else dataset.Yvar[~dataset.Yvar.isnan()]
+    enough = len(known) > 0 if certified else len(known) == len(dataset.Y)
+    return {
         "train_X": dataset.X,
         "train_Y": dataset.Y,
+        "sem": float(known.max().sqrt()) if enough else None,
         "input_transform": features_of(search_space_digest),
+        **({"space": space_of(search_space_digest)} if certified else {}),
         **model_config.model_options,
     }
-    if issubclass(botorch_model_class, CertifiedGP):
-        return {**inputs, "sem": _largest(dataset.Yvar), "space": space_of(search_space_digest)}
-    known = dataset.Yvar is not None and not bool(dataset.Yvar.isnan().any())
-    return {**inputs, "sem": _largest(dataset.Yvar) if known else None}
-
-
-def _largest(variances: Tensor | None) -> float | None:
-    """The largest standard error; None if there are none."""
-    if variances is None or bool(variances.isnan().all()):
-        return None
-    return float(torch.nan_to_num(variances, nan=0.0).max().sqrt())
 
 
 class MethodUCB(KernelUCB):

@@ -56,7 +56,6 @@ class _TooFew(InvalidInput):
 
 
 def _fitted(client: Client) -> tuple[TorchAdapter, MethodGP]:
-    """The adapter and model of all data."""
     strategy = client._maybe_generation_strategy
     if strategy is None or not strategy.name.startswith("kbo "):
         raise InvalidInput(

@@ -61,13 +61,8 @@ def register() -> None:
     for kernel in STORABLE.values():
         CORE_ENCODER_REGISTRY.setdefault(kernel, _kernel_to_dict)
     CORE_ENCODER_REGISTRY[NoiseBounds] = _noise_bounds_to_dict
-    decoders: dict[str, Any] = {
-        "KboKernel": build_kernel,
-        "NoiseBounds": NoiseBounds,
-        "Certified": Certified,
-        "Practical": Practical,
-    }
-    CORE_DECODER_REGISTRY.update(decoders)
+    CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
+    CORE_DECODER_REGISTRY.update({kind.__name__: kind for kind in (NoiseBounds, Certified, Practical)})
 
 
 def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
