@@ -81,14 +81,8 @@ def play(
         state.update(chosen, reward)
         seconds += time.process_time() - start
         cumulative, best = cumulative + regret, min(best, regret)
-        row = {
-            "round": t,
-            "arm": index,
-            "regret": regret,
-            "cumulative": cumulative,
-            "best": best,
-            "cpu_seconds": seconds,
-        }
+        row = {"round": t, "arm": index, "regret": regret, "cumulative": cumulative, "best": best}
+        row["cpu_seconds"] = seconds
         if state.anchors is not None:
             row["m"] = len(state.anchors)
         if gap_every and method.confidence is not None and t % gap_every == 0:

@@ -120,7 +120,7 @@ class DenseKernel(ABC):
 
     def scaled(self, scale: Tensor) -> DenseKernel:
         """The kernel times a number []."""
-        return _Scaled(scale, self)
+        return _Combined([self], functools.partial(_scaled_part, scale))
 
 
 def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
@@ -217,19 +217,6 @@ def _matern52(r: Tensor) -> Tensor:
     return (1 + s + s * s / 3) * torch.exp(-s)
 
 
-class _Scaled(DenseKernel):
-    """A multiple of a kernel."""
-
-    def __init__(self, scale: Tensor, base: DenseKernel) -> None:
-        self.scale, self.base = scale, base
-
-    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.scale * self.base(X, Z)
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        return self.scale * self.base.diagonal(X)
-
-
 class _Selected(DenseKernel):
     """A kernel on some of the columns."""
 
@@ -250,16 +237,24 @@ class _Selected(DenseKernel):
 
 
 class _Combined(DenseKernel):
-    """The sum or product of kernels."""
+    """The sum or product of kernels, or a multiple of one."""
 
-    def __init__(self, kernel: Any, combine: Callable[[list[Tensor]], Any]) -> None:
-        self.parts, self.combine = [_dense(part) for part in kernel.kernels], combine
+    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Tensor]], Any]) -> None:
+        self.parts, self.combine = parts, combine
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.combine([part(X, Z) for part in self.parts])
 
     def diagonal(self, X: Tensor) -> Tensor:
         return self.combine([part.diagonal(X) for part in self.parts])
+
+
+def _scaled_part(scale: Tensor, values: list[Tensor]) -> Tensor:
+    return scale * values[0]
+
+
+def _parts(kernel: Any) -> list[DenseKernel]:
+    return [_dense(part) for part in kernel.kernels]
 
 
 def _stationary(kernel: Any, shape: Callable[[Tensor], Tensor]) -> DenseKernel:
@@ -278,6 +273,6 @@ _FORMS: dict[type[Kernel], Callable[[Any], DenseKernel]] = {
     RBFKernel: lambda kernel: _stationary(kernel, _gaussian),
     MaternKernel: lambda kernel: _stationary(kernel, {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}[kernel.nu]),
     ScaleKernel: _scale,
-    AdditiveKernel: lambda kernel: _Combined(kernel, sum),
-    ProductKernel: lambda kernel: _Combined(kernel, math.prod),
+    AdditiveKernel: lambda kernel: _Combined(_parts(kernel), sum),
+    ProductKernel: lambda kernel: _Combined(_parts(kernel), math.prod),
 }

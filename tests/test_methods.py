@@ -277,7 +277,6 @@ def test_recipes_state_their_noise_level_norm_bound_and_rule():
         )
         assert recipe.draws == made.rule.draws == (name in sampled)
         assert recipe.has_bounds == made.has_bounds == (name != "random")
-        assert recipe.trusts_prior == name.startswith(("gp-", "chaining"))
         assert recipe.fixed_kernel == isinstance(made.confidence, Chaining)
         assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
         assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))

@@ -50,25 +50,21 @@ class CommandWithNames(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
-        names = _names()
+        from kbo import recipes
+        from kbo.problems import BANDITS, TUNING
+
+        lists = {
+            "methods": recipes.names(),
+            "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
+            "tuning_problems": TUNING,
+            "bandit_problems": [name for name in BANDITS if name != "streaming"],
+        }
+        names = {placeholder: ", ".join(listed) for placeholder, listed in lists.items()}
         for parameter in self.params:
             text = getattr(parameter, "help", None)
             if text:
                 setattr(parameter, "help", text.format_map(names))  # noqa: B010  (typer declares no such attribute)
         super().format_help(ctx, formatter)
-
-
-def _names() -> dict[str, str]:
-    from kbo import recipes
-    from kbo.problems import BANDITS, TUNING
-
-    found = {
-        "methods": recipes.names(),
-        "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
-        "tuning_problems": TUNING,
-        "bandit_problems": [name for name in BANDITS if name != "streaming"],
-    }
-    return {placeholder: ", ".join(names) for placeholder, names in found.items()}
 
 
 def apply_verbosity(quiet: bool, verbose: bool) -> None:

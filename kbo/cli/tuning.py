@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 
 def _load(target: str) -> tuple[str, Any, Any]:
-    """Return name, objective and bounds of a built-in problem or of a script.
-
-    Args:
-        target: The name of a problem, or the path of a Python file that defines ``bounds`` and ``objective``.
-
-    Raises:
-        InvalidInput: It is neither, or the file fails or lacks something.
-    """
+    """Return name, objective and bounds of a built-in problem or of a script."""
     from kbo.optimize.loop import place
     from kbo.problems import TUNING
 

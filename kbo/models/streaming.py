@@ -112,11 +112,7 @@ class StreamingGP(PosteriorModel):
         return self._state
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
-        """Return the dictionary, with its given points, if any, in the units of the state.
-
-        Raises:
-            InvalidInput: The points have another number of columns than train_X.
-        """
+        """Return the dictionary, with its given points, if any, in the units of the state."""
         points = dictionary.points if isinstance(dictionary, Dictionary) else None
         if points is None:
             return dictionary

@@ -78,11 +78,7 @@ class Bandit(ABC):
         return self.mean(X) + self.noise_std * self.standard_noise(X)
 
     def checked(self, index: int) -> int:
-        """The index of an arm.
-
-        Raises:
-            InvalidInput: There is no such arm.
-        """
+        """The index, if it is that of an arm."""
         if not 0 <= index < self.n_arms:
             raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
         return index
@@ -101,11 +97,7 @@ class Bandit(ABC):
 
 
 class RowNumbers:
-    """The row numbers of known points, for functions that are known, or must be the same to the last bit, there.
-
-    Args:
-        points: The points [N d].
-    """
+    """The row numbers of known points, for functions that are known, or must be the same to the last bit, there."""
 
     def __init__(self, points: Tensor) -> None:
         self._numbers = {tuple(row): i for i, row in enumerate(points.tolist())}
@@ -132,11 +124,7 @@ def unit_scaled(X: Tensor) -> Tensor:
 
 
 def sklearn_datasets() -> ModuleType:
-    """The data sets of scikit-learn.
-
-    Raises:
-        InvalidInput: scikit-learn is not installed.
-    """
+    """The data sets of scikit-learn."""
     try:
         from sklearn import datasets
     except ImportError as error:

@@ -27,15 +27,8 @@ def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
 
     The kernel is the integral of ``cos(w (x - z))`` over its spectral density, normal with variance 1 / lengthscale^2.
     The trapezoid rule of step h turns it into the sum of the kernel over the shifts ``x - z + 2 pi i / h``: the nearest
-    shift is 8.5 lengthscales away, so the features are right to 1e-15.
-
-    Args:
-        x: Coordinates [...].
-        side: Largest difference of coordinates.
-        lengthscale: Lengthscale of the kernel.
-
-    Returns:
-        Cosines and sines [... m] with m = 1 + 2 ceil(8.5 (side / lengthscale + 8.5) / (2 pi)).
+    shift is 8.5 lengthscales away, so the features are right to 1e-15. For coordinates x [...] they are cosines and
+    sines [... m], with m = 1 + 2 ceil(8.5 (side / lengthscale + 8.5) / (2 pi)).
     """
     step = 2 * math.pi / (side + _DEVIATIONS * lengthscale)
     frequencies = step * torch.arange(_highest(side, lengthscale) + 1).to(x)

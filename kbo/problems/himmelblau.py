@@ -28,13 +28,7 @@ _NORM_BOUND = 15.0
 
 
 def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
-    """The lengthscale, 0.1 to 10, of the Gaussian kernel with k(x, x) = 1 under which the values are likeliest.
-
-    Args:
-        X: Points [n d].
-        y: Noisy values [n] of a function with prior mean 0.
-        noise_std: Standard deviation of the noise.
-    """
+    """The lengthscale, 0.1 to 10, of the Gaussian kernel under which noisy values y [n] at X [n d] are likeliest."""
     squares = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square()
     noise = noise_std**2 * torch.eye(len(X)).to(X)
 

@@ -25,10 +25,6 @@ from kbo.regression import Posterior, View
 class Stages(View):
     """The posterior of all observations, and one posterior for every stage.
 
-    Args:
-        everything: The posterior of all observations.
-        stages: Empty posteriors, one for every stage.
-
     Attributes:
         learner: Index of the stage that the next observation updates; None for no stage.
     """

@@ -68,7 +68,6 @@ class Recipe:
         takes: Names of ``OPTIONS`` that may be given.
         noise_variant: Variant of ``NoiseBounds`` if ``noise`` is "online"; None for the given one.
         noise_share: Share of delta at which ``NoiseBounds`` are taken.
-        trusts_prior: Whether the bound assumes that the function is a draw from a Gaussian process.
         fixed_kernel: Whether the bound rests on distances between points under a kernel that must not be refitted; to
             search a space it needs all ``points`` of it.
         counts_each_round: Whether ``n_points`` counts the arms of one round, not of all rounds.
@@ -86,7 +85,6 @@ class Recipe:
     takes: Collection[str] = ("multiplier",)
     noise_variant: str | None = None
     noise_share: float = 1.0
-    trusts_prior: bool = False
     fixed_kernel: bool = False
     counts_each_round: bool = False
     posterior: Callable[[Kernel, float], Posterior] = KernelRidge
@@ -229,11 +227,12 @@ def _unknown_norm(multiple: float | None) -> Callable[[Inputs], Confidence]:
     return lambda s: UnknownNorm(s.noise_std, s.delta, scale=s.scale, multiple=multiple)
 
 
-def _chaining(name: str, rigorous: bool) -> Recipe:
-    def bound(s: Inputs) -> Confidence:
-        return Chaining(s.delta, rigorous=rigorous, points=s.points)
+def _finite_set(s: Inputs) -> Confidence:
+    return FiniteSet(s.n_points, s.delta)
 
-    return Recipe(name, bound, _noise_variance, norm="unused", trusts_prior=True, fixed_kernel=True)
+
+def _chaining(rigorous: bool) -> Callable[[Inputs], Confidence]:
+    return lambda s: Chaining(s.delta, rigorous=rigorous, points=s.points)
 
 
 def _bkb(name: str, dictionary: type[LeverageResampling]) -> Recipe:
@@ -264,16 +263,10 @@ _ADAPTIVE = ("dictionary", "noise_variant")
 _ENTRIES = (
     Recipe("random", None, rule=UniformChoice, norm="unused", takes=()),
     Recipe("ucb", lambda s: AlternatingWidth(*PRACTICAL_WIDTHS), norm="unused", takes=_SKETCHED),
-    Recipe(
-        "gp-ucb",
-        lambda s: FiniteSet(s.n_points, s.delta),
-        _noise_variance,
-        norm="unused",
-        needs=("n_points",),
-        trusts_prior=True,
-    ),
-    _chaining("chaining-ucb", rigorous=False),
-    _chaining("chaining-ucb-rigorous", rigorous=True),
+    # These three trust the prior: the function is a draw from a Gaussian process.
+    Recipe("gp-ucb", _finite_set, _noise_variance, norm="unused", needs=("n_points",)),
+    Recipe("chaining-ucb", _chaining(rigorous=False), _noise_variance, norm="unused", fixed_kernel=True),
+    Recipe("chaining-ucb-rigorous", _chaining(rigorous=True), _noise_variance, norm="unused", fixed_kernel=True),
     Recipe(
         "igp-ucb",
         lambda s: ImprovedGPUCB(s.noise_std, s.norm_bound, s.delta, 2 / s.horizon),

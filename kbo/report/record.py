@@ -103,11 +103,7 @@ class Record:
         return min(self.with_status("complete"), key=self.rank, default=None)
 
     def blank(self) -> Optimizer:
-        """Return the optimiser as it was before the first event.
-
-        Raises:
-            InvalidInput: It cannot be rebuilt.
-        """
+        """Return the optimiser as it was before the first event."""
         if self.optimizer is None:
             raise InvalidInput(f"the run cannot be replayed: {self.obstacle}")
         return _begin(self.header, self.optimizer.space, self.optimizer.setting)
@@ -131,16 +127,7 @@ def _reading(what: str, hint: str = "", passed_on: tuple[type[KboError], ...] = 
 
 
 def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:
-    """Return an optimiser without trials for the problem that the header of a journal describes.
-
-    Args:
-        header: The first line of a journal.
-        kernel: The kernel; needed in the certified setting.
-
-    Raises:
-        JournalError: The header is incomplete.
-        InvalidInput: The setting or the method cannot be used, or there is no kernel.
-    """
+    """Return an optimiser without trials for the problem that the header of a journal describes."""
     given = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
@@ -153,11 +140,7 @@ def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Opt
 
 
 def space_of(header: Mapping[str, Any]) -> Space:
-    """Return the space that the header of a journal describes.
-
-    Raises:
-        JournalError: It describes none.
-    """
+    """Return the space that the header of a journal describes."""
     kinds = {"Float": Float, "Int": Int, "Choice": Choice}
     parameters = {}
     with _reading("the header of the journal describes no space"):

@@ -36,11 +36,7 @@ _COLUMNS = {
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Read rows of ``kbo run``: a file of them, or a folder of finished runs.
-
-    Raises:
-        InvalidInput: There are none, they cannot be read, or they are of another kind.
-    """
+    """Read rows of ``kbo run``: a file of them, or a folder of finished runs."""
     try:
         rows = read_rows(path)
     except (OSError, ValueError) as error:  # pyarrow's errors of damaged files are one or the other

@@ -69,11 +69,7 @@ class UnitFeatures(InputTransform):
 
 
 def features_of(digest: SearchSpaceDigest) -> UnitFeatures:
-    """The features of a search space.
-
-    Raises:
-        InvalidInput: It has tasks or fidelities, of which kbo has no model.
-    """
+    """The features of a search space."""
     if digest.task_features or digest.fidelity_features:
         names = [digest.feature_names[i] for i in (*digest.task_features, *digest.fidelity_features)]
         raise InvalidInput(f"kbo has no model of tasks and fidelities: fix the parameters {names}.")

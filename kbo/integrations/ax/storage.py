@@ -58,27 +58,15 @@ def register() -> None:
         register_acquisition_function(acquisition)
     register_acquisition(SeededAcquisition)
     register_transform(StoredDigits)
-    for kernel in STORABLE.values():
-        CORE_ENCODER_REGISTRY.setdefault(kernel, _kernel_to_dict)
-    CORE_ENCODER_REGISTRY[NoiseBounds] = _noise_bounds_to_dict
+    for kind in STORABLE.values():
+        CORE_ENCODER_REGISTRY.setdefault(kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)})
+    CORE_ENCODER_REGISTRY[NoiseBounds] = lambda bounds: {"__type": "NoiseBounds", **bounds.description}
     CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
     CORE_DECODER_REGISTRY.update({kind.__name__: kind for kind in (NoiseBounds, Certified, Practical)})
 
 
-def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
-    return {"__type": "KboKernel", "description": describe_kernel(kernel)}
-
-
-def _noise_bounds_to_dict(bounds: NoiseBounds) -> dict[str, Any]:
-    return {"__type": "NoiseBounds", **bounds.description}
-
-
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Plain values from which ``build_kernel`` makes the same function, to the last digit.
-
-    Raises:
-        InvalidInput: A kernel, or a part of one, of a class that is not in ``STORABLE``, or a batch of kernels.
-    """
+    """Plain values from which ``build_kernel`` makes the same function, to the last digit."""
     return _described(copy.deepcopy(checks.kernel(kernel)).double())
 
 
@@ -102,11 +90,7 @@ def _described(kernel: Kernel) -> dict[str, Any]:
 
 
 def build_kernel(description: dict[str, Any]) -> Kernel:
-    """The kernel of a description, in double precision and with constant parameters.
-
-    Raises:
-        InvalidInput: Not a description.
-    """
+    """The kernel of a description, in double precision and with constant parameters."""
     if description.get("kind") not in STORABLE:
         kinds = ", ".join(STORABLE)
         raise InvalidInput(f"{description!r} does not describe a kernel: its kind must be one of {kinds}.")

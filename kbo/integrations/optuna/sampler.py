@@ -95,7 +95,14 @@ class KBOSampler(BaseSampler):
             raise InvalidInput(f"KBOSampler does not support constraints: {_INSTEAD}.")
         self._seed = secrets.randbelow(2**31) if seed is None else checks.whole("seed", seed, 0)
         setting, method = resolve(setting, method, n_trials)
-        self._setting = _with_startup(setting, n_startup_trials)
+        if n_startup_trials is not None:
+            if not isinstance(setting, Practical):
+                raise InvalidInput(
+                    "n_startup_trials is for the practical setting: the certified one has a model from the first "
+                    "value. Leave it out."
+                )
+            setting = replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
+        self._setting = setting
         self._options = {"method": method, "n_trials": n_trials, "seed": self._seed}
         self._lock, self._model = threading.RLock(), None
 
@@ -214,18 +221,6 @@ class KBOSampler(BaseSampler):
             self._model = model = StudyModel(search_space, optimizer, [])
         model.add(events[len(model.events) :])
         return model
-
-
-def _with_startup(setting: Practical | Certified, n_startup_trials: int | None) -> Practical | Certified:
-    """The setting with that many values before the first model."""
-    if n_startup_trials is None:
-        return setting
-    if not isinstance(setting, Practical):
-        raise InvalidInput(
-            "n_startup_trials is for the practical setting: the certified one has a model from the first value. Leave "
-            "it out."
-        )
-    return replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
 
 
 def _check_same_parameters(trials: Iterable[FrozenTrial], search_space: SearchSpace) -> None:

@@ -48,19 +48,11 @@ class SearchSpace:
         return isinstance(other, SearchSpace) and self.distributions == other.distributions
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values in the space of kbo of those parameters that it has; others are ignored.
-
-        Raises:
-            InvalidInput: A value that its distribution does not contain.
-        """
+        """The values in the space of kbo of those parameters that it has; others are ignored."""
         return {name: self._encoded(name, params[name]) for name in self.distributions if name in params}
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The values as by ``encode``, with defaults for missing parameters; None if all are missing.
-
-        Raises:
-            InvalidInput: A value that its distribution does not contain.
-        """
+        """The values as by ``encode``, with defaults for missing parameters; None if all are missing."""
         found = self.encode(params)
         return {**self.defaults, **found} if found else None
 

@@ -85,11 +85,7 @@ def finished(study: Study) -> list[FrozenTrial]:
 
 
 def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:
-    """A finished trial as an event; None if it has no parameter of this space or a value outside its distribution.
-
-    Raises:
-        InvalidInput: It has constraints.
-    """
+    """A finished trial as an event; None if it has no parameter of this space or a value outside its distribution."""
     if trial.constraints:
         raise InvalidInput(
             f"trial {trial.number} has constraints {sorted(trial.constraints)}, which KBOSampler does not support: "
