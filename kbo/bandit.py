@@ -17,11 +17,9 @@ from kbo.problems.base import Bandit
 from kbo.recipes.method import Method
 from kbo.regression import Posterior
 
+# Added to seeds, so that a method's random choices are independent of a problem of the same seed.
 _CHOICES = 2_500_000_000
-"""Added to seeds, so that a method's random choices are independent of a problem of the same seed."""
-
-_INITIAL = 3_000_000_000
-"""Added to seeds for arms that are chosen before the first round."""
+_INITIAL = 3_000_000_000  # added to seeds for arms that are chosen before the first round
 
 
 def play(

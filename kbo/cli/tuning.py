@@ -80,9 +80,14 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     options.apply_verbosity(quiet, verbose)
+    from kbo.experiments.draw import lines
+
     name, objective, bounds = _load(target)
     path = journal or out / f"tune-{name}.jsonl"
-    _continue_or_set_aside(path, fresh, quiet)
+    if fresh and path.exists():
+        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
+    elif path.exists() and not quiet:
+        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     result = (kbo.maximize if maximize else kbo.minimize)(
         objective,
         bounds,
@@ -101,7 +106,9 @@ def tune(
     typer.echo(result)
     values = _again(objective, result, again, timeout, quiet)
     picture = path.with_suffix(".png")
-    _trace(result, picture, name, maximize, values)
+    chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
+    of_trace = {"maximize": maximize, "recommended": chosen, "again": values}
+    lines.trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
 
 
@@ -127,22 +134,6 @@ def _again(objective: Any, result: Result, times: int, timeout: float | None, qu
     if failed:
         typer.echo(f"again          {failed} new evaluations failed")
     return values
-
-
-def _continue_or_set_aside(path: Path, fresh: bool, quiet: bool) -> None:
-    """Say that a journal is continued, or keep it under another name."""
-    if fresh and path.exists():
-        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
-    elif path.exists() and not quiet:
-        typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
-
-
-def _trace(result: Result, picture: Path, name: str, maximize: bool, again: list[float]) -> None:
-    from kbo.experiments.draw import lines
-
-    chosen = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
-    title = f"kbo tune {name}"
-    lines.trace(result.trials, picture, title=title, maximize=maximize, recommended=chosen, again=again)
 
 
 def _report_trial(optimizer: Optimizer, trial: Trial) -> None:

@@ -25,8 +25,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression import Hypothetical, Posterior
 
-_MOST_DENSE = 64
-"""Points whose joint covariance is formed densely; above, only its factors are."""
+_MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
 
 
 def name_constructor(kind: type) -> None:

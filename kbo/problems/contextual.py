@@ -102,8 +102,8 @@ class StepDiagonal(ContextualBandit):
         return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)
 
 
+# Data sets that scikit-learn ships, and the principal components that are kept; None keeps the features.
 _COMPONENTS = {"digits": 10, "wine": None, "breast_cancer": None}
-"""Data sets that scikit-learn ships, and the principal components that are kept; None keeps the features."""
 
 
 class ClassificationBandit(Bandit):

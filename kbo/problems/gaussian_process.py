@@ -12,14 +12,9 @@ from kbo.errors import InvalidInput
 from kbo.problems.base import Bandit, RowNumbers, streams
 from kbo.problems.rkhs import stationary_kernel
 
-_DEVIATIONS = 8.5
-"""Standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64."""
-
-_LARGEST = 2**24
-"""Coefficients that a function may have, 128 MiB."""
-
-_BLOCK = 2**21
-"""Numbers in memory at once while the function is evaluated."""
+_DEVIATIONS = 8.5  # standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64
+_LARGEST = 2**24  # coefficients that a function may have, 128 MiB
+_BLOCK = 2**21  # numbers in memory at once while the function is evaluated
 
 
 def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:

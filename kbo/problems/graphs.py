@@ -16,15 +16,9 @@ from kbo.problems.base import Bandit, streams
 if TYPE_CHECKING:
     import networkx
 
-_FEWEST, _MOST = 5, 19
-"""Nodes of a random graph."""
-
-_SPARSEST, _DENSEST = 0.05, 0.5
-"""Probability of an edge."""
-
-_LENGTHS = _MOST - 1
-"""A shortest path visits no node twice."""
-
+_FEWEST, _MOST = 5, 19  # nodes of a random graph
+_SPARSEST, _DENSEST = 0.05, 0.5  # probability of an edge
+_LENGTHS = _MOST - 1  # a shortest path visits no node twice
 _NORM_BOUND = 8.0
 
 

@@ -12,18 +12,12 @@ from kbo import checks
 from kbo.problems.base import Bandit, streams
 from kbo.problems.rkhs import stationary_kernel
 
-_SIDE = 5.0
-"""The box is [-5, 5]^2."""
+_SIDE = 5.0  # the box is [-5, 5]^2
+_GRID = 201  # points per side of the grid whose values set the scale
 
-_GRID = 201
-"""Points per side of the grid whose values set the scale."""
+_LENGTHSCALES = (0.1, 10.0)  # range of the search for the lengthscale
 
-_LENGTHSCALES = (0.1, 10.0)
-"""Range of the search for the lengthscale."""
-
-_SUBSET = 100
-"""Number of arms whose noisy values set the lengthscale."""
-
+_SUBSET = 100  # number of arms whose noisy values set the lengthscale
 _NORM_BOUND = 15.0
 
 

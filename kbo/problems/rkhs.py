@@ -94,14 +94,9 @@ class RKHSBandit(Bandit):
         return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64)
 
 
-_RHO = 0.3
-"""Lengthscale of the kernel."""
-
-_COORDINATES = 25
-"""Coordinates of the function: those of higher order are zero."""
-
-_RATE = 0.02
-"""Probability of a spike."""
+_RHO = 0.3  # lengthscale of the kernel
+_COORDINATES = 25  # coordinates of the function: those of higher order are zero
+_RATE = 0.02  # probability of a spike
 
 
 def _laplace(u: Tensor) -> Tensor:

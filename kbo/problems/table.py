@@ -15,12 +15,10 @@ from kbo.kernels import freeze
 from kbo.problems.base import Bandit, RowNumbers, generators, sklearn_datasets, unit_scaled
 from kbo.problems.rkhs import SMOOTHNESS, stationary_kernel
 
-_TRAINED_ON = 150
-"""Examples of the 442 that a model is fitted to; the others score it."""
+_TRAINED_ON = 150  # examples of the 442 that a model is fitted to; the others score it
 
 _LENGTHSCALES, _RIDGES = (10**-1.5, 10**1.5), (1e-6, 1e2)
-_WORST = -1.0
-"""Smallest R^2 that is reported, so that the worst settings do not set the scale."""
+_WORST = -1.0  # smallest R^2 that is reported, so that the worst settings do not set the scale
 
 
 class TuningTable(Bandit):

@@ -155,6 +155,7 @@ class Recipe:
                 raise InvalidInput(f"method {self.name!r} needs {name}: pass {name}=... to recipes.make{more}.")
 
 
+# Reasons for which a recipe does not take an option.
 _UNUSED = {
     "ridge": "a ridge of its own",
     "ridges": "no grid of ridges",
@@ -162,7 +163,6 @@ _UNUSED = {
     "noise_variant": "no choice among bounds of the noise level",
     "multiplier": "no bound at a fixed ridge for which a multiplier has a meaning",
 }
-"""Reasons for which a recipe does not take an option."""
 
 
 def names() -> list[str]:

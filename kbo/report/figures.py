@@ -29,17 +29,12 @@ from kbo.space import Choice, Float, Params
 
 VALUE = "value of the objective"
 FINISHED = "trials finished"
-_FAR = 10
-"""Interquartile ranges from the quartiles beyond which values are left outside of a picture."""
-
-_WIDE = 20
-"""Largest over smallest value from which a logarithmic scale shows more."""
-
+_FAR = 10  # interquartile ranges from the quartiles beyond which values are left outside of a picture
+_WIDE = 20  # largest over smallest value from which a logarithmic scale shows more
 _NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."
 
 
-_POINTS = 161
-"""Points of a slice along a number; fewer where there are fewer whole numbers."""
+_POINTS = 161  # points of a slice along a number; fewer where there are fewer whole numbers
 
 
 def picture(xlabel: str = "", ylabel: str = "") -> tuple[Any, Any]:
@@ -138,6 +133,7 @@ def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
 
 
 _NOISE = "noise level, units of the objective"
+# Quantity -> label of the axis, and the style of the line of each attribute of ``Moment``.
 _QUANTITIES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "noise_std": (_NOISE, {"noise_std": {"color": BLUE}}),
     "noise_bounds": (
@@ -151,7 +147,6 @@ _QUANTITIES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "ridge": ("ridge, units of the kernel", {"ridge": {"color": BLUE}}),
     "anchors": ("points of the dictionary", {"anchors": {"color": BLUE}}),
 }
-"""Quantity -> label of the axis, and the style of the line of each attribute of ``Moment``."""
 
 
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import jinja2
 
-_MANY_POINTS = 300
-"""Scattered points from which an image of them is smaller than their outlines."""
+_MANY_POINTS = 300  # scattered points from which an image of them is smaller than their outlines
 
 
 @dataclass(frozen=True)

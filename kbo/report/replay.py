@@ -18,8 +18,8 @@ from kbo.space import Params
 MOST_MOMENTS, MOST_GAPS = 120, 16
 """Moments of a longer run, and those with the optimality gap, which takes a search over the space."""
 
+# Values from which a run has fewer moments, since one costs the cube of their number, and the least number then.
 _SHORT, _LEAST_MOMENTS = 600, 20
-"""Values from which a run has fewer moments, since one costs the cube of their number, and the least number then."""
 
 MOST_FITTED = 500
 """Values up to which a run of the practical setting is replayed: each of its fits costs the cube of their number."""
@@ -139,7 +139,15 @@ def history(
         if bounds:
             bounds["recommended"] = numbers[bounds["recommended"]]
         moments.append(Moment(finished, number, value, expected, best, **bounds, trouble=trouble))
-    return moments if len(replayed) == len(observed) else [*moments, _last(record, observed[-1])]
+    if len(replayed) < len(observed):  # the moment after the last value, from the optimiser of the run itself
+        last, known = record.trials[observed[-1]], record.best()
+        assert record.optimizer is not None
+        assert known is not None
+        bounds, trouble = _bounds(record.optimizer, with_gap=True)
+        finished = sum(trial.status != "pending" for trial in record.trials)
+        values = (last.value or 0.0, None, known.value or 0.0)
+        moments.append(Moment(finished, last.number, *values, **bounds, trouble=trouble))
+    return moments
 
 
 def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
@@ -159,16 +167,6 @@ def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float]
         return None, ""
     margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
     return (interval[0] - margin, interval[2] + margin), ""
-
-
-def _last(record: Record, number: int) -> Moment:
-    """Return the moment after the last value, from the optimiser of the run itself."""
-    best, trial = record.best(), record.trials[number]
-    assert record.optimizer is not None
-    assert best is not None
-    bounds, trouble = _bounds(record.optimizer, with_gap=True)
-    finished = sum(trial.status != "pending" for trial in record.trials)
-    return Moment(finished, number, trial.value or 0.0, None, best.value or 0.0, **bounds, trouble=trouble)
 
 
 def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:

@@ -9,7 +9,6 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
@@ -22,14 +21,10 @@ from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, Moment, history, miscoverage
 from kbo.space import Choice, Params
 
+# Rows of the tables of the best and of the last trials, and parameters with a picture.
 _MOST_TRIALS, _MOST_PARAMETERS = 50, 12
-"""Rows of the tables of the best and of the last trials, and parameters with a picture."""
-
-_LONGEST = 300
-"""Characters of the reason of a failure."""
-
-_MORE = 20
-"""Trials that the command to resume adds."""
+_LONGEST = 300  # characters of the reason of a failure
+_MORE = 20  # trials that the command to resume adds
 
 
 def page(record: Record, title: str) -> str:
@@ -40,6 +35,7 @@ def page(record: Record, title: str) -> str:
     chosen = optimizer.recommended() if optimizer is not None and result is not None else None
     recommended = None if chosen is None else chosen.number
     outside, expected = miscoverage(moments)
+    banded = list(record.space.parameters)[:_MOST_PARAMETERS] if result and result.lower is not None else []
     return render(
         "tuning.html",
         title=title,
@@ -56,7 +52,7 @@ def page(record: Record, title: str) -> str:
         numbers=_numbers(optimizer, result) if optimizer and result and result.assumptions else {},
         moments=moments,
         pictures=_pictures(record, moments, recommended),
-        bands=_bands(optimizer) if optimizer and result and result.lower is not None else {},
+        bands={name: _drawn(figures.draw_band, optimizer, name) for name in banded},
         miscoverage=_drawn(figures.draw_miscoverage, moments) if expected else None,
         outside=outside,
         expected=expected,
@@ -131,27 +127,17 @@ def _pictures(record: Record, moments: Sequence[Moment], recommended: int | None
     if len(bounded) < 2:
         return {"trace": trace}
     # Of the quantities in the bounds those that changed; bounds of the noise level and dictionaries always.
-    last, changing = bounded[-1], partial(_changes, bounded)
-    noise = ["noise_std"] if last.noise_upper is None else ["noise_bounds"]
-    quantities = [name for name in (*noise, "norm_bound", "ridge") if name == "noise_bounds" or changing(name)]
-    quantities += ["anchors"] * (last.anchors is not None)
+    values = {name: {getattr(m, name) for m in bounded} - {None} for name in ("noise_std", "norm_bound", "ridge")}
+    quantities = [name for name, found in values.items() if sum(map(math.isfinite, found)) > 1]
+    if bounded[-1].noise_upper is not None:
+        quantities = ["noise_bounds", *(name for name in quantities if name != "noise_std")]
+    quantities += ["anchors"] * (bounded[-1].anchors is not None)
     return {
         "trace": trace,
         "recommended": _drawn(figures.draw_recommended, moments),
         "width": _drawn(figures.draw_width, moments),
         **{name: _drawn(figures.draw_quantity, bounded, name) for name in quantities},
     }
-
-
-def _changes(moments: Sequence[Moment], name: str) -> bool:
-    values = {getattr(m, name) for m in moments} - {None}
-    return len({value for value in values if math.isfinite(value)}) > 1
-
-
-def _bands(optimizer: Optimizer) -> dict[str, Picture]:
-    """Return the bounds along each of the first parameters."""
-    names = list(optimizer.space.parameters)[:_MOST_PARAMETERS]
-    return {name: _drawn(figures.draw_band, optimizer, name) for name in names}
 
 
 def _reasons(record: Record) -> list[tuple[int, int, str]]:

@@ -93,8 +93,7 @@ def _parameter(digest: SearchSpaceDigest, i: int) -> Parameter:
     return Float(float(low), float(high))
 
 
-_LEAST_NOISE = 0.01
-"""The least noise level of a fit, in standard deviations of the targets."""
+_LEAST_NOISE = 0.01  # the least noise level of a fit, in standard deviations of the targets
 
 
 class MethodGP(StreamingGP):

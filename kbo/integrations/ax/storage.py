@@ -40,11 +40,8 @@ STORABLE: dict[str, Any] = {
 _MODELS = (KernelRidgeGP, NystromGP, AdaptiveRidgeGP, CertifiedGP, PracticalGP)
 _ACQUISITIONS = (KernelUCB, AMMUCB, DMMUCB, CMMUCB, ChainingUCB, InflatedThompsonSampling, MethodUCB, MethodSampling)
 
-_DECIMALS, _DIGITS = 10, 12
-"""Ax stores ten decimals, and reading them back may change the last bit of a number."""
-
-_SMALL = 1e-3
-"""Outcomes that are all smaller than this are not rounded: storage keeps too few of their digits."""
+_DECIMALS, _DIGITS = 10, 12  # Ax stores ten decimals, and reading them back may change the last bit of a number
+_SMALL = 1e-3  # outcomes that are all smaller than this are not rounded: storage keeps too few of their digits
 
 
 def register() -> None:

@@ -26,14 +26,13 @@ from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_ker
 from kbo.optimize import Certified, Practical
 from kbo.optimize.settings import resolve
 
+# One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete.
 _TRANSFORMS = [StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
-"""One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete."""
 
+# Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is expensive.
 _SEARCH = {"num_restarts": 8, "raw_samples": 256}
-"""Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is expensive."""
 
-_N_INITIAL = 6
-"""Observations before the first fit, as in ``kbo.minimize`` for two parameters."""
+_N_INITIAL = 6  # observations before the first fit, as in ``kbo.minimize`` for two parameters
 
 
 def generation_strategy(

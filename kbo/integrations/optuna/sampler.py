@@ -6,7 +6,7 @@ import copy
 import hashlib
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,9 +27,7 @@ from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.settings import resolve
 
 _INSTEAD = "return a bad value where they are violated, or use optuna.samplers.GPSampler"
-
-_ATTEMPTS = 4
-"""Times a point is chosen, at most, while other workers choose theirs."""
+_ATTEMPTS = 4  # times a point is chosen, at most, while other workers choose theirs
 
 
 class KBOSampler(BaseSampler):
@@ -213,7 +211,14 @@ class KBOSampler(BaseSampler):
         """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
         trials = finished(study)
         if isinstance(self._setting, Certified):
-            _check_same_parameters(trials, search_space)
+            for trial in trials:
+                varied = {name: d for name, d in trial.distributions.items() if not d.single()}
+                if trial.state == TrialState.COMPLETE and varied != search_space.distributions:
+                    raise InvalidInput(
+                        "the certified setting needs the same parameters with the same distributions in every trial: "
+                        f"trial {trial.number} has {varied}, others have {search_space.distributions}. Suggest all of "
+                        "them in every trial, or use kbo.Practical()."
+                    )
         events = [event for trial in trials if (event := event_of(trial, search_space)) is not None]
         maximize, model = study.direction == StudyDirection.MAXIMIZE, self._model
         if model is None or not model.continues_to(search_space, maximize, events):
@@ -221,18 +226,6 @@ class KBOSampler(BaseSampler):
             self._model = model = StudyModel(search_space, optimizer, [])
         model.add(events[len(model.events) :])
         return model
-
-
-def _check_same_parameters(trials: Iterable[FrozenTrial], search_space: SearchSpace) -> None:
-    """Raise InvalidInput unless the complete trials have exactly the parameters of the search space."""
-    for trial in trials:
-        varied = {name: d for name, d in trial.distributions.items() if not d.single()}
-        if trial.state == TrialState.COMPLETE and varied != search_space.distributions:
-            raise InvalidInput(
-                "the certified setting needs the same parameters with the same distributions in every trial: trial "
-                f"{trial.number} has {varied}, others have {search_space.distributions}. Suggest all of them in every "
-                "trial, or use kbo.Practical()."
-            )
 
 
 def _check_single_objective(study: Study) -> None:

@@ -16,8 +16,7 @@ from optuna.trial import FrozenTrial
 from kbo.errors import InvalidInput
 from kbo.space import Choice, Float, Int, Parameter, Space
 
-_ON_GRID = 1e-6
-"""Steps by which a value may be off its grid: Optuna adds up steps in floating point."""
+_ON_GRID = 1e-6  # steps by which a value may be off its grid: Optuna adds up steps in floating point
 
 
 class SearchSpace:
@@ -49,7 +48,16 @@ class SearchSpace:
 
     def encode(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The values in the space of kbo of those parameters that it has; others are ignored."""
-        return {name: self._encoded(name, params[name]) for name in self.distributions if name in params}
+        found = {}
+        for name in [name for name in self.distributions if name in params]:
+            try:
+                found[name] = self._codings[name].encode(params[name])
+                self.space.parameters[name].unit(found[name])  # checks the bounds
+            except (TypeError, ValueError, OverflowError) as error:
+                raise InvalidInput(
+                    f"parameter {name!r}: {params[name]!r} is not in {self.distributions[name]}."
+                ) from error
+        return found
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """The values as by ``encode``, with defaults for missing parameters; None if all are missing."""
@@ -59,14 +67,6 @@ class SearchSpace:
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""
         return {name: self._codings[name].decode(value) for name, value in values.items()}
-
-    def _encoded(self, name: str, value: Any) -> Any:
-        try:
-            encoded = self._codings[name].encode(value)
-            self.space.parameters[name].unit(encoded)  # checks the bounds
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(f"parameter {name!r}: {value!r} is not in {self.distributions[name]}.") from error
-        return encoded
 
 
 def shared_distributions(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:

@@ -17,11 +17,9 @@ from kbo.integrations.optuna.space import SearchSpace
 from kbo.optimize import Optimizer
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+# The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
 _CHOSEN = "kbo:chosen"
-"""The system attribute of a running trial with the point chosen for it, before the objective requests parameters."""
-
-_DOUBLINGS = 5
-"""Times the hypothetical evaluations of a pending point are doubled, at most, before it is tried again."""
+_DOUBLINGS = 5  # times the hypothetical evaluations of a pending point are doubled, at most, before it is tried again
 
 
 class Event(NamedTuple):
