@@ -77,12 +77,6 @@ class Bandit(ABC):
         """Noisy rewards [n] of X [n d]."""
         return self.mean(X) + self.noise_std * self.standard_noise(X)
 
-    def checked(self, index: int) -> int:
-        """The index, if it is that of an arm."""
-        if not 0 <= index < self.n_arms:
-            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
-        return index
-
     def standard_noise(self, X: Tensor) -> Tensor:
         """Independent noise [n] of mean 0 and variance 1 for X [n d], one draw of ``noise_rng`` each.
 
@@ -94,6 +88,18 @@ class Bandit(ABC):
     def noise_quantile(self, u: Tensor) -> Tensor:
         """Quantiles of the standardised noise at u [n] in (0, 1)."""
         return torch.special.ndtri(u)
+
+
+class FixedArms(Bandit):
+    """A bandit problem that offers the same arms [A d] in every round."""
+
+    fixed_arms: Tensor
+
+    def checked(self, index: int) -> int:
+        """The index, if it is that of an arm."""
+        if not 0 <= index < self.n_arms:
+            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
+        return index
 
 
 class RowNumbers:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, RowNumbers, streams
+from kbo.problems.base import FixedArms, RowNumbers, streams
 from kbo.problems.rkhs import stationary_kernel
 
 _DEVIATIONS = 8.5  # standard deviations of the spectral density that count: exp(-8.5^2 / 2) is the precision of float64
@@ -38,7 +38,7 @@ def _highest(side: float, lengthscale: float) -> int:
     return math.ceil(_DEVIATIONS * (side / lengthscale + _DEVIATIONS) / (2 * math.pi))
 
 
-class GaussianProcessBandit(Bandit):
+class GaussianProcessBandit(FixedArms):
     """A function drawn from a Gaussian process with a Gaussian kernel, on arms drawn uniformly from a box.
 
     The kernel is a product over the coordinates, so products of ``fourier_features`` of the coordinates are features of
@@ -63,8 +63,6 @@ class GaussianProcessBandit(Bandit):
     Raises:
         InvalidInput: So many features that the coefficients would not fit.
     """
-
-    fixed_arms: Tensor
 
     def __init__(
         self,

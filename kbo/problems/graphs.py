@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, streams
+from kbo.problems.base import FixedArms, streams
 
 if TYPE_CHECKING:
     import networkx
@@ -61,7 +61,7 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
     return [_graph(edges) for edges in _adjacencies(checks.whole("count", count, 1), seed)]
 
 
-class GraphBandit(Bandit):
+class GraphBandit(FixedArms):
     """Every arm is a random directed graph; rewards are a draw of a Gaussian process with the shortest-path kernel.
 
     Points are ``shortest_path_features``, so the kernel is linear and a draw is ``<theta, x>`` with standard normal
@@ -81,8 +81,6 @@ class GraphBandit(Bandit):
     Attributes:
         theta: Coordinates [18] of the function.
     """
-
-    fixed_arms: Tensor
 
     def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
         self.n_arms, self.noise_std = checks.whole("n_graphs", n_graphs, 1), checks.positive("noise_std", noise_std)

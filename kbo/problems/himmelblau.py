@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from kbo import checks
-from kbo.problems.base import Bandit, streams
+from kbo.problems.base import FixedArms, streams
 from kbo.problems.rkhs import stationary_kernel
 
 _SIDE = 5.0  # the box is [-5, 5]^2
@@ -35,7 +35,7 @@ def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
     return math.exp(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)
 
 
-class HimmelblauBandit(Bandit):
+class HimmelblauBandit(FixedArms):
     """``-(x^2 + y - 11)^2 - (x + y^2 - 7)^2 + trend (x + y)`` on arms drawn uniformly from [-5, 5]^2.
 
     Without the trend its four optima are equally good; with it, the one near (3, 2) is the best, unless the trend is so
@@ -52,8 +52,6 @@ class HimmelblauBandit(Bandit):
         noise_std: Standard deviation of the Gaussian noise.
         seed: Seed of arms, of those that set the lengthscale, and of the noise.
     """
-
-    fixed_arms: Tensor
 
     def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
         self.n_arms, self.norm_bound = checks.whole("n_points", n_points, 2), _NORM_BOUND

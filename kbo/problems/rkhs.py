@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.problems.base import Bandit, generators, streams
+from kbo.problems.base import Bandit, FixedArms, generators, streams
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
@@ -118,7 +118,7 @@ NOISES: dict[str, Callable[[Tensor], Tensor]] = {
 """Noise of mean 0 and variance 1 as functions of uniform numbers in (0, 1)."""
 
 
-class StreamingBandit(Bandit):
+class StreamingBandit(FixedArms):
     """``f(x) = sum_i theta_i phi_i(x)`` in the features of the Gaussian kernel of lengthscale 0.3, on a grid of arms.
 
     ``phi_i(x) = exp(-x^2 / 2 rho^2) (x / rho)^i / sqrt(i!)`` sum to the kernel, ``sum_i phi_i(x) phi_i(z) = k(x, z)``,
@@ -142,7 +142,6 @@ class StreamingBandit(Bandit):
     """
 
     norm_is_known = True
-    fixed_arms: Tensor
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
-from kbo.problems.base import Bandit, RowNumbers, generators, sklearn_datasets, unit_scaled
+from kbo.problems.base import FixedArms, RowNumbers, generators, sklearn_datasets, unit_scaled
 from kbo.problems.rkhs import SMOOTHNESS, stationary_kernel
 
 _TRAINED_ON = 150  # examples of the 442 that a model is fitted to; the others score it
@@ -21,7 +21,7 @@ _LENGTHSCALES, _RIDGES = (10**-1.5, 10**1.5), (1e-6, 1e2)
 _WORST = -1.0  # smallest R^2 that is reported, so that the worst settings do not set the scale
 
 
-class TuningTable(Bandit):
+class TuningTable(FixedArms):
     """Every arm is a setting of kernel ridge regression, every pull its R^2 on one of a few random splits of the data.
 
     The settings are four kernels times lengthscales (0.03 to 30, in features scaled to [0, 1]) times ridges (1e-6 to
@@ -47,8 +47,6 @@ class TuningTable(Bandit):
     Raises:
         InvalidInput: scikit-learn is not installed.
     """
-
-    fixed_arms: Tensor
 
     def __init__(
         self,

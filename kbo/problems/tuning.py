@@ -98,30 +98,39 @@ def _seed(seed: int | None) -> int:
     return torch.Generator().seed() % 2**31 if seed is None else seed
 
 
-class DigitsMLP(TuningProblem):
+class Learner(TuningProblem):
+    """A learner of scikit-learn, whose score on a part of its data is an objective.
+
+    Args:
+        seed: Seed of all that is random; None draws from the system, as a tuning run should.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def _draw(self) -> int:
+        """A seed for one evaluation."""
+        return int(self._rng.integers(2**31))
+
+
+class DigitsMLP(Learner):
     """Test error of ``MLPClassifier`` on a fresh random half of the digits; smaller is better.
 
     Every evaluation draws a new split and new initial weights, so the error is noisy (standard deviation about 0.005)
     and the best observed value is optimistically biased. 0.3 to 0.7 seconds a trial.
-
-    Args:
-        seed: Seed of splits and weights; None draws from the system, as a tuning run should.
     """
 
     name = "digits"
-
-    def __init__(self, seed: int | None = None) -> None:
-        self.space = Space(
-            {
-                "learning_rate": Float(1e-4, 1e-1, log=True),
-                "alpha": Float(1e-6, 10.0, log=True),
-                "width": Int(8, 256, log=True),
-                "layers": Int(1, 3),
-                "batch_size": Int(16, 256, log=True),
-                "activation": Choice(["relu", "tanh"]),
-            }
-        )
-        self._rng = np.random.default_rng(seed)
+    space = Space(
+        {
+            "learning_rate": Float(1e-4, 1e-1, log=True),
+            "alpha": Float(1e-6, 10.0, log=True),
+            "width": Int(8, 256, log=True),
+            "layers": Int(1, 3),
+            "batch_size": Int(16, 256, log=True),
+            "activation": Choice(["relu", "tanh"]),
+        }
+    )
 
     def __call__(self, params: Params) -> float:  # noqa: D102
         X, y = sklearn_datasets().load_digits(return_X_y=True)
@@ -129,7 +138,7 @@ class DigitsMLP(TuningProblem):
         from sklearn.neural_network import MLPClassifier
 
         assert isinstance(params, dict)
-        split, start = (int(s) for s in self._rng.integers(2**31, size=2))
+        split, start = self._draw(), self._draw()
         network = MLPClassifier(
             hidden_layer_sizes=[params["width"]] * params["layers"],
             activation=params["activation"],
@@ -144,27 +153,21 @@ class DigitsMLP(TuningProblem):
             return _test_error(network, X / 16, y, 0.5, split)
 
 
-class DiabetesSVR(TuningProblem):
+class DiabetesSVR(Learner):
     """One minus the R2 of ``SVR`` on a fresh random quarter of the diabetes data; smaller is better.
 
     Every evaluation draws a new split: at the best settings, near 0.5, the values vary by about 0.05, more than the
     best settings differ.
-
-    Args:
-        seed: Seed of the splits; None draws from the system, as a tuning run should.
     """
 
     name = "diabetes"
-
-    def __init__(self, seed: int | None = None) -> None:
-        self.space = Space(
-            {
-                "C": Float(1e-2, 1e4, log=True),
-                "gamma": Float(1e-4, 1e1, log=True),
-                "epsilon": Float(1e-1, 1e2, log=True),
-            }
-        )
-        self._rng = np.random.default_rng(seed)
+    space = Space(
+        {
+            "C": Float(1e-2, 1e4, log=True),
+            "gamma": Float(1e-4, 1e1, log=True),
+            "epsilon": Float(1e-1, 1e2, log=True),
+        }
+    )
 
     def __call__(self, params: Params) -> float:  # noqa: D102
         X, y = sklearn_datasets().load_diabetes(return_X_y=True)
@@ -174,7 +177,7 @@ class DiabetesSVR(TuningProblem):
 
         assert isinstance(params, dict)
         machine = make_pipeline(StandardScaler(), SVR(**params))
-        return _test_error(machine, X, y, 0.25, int(self._rng.integers(2**31)))
+        return _test_error(machine, X, y, 0.25, self._draw())
 
 
 def _test_error(model: Any, X: np.ndarray, y: np.ndarray, test_size: float, split: int) -> float:

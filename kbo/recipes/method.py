@@ -21,9 +21,6 @@ from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
 from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
 
-OPTIONS = ("ridge", "ridges", "dictionary", "noise_variant", "multiplier")
-"""Inputs that a recipe refuses unless it uses them; the others are facts about a problem, for any recipe."""
-
 
 @dataclass
 class Inputs:

@@ -35,7 +35,7 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.method import OPTIONS, Inputs, Method, Rule, ThompsonSampling, UniformChoice, UpperBound
+from kbo.recipes.method import Inputs, Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.regression import (
     MOST_ANCHORS,
     BatchedResampling,
@@ -49,6 +49,15 @@ from kbo.regression import (
 
 PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 4.0)
 """Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md)."""
+
+OPTIONS = {
+    "ridge": "a ridge of its own",
+    "ridges": "no grid of ridges",
+    "dictionary": "an exact posterior",
+    "noise_variant": "no choice among bounds of the noise level",
+    "multiplier": "no bound at a fixed ridge for which a multiplier has a meaning",
+}
+"""Inputs that a recipe refuses unless it uses them, and why; the others are facts about a problem, for any recipe."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +150,8 @@ class Recipe:
             if name not in known:
                 raise InvalidInput(f"recipes.make has no option {name!r}:{_near(name, known)}")
             if name in OPTIONS and name not in self.takes:
-                reason = f"{_UNUSED[name]}: do not pass {name}."
-                raise InvalidInput(
-                    f"method {self.name!r} has {reason} It takes {', '.join(self.takes) or 'no options'}."
-                )
+                takes = ", ".join(self.takes) or "no options"
+                raise InvalidInput(f"method {self.name!r} has {OPTIONS[name]}: do not pass {name}. It takes {takes}.")
             if name in ("scale", "horizon", "n_points", "ridge"):
                 checks.positive(name, value)
         checks.non_negative("multiplier", given.get("multiplier", 0.0))
@@ -153,16 +160,6 @@ class Recipe:
             if given.get(name) is None and not (name == "n_points" and "points" in given):
                 more = ", to Certified, or as kbo run --noise-upper ..." if name == "noise_upper" else ""
                 raise InvalidInput(f"method {self.name!r} needs {name}: pass {name}=... to recipes.make{more}.")
-
-
-# Reasons for which a recipe does not take an option.
-_UNUSED = {
-    "ridge": "a ridge of its own",
-    "ridges": "no grid of ridges",
-    "dictionary": "an exact posterior",
-    "noise_variant": "no choice among bounds of the noise level",
-    "multiplier": "no bound at a fixed ridge for which a multiplier has a meaning",
-}
 
 
 def names() -> list[str]:
