@@ -31,6 +31,7 @@ VALUE = "value of the objective"
 FINISHED = "trials finished"
 _FAR = 10  # interquartile ranges from the quartiles beyond which values are left outside of a picture
 _WIDE = 20  # largest over smallest value from which a logarithmic scale shows more
+_STEPS = {"drawstyle": "steps-post", "lw": 1.6}
 _NO_BOUND = "there is no bound to draw: too few evaluations, or a method without one."
 
 
@@ -83,25 +84,21 @@ def draw_recommended(axes: Any, moments: Sequence[Moment]) -> None:
     """
     bounded = _bounded(moments)
     x = [m.finished for m in bounded]
-    lower, mean, upper = ([float(getattr(m, name)) for m in bounded] for name in ("lower", "mean", "upper"))
+    lower, upper = ([float(getattr(m, name)) for m in bounded] for name in ("lower", "upper"))
     axes.fill_between(x, lower, upper, color=BLUE, alpha=0.2, lw=0, step="post", label="interval")
-    axes.step(x, mean, where="post", color=BLUE, lw=1.6, label="posterior mean")
-    best = [(m.finished, m.best) for m in moments]
-    axes.step(*zip(*best, strict=True), where="post", color=GREY, lw=1.4, ls="--", label="best observed")
+    _line(axes, bounded, "mean", **_STEPS, color=BLUE, label="posterior mean")
+    best = _line(axes, moments, "best", **_STEPS | {"lw": 1.4}, color=GREY, ls="--", label="best observed")
     late = len(bounded) // 4
-    _frame(axes, [], [m.best for m in moments[len(moments) // 4 :]] + lower[late:] + upper[late:])
+    _frame(axes, [], best[len(moments) // 4 :] + lower[late:] + upper[late:])
     _whole_numbers(axes)
     axes.set(xlabel=FINISHED, ylabel=VALUE)
 
 
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed."""
-    widths = [(m.finished, m.width or 0.0) for m in _bounded(moments)]
-    gaps = [(m.finished, m.gap) for m in moments if m.gap is not None]
-    axes.plot(*zip(*widths, strict=True), color=BLUE, lw=1.6, label="width of the interval")
-    if gaps:
-        axes.plot(*zip(*gaps, strict=True), color=RED, lw=1.2, marker="o", ms=3.5, label="optimality gap")
-    _scale(axes, [y for _, y in (*widths, *gaps)])
+    widths = _line(axes, _bounded(moments), "width", color=BLUE, lw=1.6, label="width of the interval")
+    gaps = _line(axes, moments, "gap", color=RED, lw=1.2, marker="o", ms=3.5, label="optimality gap")
+    _scale(axes, widths + gaps)
     axes.set(xlabel=FINISHED, ylabel="in units of the objective")
 
 
@@ -120,14 +117,7 @@ def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
     if quantity not in _QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}; use one of {', '.join(_QUANTITIES)}.")
     label, lines = _QUANTITIES[quantity]
-    values = []
-    for name, style in lines.items():
-        points = [
-            (m.finished, y) for m in moments if (y := getattr(m, name)) is not None and math.isfinite(y) and y > 0
-        ]
-        if points:
-            axes.step(*zip(*points, strict=True), where="post", lw=1.6, **style)
-        values += [y for _, y in points]
+    values = [y for name, style in lines.items() for y in _line(axes, moments, name, above=0, **_STEPS, **style)]
     _scale(axes, [0.0, *values] if quantity == "anchors" else values)  # the scale of a count starts at zero
     axes.set(xlabel=FINISHED, ylabel=label)
 
@@ -279,6 +269,16 @@ def _parameter_axis(axes: Any, parameter: str, found: Slice) -> None:
     axes.xaxis.label.set_parse_math(False)
     for tick in axes.get_xticklabels() if found.options else ():
         tick.set_parse_math(False)
+
+
+def _line(axes: Any, moments: Sequence[Moment], name: str, above: float | None = None, **style: Any) -> list[float]:
+    """Draw a quantity where it is known, and finite and above that if so wanted; return its values."""
+    points = [(m.finished, y) for m in moments if (y := getattr(m, name)) is not None]
+    if above is not None:
+        points = [(x, y) for x, y in points if above < y < math.inf]
+    if points:
+        axes.plot(*zip(*points, strict=True), **style)
+    return [y for _, y in points]
 
 
 def _bounded(moments: Sequence[Moment]) -> list[Moment]:
