@@ -21,7 +21,7 @@ from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.papers import mixture, sketching, streaming, streaming_uniform
 from kbo.experiments.papers.experiment import Plan
 from kbo.experiments.sweep.cells import Cell, Folder, read_rows
-from kbo.experiments.sweep.processes import Processes
+from kbo.experiments.sweep.pool import Processes
 from kbo.experiments.sweep.runner import CellsFailed, sweep
 from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge

@@ -180,6 +180,12 @@ _LONG = {
     "Chessboard": (BanditProblem("chessboard"), _EK_UCB),
     "1000 fixed arms, RBF 0.5, d = 3": (_FIXED_ARMS, BanditMethod("BBKB", "bbkb")),
 }
+_BEST = {"work": best, "words": ("{} fresh arms scored, m = 200, d = 3", "arms"), "most": (1.5, 250)}
+_DRAW = {
+    "work": joint_draw,
+    "words": ("a joint draw over {} fresh candidates, m = 200", "candidates"),
+    "most": (1.0, 1000),
+}
 
 BENCHES = [
     *(
@@ -191,17 +197,7 @@ BENCHES = [
         Bench(long_run, {"n": 100_000, "problem": problem, "method": method, "on": on}, quick=None, fresh=True)
         for on, (problem, method) in _LONG.items()
     ),
-    Bench(
-        on_many_points,
-        {
-            "points": 1_000_000,
-            "work": best,
-            "words": ("{} fresh arms scored, m = 200, d = 3", "arms"),
-            "most": (1.5, 250),
-        },
-        {"points": 10_000},
-        fresh=True,
-    ),
+    Bench(on_many_points, {"points": 1_000_000, **_BEST}, {"points": 10_000}, fresh=True),
     Bench(
         inducing_points,
         {"n": 4000, "m": 100, "points": 1000, "chunk": 100},
@@ -216,15 +212,5 @@ BENCHES = [
     Bench(adaptive_run, {"rounds": 5000, "name": "dmm-ucb-adaptive"}, {"rounds": 400}),
     Bench(adaptive_run, {"rounds": 5000, "name": "kernel-ts-adaptive"}, {"rounds": 400}),
     Bench(adaptive_sketch, {"n": 20_000}, {"n": 400}),
-    Bench(
-        on_many_points,
-        {
-            "points": 100_000,
-            "work": joint_draw,
-            "words": ("a joint draw over {} fresh candidates, m = 200", "candidates"),
-            "most": (1.0, 1000),
-        },
-        {"points": 1000},
-        fresh=True,
-    ),
+    Bench(on_many_points, {"points": 100_000, **_DRAW}, {"points": 1000}, fresh=True),
 ]

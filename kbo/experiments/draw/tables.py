@@ -40,14 +40,14 @@ def summary(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFr
 def final(rows: pd.DataFrame, published: Published | None = None) -> pd.DataFrame:
     """The summary in words: a line for every problem and method, without columns that have no values."""
     table: Any = summary(rows, published).set_index(["problem", "method"])
-    found = {
-        "regret": map(spread, table["mean"], table["sd"]),
-        "published": map(printed, table["published_mean"], table["published_sd"]),
-        "anchors": [f"{m:.0f}" if m == m else NONE for m in table["m"]],
-    }
-    shown = table[["runs", "cpu_seconds"]].rename(columns={"cpu_seconds": "CPU s a run"})
-    for position, (name, words) in enumerate(found.items()):
-        shown.insert(position, name, list(words))
+    shown = table.assign(
+        regret=list(map(spread, table["mean"], table["sd"])),
+        published=list(map(printed, table["published_mean"], table["published_sd"])),
+        anchors=[f"{m:.0f}" if m == m else NONE for m in table["m"]],
+    )
+    shown = shown[["regret", "published", "anchors", "runs", "cpu_seconds"]].rename(
+        columns={"cpu_seconds": "CPU s a run"}
+    )
     return shown.loc[:, (shown != NONE).any()]
 
 

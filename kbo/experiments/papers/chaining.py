@@ -38,22 +38,9 @@ NOISE, DELTA, INITIAL = 0.05, 0.05, 10
 """Standard deviation of the noise, the probability of failure, and uniform observations before the first round."""
 
 PROBLEMS = ("gp-draw", "himmelblau", "graphs")
-POINTS, ROUNDS, SEEDS = 10_000, 150, 32
-_MARKS = (20, 40, 60, 100, 150)
-"""Rounds of the tables."""
 
-_REACHED = (0.5, 0.2, 0.1, 0.01)
-"""Simple regrets that are to be reached."""
-
-_LEAST = 1e-3
-"""Simple regret that a logarithmic scale still shows."""
-
-
-_SEEDS_OF_SIZES = {1000: 16, 10_000: 16, 100_000: 4, 1_000_000: 2}
-"""Number of points -> seeds of the study of sizes."""
-
-_FAIL, _SIDE, _FIRST_SEED = 0.1, 5.0, 97_000
-"""Probability of failure, side of the square, and first seed of the study of coverage."""
+_FAIL, _SIDE = 0.1, 5.0
+"""Probability of failure and side of the square in the study of coverage."""
 
 
 def problem(name: str, points: int, rounds: int, every: int = 1, side: float = 20.0) -> BanditProblem:
@@ -104,7 +91,8 @@ def illustration(quick: bool) -> Plan:
 
 def comparison(quick: bool) -> Plan:
     """Figure 2: simple regret on the three problems of the paper, and which method is ahead when."""
-    points, rounds, seeds, marks = (60, 6, 2, (2, 6)) if quick else (POINTS, ROUNDS, SEEDS, _MARKS)
+    points, rounds, seeds, marks = (60, 6, 2, (2, 6)) if quick else (10_000, 150, 32, (20, 40, 60, 100, 150))
+    least = 1e-3  # that a logarithmic scale still shows
     title = f"simple regret, {points} points, noise {NOISE:g}, delta = {DELTA:g}, {seeds} seeds"
     shown = {
         "simple regret, mean ± standard error over the seeds": partial(regret, marks),
@@ -118,8 +106,8 @@ def comparison(quick: bool) -> Plan:
         parts = [f"{heading}\n\n{tables.markdown(table(rows))}" for heading, table in shown.items()]
         path.write_text("\n\n".join([*parts, experiment.QUICK * quick]), encoding="utf-8")
 
-    look: dict[str, Any] = {"values": ["best"], "ylabel": "simple regret", "band": "two errors", "least": _LEAST}
-    note, columns = f"below {_LEAST:g} not shown", ["problem", "method", "seed", "round", "best"]
+    look: dict[str, Any] = {"values": ["best"], "ylabel": "simple regret", "band": "two errors", "least": least}
+    note, columns = f"below {least:g} not shown", ["problem", "method", "seed", "round", "best"]
     files = {
         ".png": partial(lines.against_rounds, title=title, panel="problem", note=note, **look),
         ".md": markdown,
@@ -152,14 +140,14 @@ def reached(rows: Frame) -> Frame:
     for key, part in rows.groupby(["problem", "method"], sort=False):
         table = part.pivot_table(index="round", columns="seed", values="best")
         # Simple regret only falls, so the rounds in which half of the seeds are not there yet come first.
-        waits = {f"{goal:g}": int(((table <= goal).mean(axis=1) < 0.5).sum()) for goal in _REACHED}
+        waits = {f"{goal:g}": int(((table <= goal).mean(axis=1) < 0.5).sum()) for goal in (0.5, 0.2, 0.1, 0.01)}
         found[key] = {goal: str(wait + 1) if wait < len(table) else tables.NONE for goal, wait in waits.items()}
     return pd.DataFrame(found).T.rename_axis(["problem", "method"])
 
 
 def size(quick: bool) -> Plan:
     """Regret after 30 rounds and time, from 10^3 to 10^6 points on a square of side 10; 10^6 are expensive."""
-    seeds, rounds = ({20: 2, 40: 2, 80: 1}, 6) if quick else (_SEEDS_OF_SIZES, 30)
+    seeds, rounds = ({20: 2, 40: 2, 80: 1}, 6) if quick else ({1000: 16, 10_000: 16, 100_000: 4, 1_000_000: 2}, 30)
     *small, large = (
         bandits.cells([problem("gp-draw", points, rounds, rounds, 10.0)], (ALGORITHM, PROVED, UNION), count)
         for points, count in seeds.items()
@@ -254,12 +242,11 @@ def coverage(quick: bool) -> Plan:
         return groups.agg(**found)
 
     def shown(rows: Frame) -> Frame:
-        table = counts(rows)
+        table = counts(rows).replace(math.inf, tables.NONE)
         table.insert(
             0, "promise", [tables.NONE if name == ALGORITHM else f"at most {_FAIL:.0%}" for name in table.index]
         )
-        names = {"failed": "runs outside", "outside": "share of points", "half": "half width"}
-        return table.replace(math.inf, tables.NONE).rename(columns=names)
+        return table.rename(columns={"failed": "runs outside", "outside": "share of points", "half": "half width"})
 
     return Plan(
         f"runs of {rounds} rounds of {ALGORITHM} in which a draw of a Gaussian process is outside mean +- bound at any "
@@ -268,9 +255,7 @@ def coverage(quick: bool) -> Plan:
         'runs,\n"-" where a half width is zero; excess: largest |f - mean| - half width of all runs',
         {"": shown},
         {".csv": store(counts)},
-        experiment.cells_of(
-            watch, range(_FIRST_SEED, _FIRST_SEED + runs), [{"points": points, "rounds": rounds}], at_once=20
-        ),
+        experiment.cells_of(watch, range(97_000, 97_000 + runs), [{"points": points, "rounds": rounds}], at_once=20),
     )
 
 

@@ -133,7 +133,8 @@ def misspecified(quick: bool) -> Plan:
 
 
 DELTA = 0.1
-_KERNELS = ("rbf", "matern52", "matern32", "matern12")
+"""Probability of failure in the studies of validity and of the gap."""
+
 _FAILED = "failed: "
 
 
@@ -154,7 +155,7 @@ def validity(quick: bool) -> Plan:
 
 def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
     """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
-    name = _KERNELS[seed % len(_KERNELS)]
+    name = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
     problem = RKHSBandit(name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed)
     arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
     assert arms is not None
@@ -276,8 +277,6 @@ def _norm_bounds(kernel: str, seed: int) -> dict[str, float]:
     return found
 
 
-MULTIPLES = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.5, 2.0)
-
 _UNSEEN: list[dict[str, Any]] = [
     {"kernel": "rbf", "lengthscale": 0.35, "dim": 2, "norm": 5.0},
     {"kernel": "matern52", "lengthscale": 0.35, "dim": 2, "norm": 5.0},
@@ -290,6 +289,7 @@ _UNSEEN: list[dict[str, Any]] = [
 def multiple(quick: bool) -> Plan:
     """Regret with multiples of the norm's lower bound instead of the norm."""
     rounds, seeds = (20, 1) if quick else (300, 10)
+    multiples = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.5, 2.0)
     return Plan(
         "cumulative regret, means over the same problems",
         {"": _final_regret, "relative": partial(_relative_to, "known")},
@@ -299,7 +299,7 @@ def multiple(quick: bool) -> Plan:
             [
                 {"method": method, "rounds": rounds, **problem}
                 for problem in _UNSEEN
-                for method in ("known", "doubling", *map(str, MULTIPLES))
+                for method in ("known", "doubling", *map(str, multiples))
             ],
         ),
     )

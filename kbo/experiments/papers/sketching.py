@@ -33,9 +33,7 @@ ENVIRONMENTS = {"Chessboard": "chessboard", "Step Diagonal": "step-diagonal", "B
 """Name of an environment in pictures -> its problem."""
 
 RIDGE, RIDGES = 10.0, (1.0, 10.0, 100.0)
-SEEDS, SEEDS_PER_RIDGE = 10, 3
-
-_MULTIPLIER = 0.1
+SEEDS, _MULTIPLIER = 10, 0.1
 
 _REFERENCE = {
     "k-ucb": ("57.0 ± 4.6", "365 ± 81", "27.8 ± 10.9"),
@@ -64,12 +62,11 @@ def methods(ridge: float) -> dict[str, BanditMethod]:
         "ek-ucb, gamma 1": {"kind": "kors", "mu": ridge, "gamma": 1.0},
         "c-bbkb, C = 3": {"kind": "bbkb", "oversampling": 30.0, "growth": 3.0},
     }
-    return {
-        name: BanditMethod(
-            name, name.partition(",")[0] if kind else None, ridge, 1.0 if name == "supk-ucb" else _MULTIPLIER, kind
-        )
-        for name, kind in kinds.items()
-    }
+    found = {}
+    for name, kind in kinds.items():
+        recipe, multiplier = name.partition(",")[0] if kind else None, 1.0 if name == "supk-ucb" else _MULTIPLIER
+        found[name] = BanditMethod(name, recipe, ridge, multiplier, kind)
+    return found
 
 
 def _of_paper(ridge: float) -> list[BanditMethod]:
@@ -108,7 +105,7 @@ def regularisation(environment: str, quick: bool) -> Plan:
         found = _at_ridges(rows)
         return found.assign(problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", ""))
 
-    played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], SEEDS_PER_RIDGE, quick)
+    played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], 3, quick)
     return plan_of_regret(f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel")
 
 
@@ -121,17 +118,16 @@ def dictionaries(quick: bool) -> Plan:
     """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
     # It takes points of which more than a hundredth of the ridge is unexplained.
     greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1})
-    draw = partial(
-        lines.against_rounds, title=f"cumulative regret of all dictionaries, ridge {RIDGE:g}", panel="problem"
-    )
-    title = f"sizes of all dictionaries, ridge {RIDGE:g}"
+    draw, what = partial(lines.against_rounds, panel="problem"), f"of all dictionaries, ridge {RIDGE:g}"
     names = {problem: name for name, problem in ENVIRONMENTS.items()}
     return Plan(
         "all dictionaries",
         {"": tables.final},
         {
-            ".png": lambda rows, path: draw(rows[rows["method"] != "supk-ucb"], path),
-            "-m.png": partial(lines.against_rounds, title=title, panel="problem", **_SIZE),
+            ".png": lambda rows, path: draw(
+                rows[rows["method"] != "supk-ucb"], path, title=f"cumulative regret {what}"
+            ),
+            "-m.png": partial(draw, title=f"sizes {what}", **_SIZE),
         },
         _cells(ENVIRONMENTS, [*methods(RIDGE).values(), greedy], SEEDS, quick),
         prepare=lambda rows: rows.assign(problem=rows["problem"].map(names)),
@@ -153,9 +149,6 @@ def table_1(quick: bool) -> Plan:
     return replace(dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)})
 
 
-_EVALUATIONS = (6, 63, 215)
-
-
 def starvation(quick: bool) -> Plan:
     """BKB's figure 2: a draw from a GP, observed on [0, 0.5] only; three posteriors on [0, 1]; always quick.
 
@@ -164,11 +157,11 @@ def starvation(quick: bool) -> Plan:
     """
     kernel, generator = stationary_kernel("rbf", 0.1), torch.Generator().manual_seed(1)
     x = torch.linspace(0, 1, 401, dtype=torch.float64)
-    observed = 0.5 * torch.rand(_EVALUATIONS[-1], generator=generator, dtype=torch.float64)
+    observed = 0.5 * torch.rand(215, generator=generator, dtype=torch.float64)
     f = _draw(kernel, torch.cat([x, observed]), generator)
     y = f[len(x) :] + 0.1 * torch.randn(len(observed), generator=generator, dtype=torch.float64)
     panels, deviations = {}, {}
-    for n in _EVALUATIONS:
+    for n in (6, 63, 215):
         full, sketch = KernelRidge(kernel, 0.01), NystromRidge(kernel, 0.01, LeverageResampling())
         for state in (full, sketch):
             state.update(observed[:n, None], y[:n])

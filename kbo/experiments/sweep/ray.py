@@ -26,11 +26,6 @@ try:
 except ImportError as error:
     raise ImportError("kbo.experiments.sweep.ray needs Ray: pip install 'kbo[ray]'") from error
 
-_TASKS_PER_CPU = 2
-"""Tasks handed to Ray per CPU: one that runs and one that waits for its turn."""
-_PATIENCE = 5.0
-"""Seconds that the head of a cluster may take to accept a connection."""
-
 
 @dataclass(frozen=True)
 class Ray(Engine):
@@ -92,7 +87,8 @@ class Ray(Engine):
 
     def capacity(self) -> int:
         """Return how many tasks may be in progress at present: clusters grow when tasks wait."""
-        return self.workers or _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0)))
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 0)))
+        return self.workers or 2 * cpus  # one that runs and one that waits for its turn
 
 
 def _do(function: Callable[[Any], Any], item: Any, version: str) -> Any:
@@ -130,7 +126,7 @@ def _connect(address: str, workers: int | None) -> None:
         return
     if head := _head(address):
         try:
-            socket.create_connection(head, _PATIENCE).close()  # Ray itself would try for minutes
+            socket.create_connection(head, timeout=5.0).close()  # Ray itself would try for minutes
         except OSError as error:
             raise InvalidInput(
                 f"no answer from {address} ({error.strerror or error}): it must be the address of a running head of "

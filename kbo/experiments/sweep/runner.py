@@ -20,7 +20,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.sweep.cells import Cell, Folder, concatenate, read_rows
-from kbo.experiments.sweep.pool import Engine, run_all, threads
+from kbo.experiments.sweep.pool import Engine, Processes, run_all, threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +101,7 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
         cells: The cells; equal ones are done once.
         folder: The folder of finished cells, KEY.parquet each.
         workers: Number of processes, by default one per CPU; 1 works in this process. Or an engine: ``Ray(address)`` of
-            ``kbo.experiments.sweep.ray``, or ``Processes(4, time_limit=60)`` of ``kbo.experiments.sweep.processes``.
+            ``kbo.experiments.sweep.ray``, or ``Processes(4, time_limit=60)`` of ``kbo.experiments.sweep.pool``.
         progress: Show a progress bar.
 
     Raises:
@@ -156,8 +156,6 @@ def _outcomes(todo: list[Cell], workers: Workers) -> Generator[tuple[Cell, Any],
             with threads(1):
                 yield from ((cell, _outcome(cell)) for cell in todo)
             return
-        from kbo.experiments.sweep.processes import Processes
-
         workers = Processes(processes)
     yield from run_all(workers, todo, _outcome)
 

@@ -62,37 +62,20 @@ LONG_SEEDS = {"qlognei": 3, "gpsampler": 5}
 EXPENSIVE = ("digits",)
 """Problems that take seconds a trial; run for 50 trials."""
 
-FEW_SEEDS = 3
-"""Seeds of 2000 trials."""
-
 FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
 
-_WIDTHS, _COMMON, _OWN = (
-    "kbo.recipes.registry.PRACTICAL_WIDTHS",
-    "kbo.optimize.fitting.COMMON",
-    "kbo.optimize.fitting.OWN",
-)
-
+_WIDTHS = "kbo.recipes.registry.PRACTICAL_WIDTHS"
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "width 1": {"constants": {_WIDTHS: [1.0]}},
     "width 2": {"constants": {_WIDTHS: [2.0]}},
     "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
-    "own lengthscales": {"constants": {_COMMON: 0.0, _OWN: 3.0}},
+    "own lengthscales": {"constants": {"kbo.optimize.fitting.COMMON": 0.0, "kbo.optimize.fitting.OWN": 3.0}},
     "cut at 3": {"constants": {"kbo.optimize.practical.OUTLYING": 3.0}},
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},
 }
 """Variants of the practical setting that were compared on the practice problems."""
-
-PRACTICE_SEEDS = 5
-
-
-EVALUATIONS = 20
-"""New evaluations whose mean stands for the value without noise, where that is not known."""
-
-_FRESH = 1_000_000_000
-"""Added to a seed for evaluations that judge a recommendation."""
 
 
 def run(
@@ -152,8 +135,8 @@ def true_value(make: Callable[..., TuningProblem], objective: TuningProblem, par
     value = objective.noiseless(params)
     if value is not None:
         return value
-    fresh = make(seed=_FRESH + seed)
-    return sum(fresh(params) for _ in range(EVALUATIONS)) / EVALUATIONS
+    fresh, times = make(seed=1_000_000_000 + seed), 20
+    return sum(fresh(params) for _ in range(times)) / times
 
 
 def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int], label: str = "", **more: Any) -> Cell:
@@ -176,7 +159,7 @@ def comparison(quick: bool) -> Plan:
 
 def long_runs(quick: bool) -> Plan:
     """Table 2: 2000 trials."""
-    trials, seeds = (12, 1) if quick else (2000, FEW_SEEDS)
+    trials, seeds = (12, 1) if quick else (2000, 3)
     cheap = [problem for problem in SUITE if problem not in EXPENSIVE]
     return _plan(
         {cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in cheap for name in FAST}
@@ -185,7 +168,7 @@ def long_runs(quick: bool) -> Plan:
 
 def practice(quick: bool) -> Plan:
     """Variants of the practical setting on problems of their own."""
-    seeds, checkpoints = (1, [9]) if quick else (PRACTICE_SEEDS, [50, 200])
+    seeds, checkpoints = (1, [9]) if quick else (5, [50, 200])
     return _plan(
         {
             cell(problem, "kbo", seed, checkpoints, variant, **changes): variant
