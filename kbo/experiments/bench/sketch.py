@@ -153,12 +153,12 @@ def throughput(device: torch.device, n: int, m: int) -> list[Result]:
     state, confidence, X = sketch(m, device), FixedWidth(1.0), uniform(n, 3, seed=4).to(device)
     left = torch.rand(m, m, device=device, dtype=torch.float64)
     right = torch.rand(m, n, device=device, dtype=torch.float64)
-    k = freeze(state.kernel, X)
-
+    k, anchors = freeze(state.kernel, X), state.anchors
+    assert anchors is not None
     works = {
         "scored": lambda: confidence.argmax_upper(state, X),
         "product": lambda: left @ right,
-        "both": lambda: (left @ right, k(state.anchors, X)),
+        "both": lambda: (left @ right, k(anchors, X)),
     }
     for warm_up in works.values():
         warm_up()
