@@ -162,7 +162,7 @@ def test_what_was_abandoned_is_avoided_and_what_failed_is_mentioned():
     client.mark_trial_abandoned(abandoned)
     ((_, other),) = client.get_next_trials(1).items()
     assert distance(other, point) > 0.5
-    assert "2 failed, abandoned or stopped early" in kbo_ax.guarantee(client)
+    assert "failed, abandoned or stopped early: 2" in kbo_ax.guarantee(client)
     assert kbo_ax.interval(client, {"a": 1.0, "b": 1.0}) == before
 
 
@@ -508,7 +508,7 @@ def test_intermediate_values_never_reach_a_bound():
     assert kbo_ax.interval(client, {"x": 0.5}) == before
     client.mark_trial_early_stopped(number)
     assert kbo_ax.interval(client, {"x": 0.5}) == before
-    assert "1 failed, abandoned or stopped early" in kbo_ax.guarantee(client)
+    assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
 
 
 def test_a_diverged_run_does_not_wipe_out_the_others():

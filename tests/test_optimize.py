@@ -1,5 +1,6 @@
 """Ask, tell, minimise: failures, batches, settings, results."""
 
+import dataclasses
 import itertools
 import math
 import os
@@ -289,7 +290,12 @@ def test_the_value_lies_in_its_interval_and_failures_are_in_the_guarantee():
     lower, value, upper = optimizer.interval([0.5])
     assert lower <= value <= upper
     result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
-    assert "does not depend on its noise" in result.guarantee
+    assert not result.certified
+    assert result.guarantee.startswith("not certified: trials failed: ")
+    setting = dataclasses.replace(setting, completion_independent_of_noise=True)
+    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
+    assert result.certified
+    assert "if completion does not depend on the noise (trials failed: " in result.guarantee
 
 
 def test_errors_carry_the_trials():

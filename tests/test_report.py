@@ -184,7 +184,7 @@ def test_values_in_another_order_belong_to_their_trials():
     optimizer.tell({"n": 2}, 1.0)
     optimizer.tell({"n": 1}, 0.2)
     moments = report.history(optimizer)
-    assert [(m.trial, m.value, m.finished) for m in moments] == [(2, 1.0, 1), (0, 0.2, 2)]
+    assert [(m.trial, m.value, m.finished) for m in moments] == [(2, 1.0, 1), (1, 0.2, 2)]
     assert [m.recommended for m in moments] == [2, 2]
 
 

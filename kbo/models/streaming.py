@@ -72,7 +72,7 @@ class StreamingGP(PosteriorModel):
         self.train_targets = train_Y.squeeze(-1)
         self._state: Any = None
         self.eval()
-        self._given = self._used = _copies(self._hyperparameters())
+        self._first_values = self._values = _copies(self._hyperparameters())
 
     def _note_fit(self, transform: torch.nn.Module, given: list[Tensor]) -> None:
         """Note a transform whose constants the data have changed."""
@@ -102,12 +102,12 @@ class StreamingGP(PosteriorModel):
         if self.training:
             self.eval()
         now = self._hyperparameters()
-        if self._state is None or not _equal(now, self._used):
-            self._state, self._used = self._new_state(), _copies(now)
+        if self._state is None or not _equal(now, self._values):
+            self._state, self._values = self._new_state(), _copies(now)
             self._state.update(self.train_inputs[0], self.train_targets)
             if not self._state.n:
-                self._given = self._used
-            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(self._used, self._given))):
+                self._first_values = self._values
+            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(self._values, self._first_values))):
                 self._state.add_caveat(caveat)
         return self._state
 
@@ -176,7 +176,7 @@ class StreamingGP(PosteriorModel):
         self.train_targets = fn(self.train_targets)
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
-        self._given = [fn(value) for value in self._given]
+        self._first_values = [fn(value) for value in self._first_values]
         self._state = None
         return self
 

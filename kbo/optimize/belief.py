@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -22,7 +23,7 @@ class Belief(ABC):
     """A posterior over features, in units of its own, and the bounds on it.
 
     Attributes:
-        posterior: The posterior.
+        posterior: The posterior that reported bounds are about.
         location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in the posterior's units.
         draws: Whether the next point is the best one of a draw, as wide as the confidence.
     """
@@ -30,6 +31,11 @@ class Belief(ABC):
     posterior: Posterior
     location, unit, floor = 0.0, 1.0, -math.inf
     draws = False
+
+    @property
+    def searched(self) -> Posterior:
+        """The posterior from which the next point is chosen: with values that no reported bound may use, too."""
+        return self.posterior
 
     @abstractmethod
     def confidence(self) -> Confidence | None:
@@ -39,17 +45,20 @@ class Belief(ABC):
     def reported(self) -> Confidence | None:
         """Return the bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
 
-    def proved(self) -> str | None:
-        """Return what is proved of the reported bound, in words; None if nothing is."""
+    def proved(self, selected: Sequence[str] = ()) -> str | None:
+        """Return what is proved of the reported bound, in words; None if nothing is.
+
+        Args:
+            selected: As for ``guarantee``.
+        """
         return None
 
     @abstractmethod
-    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:
+    def guarantee(self, selected: Sequence[str] = ()) -> str:
         """Return what holds for the reported intervals and what was given up, in words.
 
         Args:
-            lost: Trials without a value, which may depend on the noise.
-            fate: Their status, in words.
+            selected: Ways in which the noise may have decided which values there are, in words ("2 trials failed").
         """
 
     @abstractmethod
@@ -82,8 +91,11 @@ class Learner(ABC):
     """Observations, and on request the belief after them."""
 
     @abstractmethod
-    def observe(self, features: Tensor, y: float) -> None:
-        """Add one evaluation, features [1 D]."""
+    def observe(self, number: int, features: Tensor, y: float) -> None:
+        """Add one evaluation, features [1 D], of the trial that was started as that number."""
+
+    def lose(self, number: int) -> None:  # noqa: B027
+        """Take note that the trial with that number will never have a value."""
 
     @abstractmethod
     def belief(self) -> Belief | None:

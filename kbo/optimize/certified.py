@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.recipes import Recipe
 from kbo.recipes.method import Method
+from kbo.regression import Hypothetical, Posterior
 from kbo.space import Space
 
 _MOST_COVERED = 4096
@@ -36,8 +38,10 @@ class Certified:
         delta: Probability that the bounds may fail.
         scale: Covariance scale of the mixture.
         noise_upper: An upper bound of the noise level, for those methods, if there is one.
-
-    Trials that fail are left out, so the guarantee also assumes that failing does not depend on the noise.
+        completion_independent_of_noise: Whether you know that the noise of a trial decides neither when it reports nor
+            whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
+            trials in the order of their starts, up to the first that has not reported, and nothing is certified after
+            a trial has failed, was lost and started again, or was told without having been asked for (docs/theory.md).
     """
 
     kernel: Kernel
@@ -46,6 +50,7 @@ class Certified:
     delta: float = 0.1
     scale: float = 1.0
     noise_upper: float | None = None
+    completion_independent_of_noise: bool = False
 
     default_method: ClassVar[str] = "dmm-ucb"
     certified: ClassVar[bool] = True
@@ -139,15 +144,48 @@ class CertifiedBelief(Belief, Learner):
         if bound is not None and self._stated is None:  # it only ranks points: report a bound of the same assumptions
             self._stated = MartingaleMixture(noise_std, setting.norm_bound, setting.delta, "dmm", setting.scale)
         self._checked: int | None = None
+        self._next = 0  # the first trial that has not reported
+        self._waiting: dict[int, tuple[Tensor, Tensor] | None] = {}  # what later ones have reported
+        self._mixed = False  # values of trials at one point were exchanged among them
 
-    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
-        self.posterior.update(features, torch.tensor([y], dtype=features.dtype))
+    def observe(self, number: int, features: Tensor, y: float) -> None:
+        """Add one evaluation to the posterior, or keep it until all trials that were started before have reported."""
+        value = features, torch.tensor([y], dtype=features.dtype)
+        if self._setting.completion_independent_of_noise:
+            self.posterior.update(*value)
+        else:
+            self._report(number, value)
+
+    def lose(self, number: int) -> None:  # noqa: D102
+        if not self._setting.completion_independent_of_noise:
+            self._report(number, None)
+
+    def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
+        self._waiting[number] = value
+        ready = []
+        while self._next in self._waiting:
+            ready.append(self._waiting.pop(self._next))
+            self._next += 1
+        ready = [value for value in ready if value is not None]
+        points = [tuple(features.flatten().tolist()) for features, _ in ready]
+        self._mixed |= len(set(points)) < len(points)
+        for features, y in ready:
+            self.posterior.update(features, y)
+
+    @property
+    def searched(self) -> Posterior:
+        """The posterior with the values that wait for earlier trials, as hypothetical ones."""
+        waiting = [value for value in self._waiting.values() if value is not None]
+        if not waiting:
+            return self.posterior
+        X, y = map(torch.cat, zip(*waiting, strict=True))
+        return Hypothetical(self.posterior, X, y)
 
     def belief(self) -> Belief | None:  # noqa: D102
         if self.posterior.n and self._checked != self.posterior.version:
             self._check()
             self._checked = self.posterior.version
-        return self if self.posterior.n else None
+        return self if self.posterior.n or self._waiting else None
 
     def confidence(self) -> Confidence | None:  # noqa: D102
         return self._method.confidence
@@ -157,22 +195,35 @@ class CertifiedBelief(Belief, Learner):
         confidence = self._method.confidence
         return self._stated if confidence is not None and confidence.finite_on(self.posterior) else None
 
-    def proved(self) -> str | None:  # noqa: D102
+    def proved(self, selected: Sequence[str] = ()) -> str | None:  # noqa: D102
         reported = self.reported()
-        return None if reported is None else reported.guarantee_on(self.posterior)
+        return None if reported is None or self._objections(selected) else reported.guarantee_on(self.posterior)
 
-    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:  # noqa: D102
-        if self.reported() is None:
+    def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
+        reported = self.reported()
+        if reported is None:
             return NO_BOUND
-        if statement := self.proved():
-            proviso = f", and if whether a trial fails does not depend on its noise ({lost} {fate})" if lost else ""
-            return f"certified: the interval {statement}{proviso}"
+        if statement := self.proved(selected):
+            declared = f", and if completion does not depend on the noise ({', '.join(selected)})" if selected else ""
+            late = len(self._waiting)
+            waiting = f"; it rests on the trials in the order of their starts, {late} later ones wait" if late else ""
+            return f"certified: the interval {statement}{declared}{waiting}"
         if self._recipe.norm == "estimated":
             return (
                 "not certified: kernel and noise level are given, but this method's norm bound follows the data, which "
                 "can refute a norm bound and never prove one"
             )
-        return "not certified: nothing is proved of this method's bound on this posterior"
+        return f"not certified: {'; '.join([*reported.objections(self.posterior), *self._objections(selected)])}"
+
+    def _objections(self, selected: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
+        if self._setting.completion_independent_of_noise:
+            return []
+        reasons = list(selected)
+        if self._mixed and self.posterior.schedule is not None:
+            reasons.append("trials at one point ran at once, so the order of their values is unknown")
+        hint = "if their noise did not decide this, pass Certified(completion_independent_of_noise=True)"
+        return [*reasons, hint] if reasons else []
 
     def _check(self) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.

@@ -114,6 +114,7 @@ class Optimizer:
         for i, trial in enumerate(self._orphans):
             if restriction.accepts(trial.params):
                 del self._orphans[i]
+                self._record({"event": "again", "number": trial.number})
                 return copy.copy(trial.params)
         params = restriction.params(self._propose(len(self.trials), restriction))
         return copy.copy(self.expect(params).params)  # the caller may change its copy
@@ -131,8 +132,11 @@ class Optimizer:
 
     def expect(self, params: Params) -> Trial:
         """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
+        return self._expect(params, {})
+
+    def _expect(self, params: Params, how: dict[str, Any]) -> Trial:
         number = len(self.trials)
-        self._record({"event": "ask", "number": number, "params": self.space.canonical(params)})
+        self._record({"event": "ask", "number": number, "params": self.space.canonical(params), **how})
         return self.trials[number]
 
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
@@ -171,8 +175,8 @@ class Optimizer:
         complete, known = self.completed(), self._bounded()
         if not complete or known is None:
             return max(complete, key=self._signed, default=None)
-        lower, _, _ = known[0].interval(self._features(complete))
-        return complete[int(lower.argmax())]
+        belief, reported = known
+        return complete[int(reported.lower(belief.searched, self._features(complete)).argmax())]
 
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
         """Return the parameters with the best pessimistic bound in a context; None while there is no bound.
@@ -190,7 +194,7 @@ class Optimizer:
             return None
         belief, reported = known
         search = self._search(restriction, len(self._events))
-        return restriction.params(proposal.argmax_lower(reported, belief.posterior, search))
+        return restriction.params(proposal.argmax_lower(reported, belief.searched, search))
 
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
@@ -297,7 +301,7 @@ class Optimizer:
         Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
         search would return to them: the data say nothing against them.
         """
-        posterior, failed, pending = belief.posterior, self.failed(), self._with_status("pending")
+        posterior, failed, pending = belief.searched, self.failed(), self._with_status("pending")
         if failed:
             X, worst = self._features(failed), belief.target(min(map(self._signed, self.completed())))
             posterior = Hypothetical(posterior, X, X.new_full((len(failed),), worst))
@@ -314,12 +318,16 @@ class Optimizer:
         return self.space.features(torch.stack([self._units[trial.number] for trial in trials]))
 
     def _number_of(self, params: Params) -> int:
-        """Return the number of the pending trial with these parameters; of a new one if there is none."""
+        """Return the number of the pending trial with these parameters; of a new one if there is none.
+
+        Of several the one that was started last: then the first one, for which reported bounds wait, reports when all
+        have, and nobody can choose which of their values comes first.
+        """
         params = self.space.canonical(params)
-        for trial in self.trials:
+        for trial in reversed(self.trials):
             if trial.status == "pending" and trial.params == params:
                 return trial.number
-        return self.expect(params).number
+        return self._expect(params, {"asked": False}).number
 
     def _record(self, event: dict[str, Any]) -> None:
         """Write an event to disk, then apply it, so that the disk is never behind."""
@@ -342,4 +350,6 @@ class Optimizer:
             self._units.append(unit)
         self._events.append(event)
         if trial.status == "complete":
-            self.learner.observe(self._features([trial]), self._signed(trial))
+            self.learner.observe(trial.number, self._features([trial]), self._signed(trial))
+        elif trial.status == "failed":
+            self.learner.lose(trial.number)

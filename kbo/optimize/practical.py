@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -185,7 +186,7 @@ class PracticalBelief(Belief):
             return confidence
         return MartingaleMixture(self.fitted.noise_std, self.norm_bound(), s.delta, "amm", s.scale)
 
-    def guarantee(self, lost: int = 0, fate: str = "failed") -> str:  # noqa: D102
+    def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
         if self.reported() is None:
             return NO_BOUND
         level, sem = f"the noise level ({self.fitted.noise_std * self.unit:.3g})", self.fitted.largest_sem
@@ -229,7 +230,7 @@ class PracticalLearner(Learner):
         self._fitted: Fitted | None = None
         self._belief: PracticalBelief | None = None
 
-    def observe(self, features: Tensor, y: float) -> None:  # noqa: D102
+    def observe(self, number: int, features: Tensor, y: float) -> None:  # noqa: D102
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit:

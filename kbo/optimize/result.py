@@ -7,7 +7,7 @@ from typing import Any
 
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.trials import Trial
+from kbo.optimize.trials import Trial, selected
 from kbo.space import Params
 
 
@@ -79,6 +79,7 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     belief = optimizer.belief() if interval else None
     gap = optimizer.gap()
     lower, value, upper = interval or (None, best.value if best else None, None)
+    ways = selected(optimizer.trials)
     pick = max if optimizer.maximize else min
     return Result(
         params=best.params if best else None,
@@ -88,8 +89,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         gap=gap and gap.value,
         gap_exact=bool(gap and gap.exact),
         best_observed=pick((t.value for t in optimizer.completed() if t.value is not None), default=None),
-        certified=belief is not None and belief.proved() is not None,
-        guarantee=belief.guarantee(len(optimizer.failed())) if belief else NO_BOUND,
+        certified=belief is not None and belief.proved(ways) is not None,
+        guarantee=belief.guarantee(ways) if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},
         trials=list(optimizer.trials),
         stopped=stopped,

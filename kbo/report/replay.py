@@ -121,6 +121,7 @@ def history(
         if event["event"] == "ask":
             params[number] = event["params"]
             optimizer.expect(params[number])
+        if event["event"] in ("ask", "again"):
             continue
         finished += 1
         if event["event"] == "fail":
@@ -129,7 +130,7 @@ def history(
         value, expected, bounds = float(event["value"]), None, {}
         if number in watched and not trouble:
             expected, trouble = _expected(optimizer, params[number])
-        # Of two pending trials with the same parameters the first gets the value, whichever of them this was.
+        # Of two pending trials with the same parameters the last gets the value, whichever of them this was.
         numbers[optimizer.tell(params[number], value).number] = number
         best = value if best is None else better(best, value)
         if number not in watched:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from ax.adapter.torch import TorchAdapter
 from ax.api.client import Client
-from ax.core.base_trial import TrialStatus
+from ax.core.base_trial import BaseTrial, TrialStatus
 from ax.core.observation import ObservationFeatures
 from ax.core.parameter import FixedParameter
 
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.models import MethodGP
+from kbo.optimize.trials import in_words, overtaken
 
 
 def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -46,9 +48,20 @@ def guarantee(client: Client) -> str:
         _, model = _fitted(client)
     except _TooFew:
         return "none: there are too few observations for a bound"
+    return model.belief.guarantee(_selected(list(_experiment(client).trials.values())))
+
+
+def _selected(trials: list[BaseTrial]) -> list[str]:
+    """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
     lost = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.EARLY_STOPPED)
-    count = sum(trial.status in lost for trial in _experiment(client).trials.values())
-    return model.belief.guarantee(count, "failed, abandoned or stopped early")
+    complete = [trial for trial in trials if trial.status == TrialStatus.COMPLETED]
+    ended = sorted(complete, key=lambda trial: (trial.time_completed or datetime.min, trial.index))
+    running = [trial for trial in trials if trial.status == TrialStatus.RUNNING]
+    ways = {
+        "failed, abandoned or stopped early": sum(trial.status in lost for trial in trials),
+        "overtaken by later ones": overtaken(trial.index for trial in [*ended, *running]),
+    }
+    return in_words(ways)
 
 
 class _TooFew(InvalidInput):

@@ -63,8 +63,8 @@ def _acquisition(X: Tensor, y: Tensor) -> KernelUCB:
     """The upper confidence bound of values y [n 1] at points X [n d] of the unit cube, in the practical setting."""
     space = Space([(0.0, 1.0)] * X.shape[-1])
     learner = Practical(n_initial=len(y)).begin(Practical.default_method, None, space)
-    for x, value in zip(X, y.squeeze(-1).tolist(), strict=True):
-        learner.observe(x.unsqueeze(0), value)
+    for number, (x, value) in enumerate(zip(X, y.squeeze(-1).tolist(), strict=True)):
+        learner.observe(number, x.unsqueeze(0), value)
     belief = learner.belief()
     assert belief is not None
     confidence = belief.confidence()

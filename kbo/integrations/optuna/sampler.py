@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace, shared_distributions
-from kbo.integrations.optuna.study import StudyModel, event_of, finished, publish, result_of, running
+from kbo.integrations.optuna.study import StudyModel, event_of, finished, publish, running, selected
 from kbo.optimize import Certified, Optimizer, Practical
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.settings import resolve
@@ -181,9 +181,8 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            lost = sum(result_of(trial) is None for trial in finished(study))
             belief = model.optimizer.belief()
-            return NO_BOUND if belief is None else belief.guarantee(lost, "failed or pruned")
+            return NO_BOUND if belief is None else belief.guarantee(selected(study))
 
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.

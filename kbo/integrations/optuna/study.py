@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.optimize import Optimizer
+from kbo.optimize.trials import in_words, overtaken
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 # The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
@@ -80,6 +81,16 @@ def finished(study: Study) -> list[FrozenTrial]:
     """The finished trials in the order of their ends, which is the same in every process."""
     trials = study.get_trials(deepcopy=False, states=_FINISHED)
     return sorted(trials, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
+
+
+def selected(study: Study) -> list[str]:
+    """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
+    ended, running = finished(study), study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    ways = {
+        "failed or pruned": sum(result_of(trial) is None for trial in ended),
+        "overtaken by later ones": overtaken((t.datetime_start or datetime.min, t.number) for t in [*ended, *running]),
+    }
+    return in_words(ways)
 
 
 def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:

@@ -1,0 +1,138 @@
+"""Completion that depends on the noise: what a run with trials in flight, lost or failed ones may certify.
+
+``python -m tests.test_order_of_trials 400`` prints how often the truth is outside, for the table of docs/validity.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+import kbo
+from kbo.optimize.result import result_of
+from kbo.optimize.trials import selected
+
+SETTING = kbo.Certified(RBFKernel().double(), noise_std=0.1, norm_bound=1.0, delta=0.1)
+DECLARED = dataclasses.replace(SETTING, completion_independent_of_noise=True)
+POINT = [0.5]
+
+
+def noise(n: int, seed: int) -> list[float]:
+    return (0.1 * torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).tolist()
+
+
+def optimizer(setting: kbo.Certified = SETTING, method: str = "cmm-ucb", journal=None) -> kbo.Optimizer:
+    return kbo.Optimizer([(0.0, 1.0)], setting=setting, method=method, journal=journal)
+
+
+def certified_and_outside(run: kbo.Optimizer) -> tuple[bool, bool]:
+    """Whether the run keeps its guarantee, and whether f = 0 is outside its interval at the point."""
+    belief = run.belief()
+    assert belief is not None
+    lower, _, upper = run.interval(POINT)
+    return belief.proved(selected(run.trials)) is not None, not lower <= 0 <= upper
+
+
+def late(q: int, seed: int, setting: kbo.Certified = SETTING) -> kbo.Optimizer:
+    """Half of q trials at one point have reported, the largest values first."""
+    run = optimizer(setting)
+    for _ in range(q):
+        run.expect(POINT)
+    for value in sorted(noise(q, seed), reverse=True)[: q // 2]:
+        run.tell(POINT, value)
+    return run
+
+
+def killed(seed: int, path, n: int = 30, setting: kbo.Certified = SETTING) -> kbo.Optimizer:
+    """A run that is killed whenever its noise is negative, and resumed from its journal."""
+    run, values = optimizer(setting, journal=path), iter(noise(100 * n, seed))
+    while len(run.completed()) < n:
+        params = run.ask()
+        value = next(values)
+        if value < 0:
+            run.close()
+            run = optimizer(setting, journal=path)
+        else:
+            run.tell(params, value)
+    return run
+
+
+@pytest.mark.parametrize("q", [16, 128])
+def test_values_that_overtook_others_enter_no_certified_bound(q):
+    run = late(q, seed=0)
+    assert certified_and_outside(run) == (True, False)
+    assert run.belief().posterior.n == 0  # the first trial has not reported
+    assert f"{q // 2} later ones wait" in result_of(run, "", None).guarantee
+    assert certified_and_outside(late(q, 0, DECLARED))[1] == (q == 128)  # what the rule is for
+
+
+def test_a_run_that_was_killed_until_it_survived_certifies_nothing(tmp_path):
+    run = killed(0, tmp_path / "run.jsonl", n=10)
+    proved, _ = certified_and_outside(run)
+    assert not proved
+    said = result_of(run, "", None).guarantee
+    assert said.startswith("not certified: trials lost and started again: ")
+    assert "completion_independent_of_noise=True" in said
+
+
+def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_before():
+    run, points = optimizer(method="dmm-ucb"), [[x] for x in (0.1, 0.5, 0.9)]
+    for x in points:
+        run.expect(x)
+    run.tell(points[1], 0.5)
+    run.tell(points[2], -0.5)
+    before = run.belief()
+    assert before.posterior.n == 0
+    X = run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64))
+    mean = before.searched.predict(X)[0]
+    assert mean[0] > 0.1 > -0.1 > mean[1] or mean[0] < -0.1 < 0.1 < mean[1]  # minimised: signs are turned
+    run.tell(points[0], 0.0)
+    in_order = optimizer(method="dmm-ucb")
+    for x, value in zip(points, (0.0, 0.5, -0.5), strict=True):
+        in_order.expect(x)
+        in_order.tell(x, value)
+    assert run.interval([0.3]) == in_order.interval([0.3])
+    assert run.belief().searched is run.belief().posterior
+
+
+def test_values_of_trials_at_one_point_are_not_ordered_by_their_noise():
+    run = optimizer(method="dmm-ucb-adaptive", setting=dataclasses.replace(SETTING, noise_std=None, noise_upper=1.0))
+    run.expect(POINT)
+    run.expect(POINT)
+    run.tell(POINT, 0.2)
+    assert run.trials[1].value == 0.2  # the first one waits for both
+    run.tell(POINT, 0.1)
+    assert run.belief().posterior.n == 2
+    assert "ran at once" in result_of(run, "", None).guarantee
+
+
+def test_a_value_that_was_never_asked_for_is_declared_or_certifies_nothing():
+    for setting in (SETTING, DECLARED):
+        run = optimizer(setting)
+        run.tell(POINT, 0.1)
+        assert certified_and_outside(run)[0] == setting.completion_independent_of_noise
+
+
+if __name__ == "__main__":
+    import tempfile
+    from pathlib import Path
+
+    runs = int(sys.argv[1])
+    for q in (16, 32, 64, 128):
+        for name, setting in (("by start", SETTING), ("all reported", DECLARED)):
+            found = [certified_and_outside(late(q, seed, setting)) for seed in range(runs)]
+            kept, outside = (sum(column) for column in zip(*found, strict=True))
+            print(f"q = {q:3d}, {name:12}: guarantee kept {kept} of {runs}, outside {outside}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, setting in (("by start", SETTING), ("all reported", DECLARED)):
+            found = []
+            for seed in range(runs):
+                path = Path(folder) / f"{name} {seed}.jsonl"
+                found.append(certified_and_outside(killed(seed, path, setting=setting)))
+            kept, outside = (sum(column) for column in zip(*found, strict=True))
+            both = sum(proved and wrong for proved, wrong in found)
+            print(f"killed, {name:12}: guarantee kept {kept} of {runs}, outside {outside}, both {both}")
