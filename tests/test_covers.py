@@ -369,7 +369,7 @@ def test_every_cover_of_a_posterior_covers(monkeypatch, device, n, radius):
     nets |= {"farthest": farthest_point_net(found, radius, 11)}
     monkeypatch.setattr(greedy, "AT_ONCE", 20)
     nets |= {"rounds": greedy_cover(found, radius)}
-    monkeypatch.setattr("kbo.covers.nets._TOGETHER", 7)
+    monkeypatch.setattr("kbo.covers.greedy._TOGETHER", 7)
     monkeypatch.setattr(greedy, "_COLUMNS", 3)
     nets |= {"in pieces": first_fit_net(found, radius)}
     for net in nets.values():

@@ -1,9 +1,8 @@
 """Covers of finite sets: sets of points such that every other one is within a radius of one of them."""
 
 from kbo.covers.chain import Chain
-from kbo.covers.greedy import covers, greedy_cover
+from kbo.covers.greedy import covers, farthest_point_net, first_fit_net, greedy_cover
 from kbo.covers.metric import DistanceMatrix, Metric, PosteriorMetric
-from kbo.covers.nets import farthest_point_net, first_fit_net
 
 __all__ = [
     "Chain",

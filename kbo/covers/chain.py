@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.covers.greedy import AT_ONCE, dominating, greedy_round, uncovered
+from kbo.covers.greedy import AT_ONCE, dominating, first_fit_net, greedy_round, uncovered
 from kbo.covers.metric import Metric
 from kbo.covers.neighbours import Neighbours
-from kbo.covers.nets import first_fit_net
 from kbo.errors import InvalidInput
 
 _LITTLE_TO_GAIN = 0.5

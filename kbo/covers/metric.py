@@ -142,8 +142,6 @@ class PosteriorMetric(Metric):
         InvalidInput: Another kind of posterior, or points that do not fit it.
 
     Attributes:
-        state: The posterior.
-        points: The points [N d].
         std: Posterior standard deviations [N].
     """
 

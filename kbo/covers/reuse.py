@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -53,45 +54,44 @@ class _Known:
     """A chain that was new at n observations, and all that its distances depend on."""
 
     def __init__(self, chain: Chain, state: Posterior, points: Tensor, n: int) -> None:
-        self.chain, self.n, self._points, self._ridge = chain, n, points.clone(), state.ridge
+        self.chain, self.n, self._ridge, self._spanned = chain, n, state.ridge, _copied(_spanned(state, points))
         rng = torch.Generator().manual_seed(0)
         self._probes = points[torch.randperm(len(points), generator=rng)[:_PROBES].to(points.device)]
-        self._prior_version, self._prior = state.prior_version, [_copied(part) for part in self._prior_of(state)]
-        self._anchors = None if state.anchors is None else _copied(state.anchors)
-        self._locations = None if state.locations is None else tuple(map(_copied, state.locations))
+        self._prior_version, self._prior = state.prior_version, _copied(self._prior_of(state))
+        self._locations = _copied(state.locations or ())
 
     def extended_by(self, state: Posterior, points: Tensor) -> bool:
         """Return whether ``state`` differs by additional data at most, on the same points."""
         return (
             state.ridge == self._ridge
-            and _same(points, self._points)
-            and _same(state.anchors, self._anchors)
-            and (state.prior_version == self._prior_version or self._has_prior(state))
-            and _contains(state.locations, self._locations)
+            and _same(_spanned(state, points), self._spanned)
+            and (state.prior_version == self._prior_version or _same(self._prior_of(state), self._prior))
+            and _contains(state.locations or (), self._locations)
         )
-
-    def _has_prior(self, state: Posterior) -> bool:
-        prior = self._prior_of(state)
-        return len(prior) == len(self._prior) and all(map(_same, prior, self._prior))
 
     def _prior_of(self, state: Posterior) -> list[Tensor]:
         """Return the numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
         return [state.prior(self._probes, self._probes), *state.hyperparameters]
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
+def _spanned(state: Posterior, points: Tensor) -> list[Tensor]:
+    """Return the points, and the anchors of an approximate posterior."""
+    return [points] if state.anchors is None else [points, state.anchors]
 
 
-def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
+def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
 
 
-def _contains(now: tuple[Tensor, ...] | None, before: tuple[Tensor, ...] | None) -> bool:
-    """Return whether every location was observed at least as often as before."""
-    if now is None or before is None:
+def _same(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    return len(now) == len(before) and all(
+        (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b) for a, b in zip(now, before, strict=True)
+    )
+
+
+def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    """Return whether every location was observed at least as often as before; False where they are not kept."""
+    if not now or not before:
         return False
     (X, counts), (old, old_counts) = now, before
     m = len(old)

@@ -88,14 +88,13 @@ class _Panel:
 
 
 class GrowingCholesky(Stateful):
-    """The lower Cholesky factor of a symmetric matrix that grows by rows and columns.
+    """The lower Cholesky factor of a symmetric matrix, like ``like``, that grows by rows and columns.
 
     Appending r rows to n costs O(n^2 r); the first n0 rows are never touched again, so results
     computed from them stay valid while the factor grows.
     """
 
     def __init__(self, like: Tensor) -> None:
-        """``like``: any tensor with the dtype and device of the matrix."""
         self._like = like.new_empty(0)
         self._panels: list[_Panel] = []
         self.n = 0

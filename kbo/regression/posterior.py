@@ -145,7 +145,7 @@ class LowRankAnswers(Answers):
         return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
 
 
-class PriorAnswers(Answers):
+class PriorAnswers(LowRankAnswers):
     """Answers without data."""
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
@@ -153,12 +153,8 @@ class PriorAnswers(Answers):
         prior = self.state.prior_variance(X)
         return torch.zeros_like(prior), prior
 
-    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
-        self.state.check(X)
-        self.state.check(Z)
-        return self.state.prior(X, Z)
-
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
+        self.state.check(X)
         none = X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         return X.new_zeros(X.shape[:-1]), none, none
 

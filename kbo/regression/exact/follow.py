@@ -36,7 +36,7 @@ class FollowedExact(Followed):
         super().__init__(state, points)
         self.prior = state.prior_variance(points)
         self.columns: dict[float, _Columns] = {}
-        self.coordinates: _Coordinates | None = None
+        self._vectors: Tensor | None = None  # of the eigenbasis in which the points are kept
         self._joint: Tensor | None = None
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:  # noqa: D102
@@ -65,14 +65,14 @@ class FollowedExact(Followed):
     @torch.no_grad()
     def in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
         """Return the eigenbasis, and the points in it [n0 A] and at its border [b A]."""
-        basis, known = self.state.basis(), self.coordinates
-        if known is None or known.vectors is not basis.vectors:
-            p, border = basis.coordinates(self.points)
-            known = self.coordinates = _Coordinates(basis.vectors, p, GrowingTensor(border))
-        start = len(known.p) + known.border.n
+        basis = self.state.basis()
+        if self._vectors is not basis.vectors:
+            self._vectors, (self._p, border) = basis.vectors, basis.coordinates(self.points)
+            self._border = GrowingTensor(border)
+        start = len(self._p) + self._border.n
         new = basis.k(basis.data.X[start:], self.points)
-        known.border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
-        return basis, known.p, known.border.value
+        self._border.append(basis.data.counts[start:].sqrt().unsqueeze(-1) * new)
+        return basis, self._p, self._border.value
 
     @torch.no_grad()
     def joint_prior(self) -> Tensor:
@@ -123,10 +123,3 @@ class _Columns(Stateful):
         self.layout = layout
         self.W = GrowingTensor(prior.new_empty(0, len(prior)))
         self.mean, self.variance = torch.zeros_like(prior), prior
-
-
-class _Coordinates(Stateful):
-    """The points in the eigenbasis, p [n0 A], and at its border [b A]."""
-
-    def __init__(self, vectors: Tensor, p: Tensor, border: GrowingTensor) -> None:
-        self.vectors, self.p, self.border = vectors, p, border

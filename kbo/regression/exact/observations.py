@@ -98,9 +98,8 @@ class Observations(Stateful):
 def merge(X: Tensor, counts: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:
     """Merge rows of equal location, in order of first appearance.
 
-    Returns:
-        Locations, counts and mean targets of the merged rows, the sum of squares that merging moved from
-        between rows to within rows, and the locations as tuples.
+    Returns their locations, counts and mean targets, the sum of squares that merging moved from between rows to within
+    rows, and the locations as tuples.
     """
     number: dict[tuple[float, ...], int] = {}
     group, first = [], []

@@ -93,7 +93,7 @@ class KernelRidge(Posterior):
         self.changed()
 
     def at(self, ridge: float | None = None) -> Answers:
-        """Return the answers at one ridge; O(n^2) per new row for one that was used before, else O(n^3)."""
+        """In O(n^2) per new row for a ridge that was used before, else O(n^3)."""
         ridge = self.ridge if ridge is None else ridge
         return PriorAnswers(self, ridge) if self.data is None else OneRidge(self, self.factor(ridge))
 

@@ -36,11 +36,8 @@ _LEAST = 32
 class ErrorNorm(Stateful):
     """A running upper bound of ``|K - B'B|`` over the entries of ``Rows.order``.
 
-    The entries after the last complete block are cut into blocks of half its size, a quarter, .. 32, as their number is
-    in binary.
-
-    Args:
-        block: Observations of a complete block, a power of two of at least 64.
+    Complete blocks have ``block`` observations, a power of two of at least 64; the entries after the last of them are
+    cut into blocks of half that size, a quarter, .. 32, as their number is in binary.
     """
 
     saved = ("_block", "_complete", "_done", "_norms")

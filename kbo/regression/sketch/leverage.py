@@ -192,10 +192,8 @@ class BatchedResampling(LeverageResampling):
     in between only means and variances follow (Calandriello et al. 2020, Alg. 1).
 
     Args:
-        oversampling: As in ``LeverageResampling``.
+        oversampling, most, seed: As in ``LeverageResampling``.
         growth: Factor by which leverages may be out of date, C; 1 is BKB.
-        most: Largest number of points.
-        seed: Seed of the draws.
     """
 
     def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
@@ -206,12 +204,11 @@ class BatchedResampling(LeverageResampling):
     saved = ("capped", "_draws", "_spent", "_root")
 
     @property
-    def needs_refresh(self) -> bool:
-        """Whether the batch is over."""
+    def needs_refresh(self) -> bool:  # noqa: D102
         return 1 + self._spent > self.growth
 
     def frozen(self) -> BatchedResampling:
-        """The same, but it only says when it would be drawn again."""
+        """A fork that only says when it would be drawn again."""
         frozen = self.fork()
         frozen._waits = True
         return frozen
@@ -225,7 +222,7 @@ class BatchedResampling(LeverageResampling):
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:
-        """As in ``LeverageResampling``, if the batch is over; a sketch without any points does not wait."""
+        """If the batch is over; a sketch without any points does not wait."""
         if self._waits or not (self.needs_refresh or sketch.m == 0):
             return None
         self._spent, self._root = 0.0, None

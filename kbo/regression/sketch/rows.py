@@ -19,9 +19,6 @@ def _column(i: int) -> Any:
 class Rows(Stateful):
     """Distinct locations in order of first appearance; repeats are counts.
 
-    Args:
-        like: A tensor [... d] with the dtype and device of the points.
-
     Attributes:
         n: Number of rows.
         X: Locations, [n d].

@@ -95,7 +95,7 @@ class NystromRidge(Posterior):
     needs_refresh = passed_on("sketch.dictionary.needs_refresh")
 
     def move_ridge(self, ridge: float) -> None:
-        """Replace the state's own ridge, also for the dictionary; O(m^3)."""
+        """Also for the dictionary; O(m^3)."""
         super().move_ridge(ridge)
         self.sketch.move_ridge(self.ridge)
 
@@ -110,7 +110,7 @@ class NystromRidge(Posterior):
         self.changed()
 
     def at(self, ridge: float | None = None) -> SketchAnswers:
-        """Return the answers at one ridge; O(m^2) per new row at the state's own, else O(m^3)."""
+        """In O(m^2) per new row at the state's own ridge, else O(m^3)."""
         ridge = self.ridge if ridge is None else ridge
         if self.n:
             warn_below_precision(ridge, self.least_ridge)
@@ -186,14 +186,12 @@ class NystromRidge(Posterior):
         if columns and (X.dtype, X.device, columns) != (like.dtype, like.device, like.shape[-1]):
             self._begin(X.new_empty(0, columns))
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:
-        """Return a copy, whose answers are computed from its own data."""
+    def fork_with(self, memo: dict[int, Any]) -> Self:  # noqa: D102
         fork = super().fork_with(memo)
-        fork._answers = {}
+        fork._answers = {}  # these read the data of the original
         return fork
 
-    def fork_frozen(self) -> NystromRidge:
-        """Return a fork whose dictionary stays as it is; ``needs_refresh`` says when it would have changed."""
+    def fork_frozen(self) -> NystromRidge:  # noqa: D102
         fork = self.fork()
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork

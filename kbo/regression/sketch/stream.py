@@ -34,13 +34,7 @@ _NUMBERS = ("n", "trace", "kappa", "yy", "_G", "_By", "_residual_trace")
 
 
 class Sketch(Stateful):
-    """Observations seen through a dictionary, in float64.
-
-    Args:
-        kernel: An unbatched GPyTorch kernel.
-        ridge: The regulariser.
-        dictionary: Chooses the points.
-        like: A tensor [0 d] on the device of the points to come.
+    """Observations seen through a dictionary, in float64, on the device of ``like`` [0 d].
 
     Attributes:
         dictionary: The dictionary at work, with what it remembers.
@@ -130,12 +124,16 @@ class Sketch(Stateful):
         if self._residual_trace is not None:
             self._residual_trace += residual + rounding(self.m, prior, spread)
         self._count(1, prior, prior, y * y)
-        if not self.root.needs_refresh:
+        refresh = self.root.needs_refresh
+        if refresh and self.rows.n <= REFRESH:
+            self._sum()  # as few additions as possible: thousands of repeats of a few rows would drift
+        else:
             self.G.addr_(z, z)
             self.By.add_(z, alpha=y)
-            self.root.add(z)
+        if refresh:
+            self.root.refresh(self.G)
         else:
-            self._refresh(z, y)
+            self.root.add(z)
         if not self.dictionary.fixed and (drawn := self.dictionary.redraws(self)) is not None:
             self._replace(drawn)
 
@@ -143,15 +141,6 @@ class Sketch(Stateful):
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features.mT
         self._G, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
-
-    def _refresh(self, z: Tensor, y: float) -> None:
-        """As few additions as possible: thousands of repeats of a few rows would drift."""
-        if self.rows.n <= REFRESH:
-            self._sum()
-        else:
-            self.G.addr_(z, z)
-            self.By.add_(z, alpha=y)
-        self.root.refresh(self.G)
 
     def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
         self.n += n
@@ -198,7 +187,7 @@ class Sketch(Stateful):
         return _ROUNDING * self.yy
 
     def residual_trace(self) -> float:
-        """``Tr E``, the sum of ``k(x, x) - |z(x)|^2`` over the observations, rounded up by its rounding error."""
+        """``Tr E``: the sum of ``k(x, x) - |z(x)|^2`` over the observations, rounded up by its rounding error."""
         if not self.n:
             return 0.0
         if self._residual_trace is None:
