@@ -133,33 +133,43 @@ class SpectralPath(RidgePath):
         prior: Prior part of their covariance, [B g g].
         variance: ``k(x, x)`` of the points, [B g]: computed variances are clamped from below.
         trace: ``Tr K``, [].
+        dtype: Of the moments; that of the numbers inside if omitted.
     """
 
     def __init__(
-        self, resolvent: Resolvent, p: Tensor, p_border: Tensor, prior: Tensor, variance: Tensor, trace: Tensor
+        self,
+        resolvent: Resolvent,
+        p: Tensor,
+        p_border: Tensor,
+        prior: Tensor,
+        variance: Tensor,
+        trace: Tensor,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.resolvent, self.prior, self.variance, self.trace = resolvent, prior, variance, trace
+        self.dtype = dtype or variance.dtype
         self.p, self.p_border = p.reshape(len(p), *variance.shape), p_border.reshape(len(p_border), *variance.shape)
 
     def select(self, groups: Tensor) -> SpectralPath:  # noqa: D102
         p, p_border = self.p[:, groups], self.p_border[:, groups]
-        return SpectralPath(self.resolvent, p, p_border, self.prior[groups], self.variance[groups], self.trace)
+        prior, variance = self.prior[groups], self.variance[groups]
+        return SpectralPath(self.resolvent, p, p_border, prior, variance, self.trace, self.dtype)
 
     def at(self, ridges: Tensor) -> Moments:  # noqa: D102
-        H = self.resolvent
+        H, ridges = self.resolvent, ridges.to(self.variance.dtype)
         W = H.weights(ridges)
         L = H.schur(ridges, W)
         s_y, quad = H.fit(ridges, W, L)
         mean, covariance = self._moments(ridges, W, L, s_y)
-        return Moments(mean, covariance, quad)
+        return Moments(mean.to(self.dtype), covariance.to(self.dtype), quad.to(self.dtype))
 
     def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
-        H = self.resolvent
+        H, ridges = self.resolvent, ridges.to(self.variance.dtype)
         W, L = H.factored(ridges)
         s_y, quad = H.fit(ridges, W, L)
         parts = [self._moments(ridges[i : i + 1], W[i : i + 1], L[i : i + 1], s_y[i : i + 1]) for i in range(len(W))]
-        mean, covariance = map(torch.stack, zip(*parts, strict=True))
-        return Moments(mean, covariance, quad.unsqueeze(-1))
+        mean, covariance = (torch.stack(part).to(self.dtype) for part in zip(*parts, strict=True))
+        return Moments(mean, covariance, quad.unsqueeze(-1).to(self.dtype))
 
     def _moments(self, ridges: Tensor, W: Tensor, L: Tensor, s_y: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [B g] and covariance [B g g] at one ridge (leading axis 1) or one per group (leading axis B)."""

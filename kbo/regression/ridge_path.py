@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 
@@ -41,24 +40,3 @@ class RidgePath(ABC):
     @abstractmethod
     def select(self, groups: Tensor) -> RidgePath:
         """Return the path of some of the groups, given by their numbers."""
-
-
-class CastPath(RidgePath):
-    """A path that computes in float64 and takes ridges and returns moments in another dtype.
-
-    Args:
-        path: The path in float64.
-        dtype: Of ridges and moments.
-    """
-
-    def __init__(self, path: RidgePath, dtype: torch.dtype) -> None:
-        self.path, self.dtype = path, dtype
-
-    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
-        return Moments(*(moment.to(self.dtype) for moment in self.path.at(ridges.double())))
-
-    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
-        return Moments(*(moment.to(self.dtype) for moment in self.path.grid(ridges.double())))
-
-    def select(self, groups: Tensor) -> CastPath:  # noqa: D102
-        return CastPath(self.path.select(groups), self.dtype)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from kbo.regression.posterior import Posterior
 from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
-from kbo.regression.ridge_path import CastPath, RidgePath
-from kbo.regression.sketch.stream import Sketch
+from kbo.regression.ridge_path import RidgePath
 
 
 class SketchedResolvent(Resolvent):
@@ -48,16 +48,14 @@ class SketchedRidges(SpectralRidges):
 
     resolvent: SketchedResolvent
 
-    def __init__(self, state: Posterior, sketch: Sketch, spectrum: SketchedResolvent) -> None:
-        super().__init__(state, spectrum)
-        self.sketch = sketch
+    state: Any  # a NystromRidge, which makes this
 
     def path(self, X: Tensor) -> RidgePath:  # noqa: D102
         self.state.check(X)
-        dtype, X = X.dtype, X.reshape(-1, *X.shape[-2:]).double()
-        z = self.sketch.features(X.reshape(-1, X.shape[-1]))
-        prior = None if X.shape[-2] == 1 else self.sketch.k(X, X)
-        return self.path_of(z, self.sketch.k.diagonal(X), dtype, prior)
+        dtype, sketch, X = X.dtype, self.state.sketch, X.reshape(-1, *X.shape[-2:]).double()
+        z = sketch.features(X.reshape(-1, X.shape[-1]))
+        prior = None if X.shape[-2] == 1 else sketch.k(X, X)
+        return self.path_of(z, sketch.k.diagonal(X), dtype, prior)
 
     def path_of(self, z: Tensor, variance: Tensor, dtype: torch.dtype, prior: Tensor | None = None) -> RidgePath:
         """Return the path of points with features z [m Bg], ``k(x, x)`` [B g] and, for groups of several, k [B g g]."""
@@ -66,6 +64,5 @@ class SketchedRidges(SpectralRidges):
             residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
         else:
             residual = prior - torch.einsum("mbg,mbh->bgh", grouped, grouped)
-        trace = variance.new_tensor(self.sketch.trace)
-        path = SpectralPath(self.resolvent, *self.resolvent.coordinates(z), residual, variance, trace)
-        return path if dtype == torch.float64 else CastPath(path, dtype)
+        trace = variance.new_tensor(self.state.sketch.trace)
+        return SpectralPath(self.resolvent, *self.resolvent.coordinates(z), residual, variance, trace, dtype)

@@ -18,7 +18,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot
-from kbo.regression.sketch.features import Features, dependent
+from kbo.regression.sketch.features import DEPENDENT, Features
 from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful
 
@@ -61,8 +61,8 @@ class Candidate:
 
     @property
     def dependent(self) -> bool:
-        """Whether it cannot become an anchor, because it adds nothing."""
-        return dependent(self.prior, self.residual, self.coefficients)
+        """Whether it cannot become an anchor, because it adds nothing; see ``features.py``."""
+        return self.residual <= DEPENDENT * self.prior * (1 + float(self.coefficients @ self.coefficients))
 
 
 MOST_ANCHORS = 500

@@ -60,6 +60,7 @@ class Features(Stateful):
     L = passed_on("_factor.L")
     whitener = passed_on("_factor.inverse")
     row_norms = passed_on("_row_norms.value")
+    coefficients = passed_on("_factor.coefficients")  # c of a point from its features b
 
     def columns(self, X: Tensor) -> Tensor:
         """``k(Z, X)``, [m N] for X [N d]."""
@@ -78,10 +79,6 @@ class Features(Stateful):
         """The same for one point, given ``k(Z, x)`` [m]."""
         return self._factor.solve(column.unsqueeze(-1)).squeeze(-1)
 
-    def coefficients(self, b: Tensor) -> Tensor:
-        """``c = k(Z, Z)^-1 k(Z, z)``, [m], from the features b [m] of z."""
-        return self._factor.coefficients(b)
-
     def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
         """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
         row = self.L[j]
@@ -97,11 +94,6 @@ class Features(Stateful):
         """The anchor at the location x [1 d]; None if there is none."""
         found = (self.anchors == x).all(-1).nonzero()
         return int(found[0]) if len(found) else None
-
-
-def dependent(prior: float, residual: float, c: Tensor) -> bool:
-    """Whether a point is dependent: k(z, z), what the anchors leave of it, and its coefficients c [m]."""
-    return residual <= DEPENDENT * prior * (1 + float(c @ c))
 
 
 def independent(gram: Tensor) -> list[int]:

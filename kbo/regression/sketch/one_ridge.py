@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.linalg import InverseRoot
 from kbo.regression.numerics import clamped, in_chunks
-from kbo.regression.posterior import LowRankAnswers, Posterior
+from kbo.regression.posterior import LowRankAnswers
 from kbo.regression.sampling import SamplePath
-from kbo.regression.sketch.all_ridges import SketchedResolvent
 from kbo.regression.sketch.features import kept_for
-from kbo.regression.sketch.stream import Sketch
 
 _CHUNK = {"cpu": 2**19, "cuda": 2**26}
 """Entries of k(Z, x) that are evaluated at once."""
@@ -36,14 +35,14 @@ ridge, as a fraction of the kernel, from which the variance has all its digits t
 
 
 class SketchAnswers(LowRankAnswers):
-    """Answers of a sketched posterior; ``spectrum`` returns the resolvent of its data."""
+    """Answers of a sketched posterior; ``root`` has ``M^-1`` at their ridge."""
 
-    def __init__(
-        self, state: Posterior, sketch: Sketch, root: InverseRoot, spectrum: Callable[[], SketchedResolvent]
-    ) -> None:
+    state: Any  # a NystromRidge, which makes this
+
+    def __init__(self, state: Any, root: InverseRoot) -> None:
         super().__init__(state, root.ridge)
-        self.sketch, self.root, self.spectrum = sketch, root, spectrum
-        self.weights = root.S @ (sketch.By @ root.S)
+        self.root, self.sketch = root, state.sketch
+        self.weights = root.S @ (self.sketch.By @ root.S)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)
@@ -63,7 +62,7 @@ class SketchAnswers(LowRankAnswers):
 
     def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The same for many points: ``|z|^2 - ridge z'M^-1 z = |V k(Z, x)|^2`` in one product instead of two."""
-        basis, whitener = self.spectrum(), self.sketch.features.whitener
+        basis, whitener = self.state.spectrum(), self.sketch.features.whitener
         V = (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1) * basis.vectors.mT @ whitener
         alpha = self.weights @ whitener
 

@@ -116,11 +116,11 @@ class NystromRidge(Posterior):
             warn_below_precision(ridge, self.least_ridge)
         if ridge not in self._answers:
             root = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
-            self._answers[ridge] = SketchAnswers(self, self.sketch, root, self.spectrum)
+            self._answers[ridge] = SketchAnswers(self, root)
         return self._answers[ridge]
 
     def all_ridges(self) -> SketchedRidges:  # noqa: D102
-        return SketchedRidges(self, self.sketch, self.spectrum())
+        return SketchedRidges(self, self.spectrum())
 
     def follow(self, points: Tensor) -> FollowedSketch:  # noqa: D102
         return FollowedSketch(self, points)
