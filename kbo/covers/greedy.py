@@ -85,7 +85,16 @@ def _sum(near: Tensor, rows: Tensor) -> Tensor:
 def first_fit_net(distance: Metric | Tensor, radius: float, among: Tensor | None = None) -> Tensor:
     """Return the net that takes every point which no earlier one covers; ``|T| |X|`` distances at most.
 
-    Arguments, result and errors are those of ``greedy_cover``; points are seen in the order of ``among``.
+    Args:
+        distance: The space, or all its distances [N N].
+        radius: At least 0, in units of the distance.
+        among: The numbers of the points that are to be covered, in the order in which they are seen; all if omitted.
+
+    Returns:
+        Numbers of points, in the order of choice.
+
+    Raises:
+        InvalidInput: A radius below zero, or a matrix that is not one of distances.
     """
     metric, left = as_metric(distance), everything(distance, among)
     checks.non_negative("radius", radius)

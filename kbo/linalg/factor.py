@@ -18,10 +18,7 @@ from kbo.stateful import Stateful, passed_on
 
 
 class GrowingFactor(Stateful):
-    """L and ``L^-1``.
-
-    Args:
-        L: The factor to begin with, [m m].
+    """L and ``L^-1``, which begin with a given L.
 
     Attributes:
         L: [m m].

@@ -17,7 +17,7 @@ On paper                                            | in code
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -230,19 +230,20 @@ class PathOneByOne(RidgePath):
     def __init__(self, state: Posterior, X: Tensor) -> None:
         self.state, self.X = state, X.clone()  # the caller may change theirs
 
+    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+        return self._stacked(zip(self.X, ridges.tolist(), strict=True))
+
+    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+        moments = self._stacked((self.X, ridge) for ridge in ridges.tolist())
+        return moments._replace(quad=moments.quad.unsqueeze(-1))
+
+    def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
+        """Return the moments of groups at a ridge, one case after the other."""
+        return Moments(*map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True)))
+
     def _moments(self, X: Tensor, ridge: float) -> Moments:
         answers = self.state.at(ridge)
         return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
-
-    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
-        groups = [self._moments(X, ridge) for X, ridge in zip(self.X, ridges.tolist(), strict=True)]
-        return Moments(*map(torch.stack, zip(*groups, strict=True)))
-
-    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
-        mean, covariance, quad = map(
-            torch.stack, zip(*(self._moments(self.X, r) for r in ridges.tolist()), strict=True)
-        )
-        return Moments(mean, covariance, quad.unsqueeze(-1))
 
     def select(self, groups: Tensor) -> PathOneByOne:  # noqa: D102
         return PathOneByOne(self.state, self.X[groups])

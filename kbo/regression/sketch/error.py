@@ -63,9 +63,9 @@ class ErrorNorm(Stateful):
             size //= 2
         if start == len(rows.order):
             return total
-        rest = slice(start, None)
-        weights = rows.residual.new_tensor(rows.weights[rest])
-        return total + float(weights @ rounded_up(rows, rows.order[rest]))
+        which, weights = rows.order[start:], rows.residual.new_tensor(rows.weights[start:])
+        rounding_error = rounding(rows.features.shape[1], rows.prior[which], rows.spread[which])
+        return total + float(weights @ (rows.residual[which] + rounding_error))
 
 
 Number = TypeVar("Number", float, Tensor)
@@ -80,11 +80,6 @@ def rounding(m: int, prior: Number, spread: Number) -> Number:
     rounding of ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
-
-
-def rounded_up(rows: Rows, which: list[int]) -> Tensor:
-    """Residuals of some rows, rounded up so that rounding does not make a sketch look better than it is."""
-    return rows.residual[which] + rounding(rows.features.shape[1], rows.prior[which], rows.spread[which])
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:

@@ -72,7 +72,7 @@ class _ConditionedAnswers(ViewAnswers):
         return cholesky(S + self.ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance [... q] at X [... q d], whose batch shape broadcasts with that of P."""
+        """At X [... q d], whose batch shape broadcasts with that of P."""
         mean, variance = self.inner.predict(X)
         A = self._whitened(X)
         reduced = clamped(variance - A.square().sum(-2), variance, self.ridge, self._factor[1].unsqueeze(-1))
