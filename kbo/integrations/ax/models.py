@@ -157,11 +157,11 @@ class CertifiedGP(MethodGP):
                 f"an observation has a standard error of {sem:g}, but the noise level is given as at most {most:g}: no "
                 "bound would hold. Give a noise level that is at least the largest standard error."
             )
-        self._setting, self._given = setting, (method, n_trials, space)
+        self._setting, self._problem = setting, (method, n_trials, space)
         super().__init__(train_X, train_Y, setting.kernel, self._new_belief().posterior.ridge, input_transform)
 
     def _new_belief(self) -> CertifiedBelief:
-        return self._setting.begin(*self._given)
+        return self._setting.begin(*self._problem)
 
 
 class PracticalGP(MethodGP):
@@ -186,7 +186,7 @@ class PracticalGP(MethodGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         columns = getattr(input_transform, "columns", train_X.shape[-1])
-        self.sem, self._given = sem, (setting, method, n_trials)
+        self.sem, self._problem = sem, (setting, method, n_trials)
         super().__init__(train_X, train_Y, unit_kernel(columns), 1.0, input_transform, Standardize(m=1))
         self.register_buffer("noise_std", torch.tensor(1.0, dtype=torch.float64))
 
@@ -205,7 +205,7 @@ class PracticalGP(MethodGP):
         scale, n = self.outcome_transform, len(self.train_targets)
         units = {"location": float(scale.means), "unit": float(scale.stdvs), "floor": -math.inf}
         fitted = Fitted(self.covar_module, float(self.noise_std), **units, n=n, largest_sem=self.sem)
-        return PracticalBelief(*self._given, fitted)
+        return PracticalBelief(*self._problem, fitted)
 
 
 @fit_botorch_model.register(StreamingGP)
