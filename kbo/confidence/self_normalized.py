@@ -1,8 +1,8 @@
 """Confidence sequences from self-normalised concentration: ``||f*|| <= norm_bound``, sub-Gaussian noise.
 
 They are theorems about exact posteriors. For a sketch with error ``E = K - K~`` they are widened, and stay valid for
-any dictionary: ``ln det(I + K / ridge) <= ln det(I + K~ / ridge) + Tr E / ridge``, and the part of the function outside
-the dictionary adds ``B sqrt|E|`` to the radius (docs/papers.md has the proof).
+any dictionary: ``ln det(I + K / ridge) <= ln det(I + K~ / ridge) + ln det(I + E / ridge)``, and the part of the
+function outside the dictionary adds ``B sqrt|E|`` to the radius (docs/papers.md and docs/theory/sketch.md).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
 def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
-    log_det, trace = state.log_det(least), state.residual_trace
-    if float(trace) == 0:
-        return log_det, trace
-    return log_det + trace / least, norm_bound * (state.residual_norm() / ridge).sqrt()
+    log_det, missed = state.log_det(least), state.residual_log_det(least)
+    if float(missed) == 0:
+        return log_det, missed
+    return log_det + missed, norm_bound * (state.residual_norm() / ridge).sqrt()

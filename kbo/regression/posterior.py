@@ -395,9 +395,21 @@ class Posterior(Stateful, ABC):
         return 0.0
 
     @property
+    def residuals(self) -> Tensor:
+        """The diagonal of E over distinct locations, each times its number of observations, [m]; empty if E = 0."""
+        return self.like.new_zeros(0)
+
+    @property
     def residual_trace(self) -> Tensor:
         """``Tr E``, []."""
-        return torch.zeros((), dtype=self.dtype, device=self.device)
+        return self.residuals.sum()
+
+    def residual_log_det(self, ridge: float) -> Tensor:
+        """Return an upper bound of ``ln det(I + E / ridge)``, [], never above ``Tr E / ridge``.
+
+        Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
+        """
+        return (self.residuals / ridge).log1p().sum()
 
     def residual_norm(self) -> Tensor:
         """Return an upper bound of the operator norm of E, []."""
@@ -522,12 +534,12 @@ class Posterior(Stateful, ABC):
     def leverage_sum(self, ridge: Ridge = None) -> Tensor:
         """Return the sum of the leverages of the observations, [] or [r].
 
-        At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
-        ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
-        subadditive).
+        At least the effective dimension of the exact kernel matrix: with ``f(x) = x / (x + a)``, concave and zero at
+        zero, ``Tr f(A + E) <= Tr f(A) + Tr f(E)``, and ``Tr f(E)`` is at most its sum over the diagonal of E
+        (docs/theory/sketch.md).
         """
-        trace = self.residual_trace
-        return self._each(ridge, lambda answers: answers.effective_dimension() + trace / answers.ridge)
+        missed = self.residuals
+        return self._each(ridge, lambda a: a.effective_dimension() + (missed / (missed + a.ridge)).sum())
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""

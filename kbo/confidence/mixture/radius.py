@@ -25,11 +25,11 @@ TOO_LARGE = "a function that fits the data must have a larger norm"
 def squared_radius(
     state: Posterior, noise_std: float, delta: float, scale: float = 1.0, *, many: bool = False
 ) -> Tensor:
-    """Return ``R^2 = quad(a0) + sigma^2 log_det(a0) + c Tr E + 2 sigma^2 ln(1/delta)``, [].
+    """Return ``R^2 = quad(a0) + sigma^2 (log_det(a0) + ln det(I + E / a0) + 2 ln(1/delta))``, [].
 
     Flynn & Reeb (2024), eq. 8, for an exact state, whose residual E is zero. For the residual ``E = K - K~ >= 0`` of an
-    approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``ln det(I + A + E')`` is at most
-    ``ln det(I + A) + Tr E'``.
+    approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``det(I + A + E')`` is at most
+    ``det(I + A) det(I + E')``.
 
     Args:
         state: The posterior.
@@ -40,7 +40,8 @@ def squared_radius(
     """
     a0 = noise_std**2 / scale
     at = state.all_ridges().at(a0) if many else state.at(a0)
-    return at.quad() + noise_std**2 * (at.log_det() + 2 * math.log(1 / delta)) + scale * state.residual_trace
+    gain = at.log_det() + state.residual_log_det(a0)
+    return at.quad() + noise_std**2 * (gain + 2 * math.log(1 / delta))
 
 
 def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:

@@ -209,7 +209,7 @@ class NoiseBounds(RidgeSchedule):
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
         gain = (
-            float(self._at(state.observed, ridge).log_det()) + float(state.residual_trace) / ridge if state.n else 0.0
+            float(self._at(state.observed, ridge).log_det() + state.residual_log_det(ridge)) if state.n else 0.0
         )
         return 2 * math.log(1 / delta) + gain
 
@@ -270,12 +270,13 @@ class NoiseBounds(RidgeSchedule):
         ridges = [ridge for ridge in ridges if ridge >= self._floor]  # the others keep their part of delta
         if not ridges:
             return
-        trace, error = float(state.residual_trace), float(state.residual_norm())
+        error = float(state.residual_norm())
         answers = state.all_ridges()
         values = answers.ridges(ridges)
         quads, costs = answers.quad(values).tolist(), []
         for ridge, gain in zip(ridges, answers.log_det(values).tolist(), strict=True):
-            costs.append(gain + trace / ridge + 2 * math.log(1 / self.mixture_delta))
+            missed = float(state.residual_log_det(ridge))
+            costs.append(gain + missed + 2 * math.log(1 / self.mixture_delta))
         least, most = mixed(state.n, self.event_delta)
         for ridge, quad, cost in zip(ridges, quads, costs, strict=True):
             if least > cost:

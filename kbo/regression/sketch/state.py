@@ -159,8 +159,15 @@ class NystromRidge(Posterior):
         return ill_conditioned_ratio(torch.float64) * (self.sketch.kappa or 1.0)
 
     @property
+    def residuals(self) -> Tensor:  # noqa: D102
+        return self.sketch.residuals().to(self.like)
+
+    @property
     def residual_trace(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_trace())
+
+    def residual_log_det(self, ridge: float) -> Tensor:  # noqa: D102
+        return self._number(self.sketch.residual_log_det(ridge))
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_norm())

@@ -8,6 +8,8 @@ new dictionary, n counting distinct locations.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -25,6 +27,9 @@ _FEW = 8
 
 _ROUNDING = 1e-13
 """Relative error of ``y'y``, with room to spare."""
+
+_MOST_GAINS = 16
+"""Ridges at which ``residual_log_det`` is remembered."""
 
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
@@ -71,7 +76,7 @@ class Sketch(Stateful):
         self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
         self._sum()
         self.root = InverseRoot(self.G, self.ridge)
-        self._residual_trace: float | None = None
+        self._forget_residuals()
         self.layout = fresh_version()
 
     @torch.no_grad()
@@ -92,7 +97,7 @@ class Sketch(Stateful):
         self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
         self.G.add_(features @ features.mT)
         self.By.add_(features @ y)
-        self._residual_trace = None
+        self._forget_residuals()
         if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
             self.root.refresh(self.G)
             return
@@ -121,8 +126,7 @@ class Sketch(Stateful):
         else:
             spread = float(self.rows.spread[row])
             self.rows.repeat(row, y)
-        if self._residual_trace is not None:
-            self._residual_trace += residual + rounding(self.m, prior, spread)
+        self._count_residual(self.rows.find(x), residual + rounding(self.m, prior, spread))
         self._count(1, prior, prior, y * y)
         refresh = self.root.needs_refresh
         if refresh and self.rows.n <= REFRESH:
@@ -152,7 +156,7 @@ class Sketch(Stateful):
         """Make x [1 d] an anchor; its features, which gain a coordinate, [m + 1]."""
         pivot = point.residual**0.5
         self.features.append(x, point.features, point.coefficients, pivot)
-        self._residual_trace = None
+        self._forget_residuals()
         coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
         self.rows.add_feature(coordinate, float(self.features.row_norms[-1]))
         g = (self.rows.counts * coordinate) @ self.rows.features
@@ -186,14 +190,38 @@ class Sketch(Stateful):
         """Bound of the rounding error of ``quad`` and ``rss``, small differences of numbers as large as ``y'y``."""
         return _ROUNDING * self.yy
 
+    def residuals(self) -> Tensor:
+        """The diagonal of E over the rows, times their counts, rounded up by its rounding error, [rows]."""
+        rows = self.rows
+        return rows.counts * (rows.residual + rounding(self.m, rows.prior, rows.spread))
+
     def residual_trace(self) -> float:
-        """``Tr E``: the sum of ``k(x, x) - |z(x)|^2`` over the observations, rounded up by its rounding error."""
-        if not self.n:
-            return 0.0
+        """``Tr E``, rounded up by its rounding error."""
         if self._residual_trace is None:
-            rows = self.rows
-            self._residual_trace = float(rows.counts @ (rows.residual + rounding(self.m, rows.prior, rows.spread)))
+            self._residual_trace = float(self.residuals().sum())
         return self._residual_trace
+
+    def residual_log_det(self, ridge: float) -> float:
+        """An upper bound of ``ln det(I + E / ridge)``: Hadamard's inequality, repeats merged."""
+        if ridge not in self._residual_gains:
+            if len(self._residual_gains) == _MOST_GAINS:
+                del self._residual_gains[next(iter(self._residual_gains))]
+            self._residual_gains[ridge] = float((self.residuals() / ridge).log1p().sum())
+        return self._residual_gains[ridge]
+
+    def _forget_residuals(self) -> None:
+        self._residual_trace: float | None = None
+        self._residual_gains: dict[float, float] = {}
+
+    def _count_residual(self, row: int | None, residual: float) -> None:
+        """Add one observation of a row, whose part of the diagonal of E is given, to the sums over E."""
+        assert row is not None
+        if self._residual_trace is not None:
+            self._residual_trace += residual
+        count = float(self.rows.counts[row])
+        for ridge in self._residual_gains:
+            more = math.log1p(count * residual / ridge) - math.log1p((count - 1) * residual / ridge)
+            self._residual_gains[ridge] += more
 
     def residual_norm(self) -> float:
         """An upper bound of the operator norm of E; see ``error.py``."""
