@@ -116,6 +116,11 @@ def mixed(t: int, delta: float) -> tuple[float, float]:
     return max(least), min(most)
 
 
+def hadamard(residuals, ridge: float) -> float:
+    """Hadamard's bound of what a sketch misses of the log-determinant."""
+    return float(np.log1p(residuals / ridge).sum())
+
+
 def recursion(
     K, y, C, delta, upper=None, lower=0.0, variant="tight+grid", largest_ridge=None, sketch=None, errors=None
 ) -> list[Step]:
@@ -131,15 +136,11 @@ def recursion(
         variant: "paper", "tight", "tight+grid" or "mixture".
         largest_ridge: First ridge of the grid; by default ``upper^2 / C^2`` for "tight+grid", and else 1.
         sketch: Nystrom matrix [T T]; None if exact; a list of matrices [t t], t = 0 .. T, if the dictionary changes.
-        errors: Pairs of operator norm and trace of ``K_t - sketch_t`` to pay for, t = 0 .. T; by default the true ones.
+        errors: Operator norm of ``K_t - sketch_t`` and its diagonal, repeats merged, t = 0 .. T; None if exact.
     """
     K, y, living = np.asarray(K), np.asarray(y), isinstance(sketch, list)
     fitted = sketch if living else [(K if sketch is None else np.asarray(sketch))[:t, :t] for t in range(len(y) + 1)]
-    if errors is None:
-        errors = [(0.0, 0.0)] * (len(y) + 1)
-        if sketch is not None:
-            E = [K[:t, :t] - fitted[t] for t in range(1, len(y) + 1)]
-            errors[1:] = [(max(float(np.linalg.eigvalsh(e)[-1]), 0.0), float(np.trace(e))) for e in E]
+    errors = [(0.0, np.zeros(0))] * (len(y) + 1) if errors is None else errors
     floors = np.maximum.accumulate(1e-10 * np.diagonal(K))
     moving = living or variant in ("paper", "tight")
 
@@ -164,12 +165,12 @@ def _sandwich(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
     lam, log = sp**2 / C**2, 2 * math.log(1 / delta)
     yield Step(0, sp, sm, lam, 0.0, 0.0, log, math.sqrt(lam) * C + sp * math.sqrt(log))
     for t in range(1, T + 1):
-        error, trace = errors[t]
+        error, residuals = errors[t]
         sh = math.sqrt(fit(lam, t).rss(t) / t)
         raw_lower = raw(t, sh, lam, 0.0, C, delta, error)[0]  # it does not depend on D
         sm = max(sm, raw_lower)
         least = max(sm**2 / C**2, floors[t])
-        D = log + fit(least, t).log_det(t) + trace / least
+        D = log + fit(least, t).log_det(t) + hadamard(residuals, least)
         raw_upper = raw(t, sh, lam, D, C, delta, error)[1]
         sp = min(sp, raw_upper)
         lam = max(sp**2 / C**2, floors[t])
@@ -188,7 +189,7 @@ def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
 
     def deviation(j: int, t: int) -> float:
         ridge, delta_j = lam0 * 2.0**-j, 6 * delta / (math.pi**2 * (j + 1) ** 2)
-        return 2 * math.log(1 / delta_j) + (fit(ridge, t).log_det(t) + errors[t][1] / ridge if t else 0.0)
+        return 2 * math.log(1 / delta_j) + (fit(ridge, t).log_det(t) + hadamard(errors[t][1], ridge) if t else 0.0)
 
     def step(t: int, j: int, **raw_bounds) -> Step:
         lam, D = lam0 * 2.0**-j, deviation(j, t)
@@ -211,10 +212,10 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
     log = 2 * math.log(N_MIXTURE / delta)
     yield Step(0, sp, sm, lam0, 0.0, 0.0, log, sp * math.sqrt(log))
     for t in range(1, T + 1):
-        error, trace = errors[t]
+        error, residuals = errors[t]
         ridges = [max(lam0 * 4.0**-j, floors[t]) for j in range(N_MIXTURE)]
         quads = [fit(a, t).quad(t) for a in ridges]
-        D = [fit(a, t).log_det(t) + trace / a + log for a in ridges]
+        D = [fit(a, t).log_det(t) + hadamard(residuals, a) + log for a in ridges]
         least, most = mixed(t, delta)
         uppers = [quad / (least - d) for quad, d in zip(quads, D, strict=True) if least > d]
         lowers = [

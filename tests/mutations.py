@@ -199,13 +199,13 @@ FAULTS = [
     ),
     Fault(
         "confidence/self_normalized.py",
-        "return log_det + trace / least,",
+        "return log_det + missed,",
         "return log_det,",
         f"{BOUNDS} on_a_sketch",
     ),
     Fault(
         "confidence/mixture/radius.py",
-        " + scale * state.residual_trace",
+        " + state.residual_log_det(a0)",
         "",
         f"{BOUNDS} on_a_sketch",
     ),

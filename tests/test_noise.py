@@ -162,7 +162,7 @@ def followed(
     sketch = errors = None
     if case.sketched:
         # What kbo says of its error is at least the truth, which other tests check, and its bounds pay for it.
-        errors = [(float(s.residual_norm()), float(s.residual_trace)) for s in states]
+        errors = [(float(s.residual_norm()), s.residuals.cpu().numpy()) for s in states]
         sketch = [case.formulas(s, X[:t], y[:t]).K.cpu().numpy() for t, s in enumerate(states)]
         sketch = sketch if case.living else sketch[-1]
     K, b = gram(case.make_kernel(), X, X).cpu().numpy(), case.bounds(variant)

@@ -534,12 +534,12 @@ class Posterior(Stateful, ABC):
     def leverage_sum(self, ridge: Ridge = None) -> Tensor:
         """Return the sum of the leverages of the observations, [] or [r].
 
-        At least the effective dimension of the exact kernel matrix: with ``f(x) = x / (x + a)``, concave and zero at
-        zero, ``Tr f(A + E) <= Tr f(A) + Tr f(E)``, and ``Tr f(E)`` is at most its sum over the diagonal of E
-        (docs/theory/sketch.md).
+        At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
+        ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
+        subadditive).
         """
-        missed = self.residuals
-        return self._each(ridge, lambda a: a.effective_dimension() + (missed / (missed + a.ridge)).sum())
+        trace = self.residual_trace
+        return self._each(ridge, lambda answers: answers.effective_dimension() + trace / answers.ridge)
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""

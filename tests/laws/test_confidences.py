@@ -580,8 +580,10 @@ class _Approximate(View):
     """A posterior that claims an approximation error, however exact it is: bounds must only widen."""
 
     @property
-    def residual_trace(self):
-        return torch.tensor(0.7, dtype=torch.float64)
+    def residuals(self):
+        return torch.tensor([0.5, 0.2], dtype=torch.float64)
+
+    residual_trace, residual_log_det = Posterior.residual_trace, Posterior.residual_log_det
 
     def residual_norm(self):
         return torch.tensor(0.3, dtype=torch.float64)
@@ -594,7 +596,8 @@ def test_mixtures_widen_by_the_error_of_an_approximate_state_as_the_formula_says
     state.update(X, y)
     view, sigma, B, delta, c = _Approximate(state), 0.5, 4.0, 0.1, 2.0
     bound = MartingaleMixture(sigma, B, delta, "dmm", scale=c)
-    expected = squared_radius(state, sigma, delta, c) + c * 0.7
+    missed = math.log1p(0.5 * c / sigma**2) + math.log1p(0.2 * c / sigma**2)
+    expected = squared_radius(state, sigma, delta, c) + sigma**2 * missed
     assert float(squared_radius(view, sigma, delta, c)) == pytest.approx(float(expected))
     widened = (expected.sqrt() + B * math.sqrt(0.3)) ** 2
     for slack, ridge in zip(bound.slack(view), bound.ridges, strict=True):

@@ -208,9 +208,7 @@ class NoiseBounds(RidgeSchedule):
             raise InvalidInput('variant "mixture" rests on another event: use AdaptiveMixture.')
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
-        gain = (
-            float(self._at(state.observed, ridge).log_det() + state.residual_log_det(ridge)) if state.n else 0.0
-        )
+        gain = float(self._at(state.observed, ridge).log_det() + state.residual_log_det(ridge)) if state.n else 0.0
         return 2 * math.log(1 / delta) + gain
 
     def _at(self, state: Posterior, ridge: float) -> Answers:

@@ -34,7 +34,7 @@ _MOST_GAINS = 16
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
-_NUMBERS = ("n", "trace", "kappa", "yy", "_G", "_By", "_residual_trace")
+_NUMBERS = ("n", "trace", "kappa", "yy", "_G", "_By", "_residual_trace", "_residual_gains")
 """Sums over the observations."""
 
 
