@@ -170,7 +170,8 @@ class SubGaussian(Confidence):
         """Return the guarantee for these rounds and points, in words."""
         return (
             f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has norm at most "
-            f"{self.norm_bound:g} and the noise is {self.noise_std:g}-sub-Gaussian"
+            f"{self.norm_bound:g}, the noise is {self.noise_std:g}-sub-Gaussian given the past, and kernel and numbers "
+            "were fixed beforehand"
         )
 
 

@@ -206,7 +206,7 @@ class CertifiedBelief(Belief, Learner):
         if statement := self.proved(selected):
             declared = f", and if completion does not depend on the noise ({', '.join(selected)})" if selected else ""
             late = len(self._waiting)
-            waiting = f"; it rests on the trials in the order of their starts, {late} later ones wait" if late else ""
+            waiting = f"; values that wait for trials that were started earlier: {late}" if late else ""
             return f"certified: the interval {statement}{declared}{waiting}"
         if self._recipe.norm == "estimated":
             return (
