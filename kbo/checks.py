@@ -108,6 +108,18 @@ def observations(
         points(targets_name, y, X)
 
 
+def weights(value: Tensor | None, y: Tensor) -> Tensor:
+    """Return weights [n] of the targets y [n], all above zero; None stands for ones."""
+    if value is None:
+        return torch.ones_like(y)
+    if not isinstance(value, Tensor) or value.shape != y.shape:
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise InvalidInput(f"weights must have shape {tuple(y.shape)}, one weight per target, got {shape}.")
+    if value.numel() and not bool((points("weights", value, y) > 0).all()):
+        raise InvalidInput("weights must be above 0: leave out an observation that is to count nothing.")
+    return value.detach()
+
+
 def _finite(X: Tensor) -> bool:
     """Whether all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
     return math.isfinite(float(X.detach().sum())) or bool(torch.isfinite(X).all())

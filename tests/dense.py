@@ -26,13 +26,15 @@ class Dense:
     """A Gaussian process with noise variance ``ridge``; a list of ridges gives a leading axis.
 
     ``error``: at least the operator norm of ``residual``; bounds pay for it.
+    ``weights``: observation i has the noise variance ``ridge / weights[i]``.
     """
 
     error = 0.0
 
-    def __init__(self, kernel, X: Tensor, y: Tensor) -> None:
+    def __init__(self, kernel, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         self.kernel, self.X, self.y, self.n = kernel, X, y, len(y)
         self.K, self.I = gram(kernel, X, X), torch.eye(len(X)).to(X)
+        self.w = torch.ones_like(y) if weights is None else weights
 
     def mean(self, Z: Tensor, ridge) -> Tensor:
         k = gram(self.kernel, Z, self.X)
@@ -46,7 +48,7 @@ class Dense:
         return self.mean(Z, ridge), self.covariance(Z, Z, ridge).diagonal(dim1=-2, dim2=-1)
 
     def log_det(self, ridge) -> Tensor:
-        return self._each(ridge, lambda r: torch.linalg.slogdet(self.I + self.K / r)[1])
+        return self._each(ridge, lambda r: torch.linalg.slogdet(self.I + self.K * self.w / r)[1])
 
     def quad(self, ridge) -> Tensor:
         return self._each(ridge, lambda r: r * self.y @ self._solve(self.y, r))
@@ -56,7 +58,7 @@ class Dense:
 
     @property
     def trace(self) -> Tensor:
-        return self.K.trace()
+        return self.w @ self.K.diagonal()
 
     @property
     def residual(self) -> Tensor:
@@ -74,7 +76,7 @@ class Dense:
         return self.effective_dimension(ridge) + self.residual.trace() / ridge
 
     def _solve(self, B: Tensor, ridge: float) -> Tensor:
-        return torch.linalg.solve(self.K + ridge * self.I, B)
+        return torch.linalg.solve(self.K + ridge * self.I / self.w, B)
 
     @staticmethod
     def _each(ridge, formula) -> Tensor:
@@ -87,8 +89,8 @@ class Sketched(Dense):
     The points of the dictionary must be distinct and well apart. ``K`` is the Nystrom matrix of the data.
     """
 
-    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor) -> None:
-        super().__init__(kernel, X, y)
+    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor, weights: Tensor | None = None) -> None:
+        super().__init__(kernel, X, y, weights)
         values, vectors = torch.linalg.eigh(gram(kernel, points, points))
         self.points, self.root = points, vectors / values.sqrt() @ vectors.mT
         self.exact, self.B = self.K, self.features(X)
@@ -107,11 +109,11 @@ class Sketched(Dense):
 
     @property
     def trace(self) -> Tensor:
-        return self.exact.trace()
+        return self.w @ self.exact.diagonal()
 
     @property
     def residual(self) -> Tensor:
-        return self.exact - self.K
+        return self.w.sqrt().outer(self.w.sqrt()) * (self.exact - self.K)
 
 
 class Hallucinated(Dense):

@@ -70,8 +70,8 @@ FAULTS = [
     ),
     Fault(
         "regression/exact/state.py",
-        "self._trace = self._trace + prior.sum()",
-        "self._trace = prior.sum()",
+        "self._trace = self._trace + (weights * prior).sum()",
+        "self._trace = (weights * prior).sum()",
         f"{BOUNDS} bkb",
     ),
     Fault(
@@ -107,14 +107,14 @@ FAULTS = [
     ),
     Fault(
         "regression/sketch/dictionary.py",
-        "return point.residual > self.threshold and",
-        "return point.residual > 2 * self.threshold and",
+        "return point.weight * point.residual > self.threshold and",
+        "return point.weight * point.residual > 2 * self.threshold and",
         "tests/test_dictionaries.py -k greedy",
     ),
     Fault(
         "regression/sketch/leverage.py",
-        "self.gamma * (1 + self.eps) * g / (g + self.mu)",
-        "self.gamma * g / (g + self.mu)",
+        "self.gamma * (1 + self.eps) * g / (g + self.mu / point.weight)",
+        "self.gamma * g / (g + self.mu / point.weight)",
         "tests/test_dictionaries.py -k online",
     ),
     Fault(

@@ -47,7 +47,8 @@ class LinearRegression(Posterior):
         return self.features(X).square().sum(-1)
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        self.refuse_weights(weights)
         checks.observations(X, y, self.like if self.n else None, self.dimension)
         if len(X) == 0:
             return

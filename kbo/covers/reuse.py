@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,11 +97,12 @@ def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     m = len(old)
     if len(X) >= m and torch.equal(X[:m], old) and bool((counts[:m] >= old_counts).all()):
         return True
-    return _counter(old, old_counts) <= _counter(X, counts)
+    had, has = _counter(old, old_counts), _counter(X, counts)
+    return all(has[location] >= (1 - 1e-9) * count for location, count in had.items())  # sums of weights are rounded
 
 
-def _counter(X: Tensor, counts: Tensor) -> Counter[tuple[float, ...]]:
-    found: Counter[tuple[float, ...]] = Counter()
+def _counter(X: Tensor, counts: Tensor) -> dict[tuple[float, ...], float]:
+    found: dict[tuple[float, ...], float] = defaultdict(float)
     for location, count in zip(map(tuple, X.tolist()), counts.tolist(), strict=True):
-        found[location] += round(count)
+        found[location] += count
     return found

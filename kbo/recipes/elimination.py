@@ -34,11 +34,11 @@ class Stages(View):
         self.stages = stages
         self.learner: int | None = None
 
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations to the posterior of all, and to the stage that chose them."""
-        super().update(X, y)
+        super().update(X, y, weights)
         if self.learner is not None:
-            self.stages[self.learner].update(X, y)
+            self.stages[self.learner].update(X, y, weights)
         self.learner = None
 
 

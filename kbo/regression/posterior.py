@@ -3,6 +3,8 @@
 A new posterior subclasses ``Posterior`` and ``Answers``; tests/third_party_posterior.py is one in full,
 docs/extending.md explains it, and ``tests/laws`` states what both must obey. Notation: K is the kernel matrix of the n
 observations, y their targets, E = K - K~ the error of an approximate kernel matrix K~ (zero for exact posteriors).
+Observations of weights w count as ``sqrt(w) k(x, .)`` and ``sqrt(w) y`` in all of them: K, E and y stand for
+``W^1/2 K W^1/2``, ``W^1/2 E W^1/2`` and ``W^1/2 y``, and residuals are weighted (docs/theory/weights.md).
 
 On paper                                            | in code
 ``mean(x) = k(x)'(K + ridge I)^-1 y``               | ``predict(X)[0]``
@@ -303,6 +305,7 @@ class Posterior(Stateful, ABC):
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
         caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
+        weighted: Whether an observation has another weight than 1.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
@@ -315,6 +318,7 @@ class Posterior(Stateful, ABC):
     ridge: float
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
+    weighted: bool = False
     ridge_moved: bool = False
     caveats: tuple[str, ...] = ()
     anchors: Tensor | None = None
@@ -348,11 +352,19 @@ class Posterior(Stateful, ABC):
         """Return ``k(x, x)`` [...] for X [... d]."""
 
     @abstractmethod
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place.
 
+        Args:
+            X: Points [r d].
+            y: Targets [r].
+            weights: Weights [r] above 0; ones if omitted. Where ``ridge`` is the noise variance, or ``noise_std`` the
+                level that a confidence assumes, weight w stands for an observation of variance ``ridge / w``, of level
+                ``noise_std / sqrt(w)``. A posterior that takes none calls ``refuse_weights``.
+
         Raises:
-            InvalidInput: Wrong shape, dtype or device, or values that are not finite; nothing is added.
+            InvalidInput: Wrong shape, dtype or device, or values that are not finite, or weights that are not above 0;
+                nothing is added.
         """
 
     @abstractmethod
@@ -362,7 +374,7 @@ class Posterior(Stateful, ABC):
     @property
     @abstractmethod
     def trace(self) -> Tensor:
-        """``Tr K``, the sum of ``k(x, x)`` over the observations, []."""
+        """``Tr K``, the sum of ``w k(x, x)`` over the observations, []."""
 
     # What a posterior may define better
 
@@ -396,7 +408,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def residuals(self) -> Tensor:
-        """The diagonal of E over distinct locations, each times its number of observations, [m]; empty if E = 0."""
+        """The diagonal of E over distinct locations, each times the weight of its observations, [m]; empty if E = 0."""
         return self.like.new_zeros(0)
 
     @property
@@ -417,7 +429,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
-        """Observed locations [m d] and how many observations each row stands for [m]; None if they are not kept."""
+        """Observed locations [m d] and the weights of each row's observations together [m]; None if not kept."""
         return None
 
     @property
@@ -481,6 +493,14 @@ class Posterior(Stateful, ABC):
         if self.dtype != torch.float64:
             reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
         return reasons
+
+    def refuse_weights(self, weights: Tensor | None) -> None:
+        """Raise InvalidInput if there are weights: for ``update`` of a posterior that takes none."""
+        if weights is not None:
+            raise InvalidInput(
+                f"a {type(self).__name__} takes no weights, all its observations have one noise level: use KernelRidge "
+                "or NystromRidge."
+            )
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""

@@ -64,11 +64,11 @@ class State:
         state.update(X, y)
         return state
 
-    def formulas(self, state: Posterior, X: Tensor, y: Tensor) -> Dense:
+    def formulas(self, state: Posterior, X: Tensor, y: Tensor, weights: Tensor | None = None) -> Dense:
         """What a state with these data must answer."""
         if self.exact:
-            return Dense(self.kernel(), X, y)
-        return Sketched(self.kernel(), X, y, state.anchors if self.living else self.dictionary.to(X))
+            return Dense(self.kernel(), X, y, weights)
+        return Sketched(self.kernel(), X, y, state.anchors if self.living else self.dictionary.to(X), weights)
 
 
 def rbf(**kwargs) -> Kernel:

@@ -67,6 +67,12 @@ def checked(request) -> State:
     return request.param
 
 
+@over([case for case in [*STATES, *DICTIONARIES] if case.name != "third-party"])
+def weighable(request) -> State:
+    """Posteriors that take weights."""
+    return request.param
+
+
 FEW = settings(max_examples=4)
 """Examples for laws over all states."""
 
@@ -96,7 +102,7 @@ def dense_answers(formulas: Dense, Z: Tensor, ridges=RIDGES) -> dict[str, Tensor
     """The numbers of ``any_ridges`` by the formulas."""
     found = answers(formulas, Z, ridges)
     fits = formulas.mean(formulas.X, ridges)
-    found["rss"] = (formulas.y - fits).square().sum(-1)
+    found["rss"] = (formulas.y - fits).square() @ formulas.w
     del found["covariance"]
     return found
 
@@ -231,6 +237,64 @@ def test_repeated_points_equal_the_dense_formulas_on_all_observations(case, devi
             same(any_ridges(state, Z), dense_answers(so_far, Z))
     assert state.n == 240
     same(answers(state, Z), answers(case.formulas(state, X, y), Z))
+
+
+def weights_of(y: Tensor, seed: int = 9) -> Tensor:
+    return torch.exp(2 * torch.randn(len(y), generator=seeded(seed), dtype=torch.float64)).to(y)
+
+
+def test_weights_equal_the_dense_formulas_along_a_stream(weighable, device):
+    X, y = pulls(weighable, 160, 30, device)
+    Z, weights, state = weighable.points(8, 3).to(device), weights_of(y), weighable.make(weighable.kernel(), 0.1)
+    followed = track(state, Z)
+    for number, piece in enumerate(chunks(160)):
+        followed.update(X[piece], y[piece], weights[piece])
+        close(torch.stack(followed.predict()), torch.stack(state.predict(Z)))
+        if number % 6 == 0:
+            so_far = weighable.formulas(state, *(part[: piece.stop] for part in (X, y, weights)))
+            same(answers(state, Z), answers(so_far, Z))
+            same(any_ridges(state, Z), dense_answers(so_far, Z))
+            close(state.residual_trace, so_far.residual.trace())
+            assert state.residual_log_det(0.1) >= (1 - 1e-9) * torch.linalg.slogdet(so_far.I + so_far.residual / 0.1)[1]
+            close(state.residual_log_det(0.1), (state.residuals / 0.1).log1p().sum())
+            assert state.residual_norm() >= (1 - 1e-9) * torch.linalg.matrix_norm(so_far.residual, 2)
+    copy = weighable.make(weighable.kernel(), 0.1)
+    copy.load_state_dict(state.state_dict())
+    assert state.n == 160
+    for one in (state, state.fork(), copy):
+        formulas = weighable.formulas(one, X, y, weights)
+        same({**answers(one, Z), "rss": one.rss(RIDGES)}, {**answers(formulas, Z), **dense_answers(formulas, Z)})
+        close(one.trace, formulas.trace)
+        assert one.weighted
+
+
+@pytest.mark.parametrize(
+    "settled",
+    [case for case in STATES if not case.living and case.name != "third-party"],
+    ids=lambda case: case.name,
+)
+def test_whole_weights_are_repeats_and_a_common_factor_belongs_to_the_ridge(settled, device):
+    X, y = settled.data(30, device)
+    Z, counts = settled.points(8, 1).to(device), torch.arange(30, device=device) % 4 + 1
+    state, scaled = (settled.make(settled.kernel(), 0.1) for _ in range(2))
+    state.update(X, y, counts.double())
+    scaled.update(X, y, 7 * counts.double())
+    repeated = settled.fed(X.repeat_interleave(counts, 0), y.repeat_interleave(counts))
+    same({**answers(state, Z), "rss": state.rss(RIDGES)}, {**answers(repeated, Z), "rss": repeated.rss(RIDGES)})
+    found, sevenfold = answers(scaled, Z, [7 * ridge for ridge in RIDGES]), answers(state, Z)
+    same(found, {**sevenfold, "quad": 7 * sevenfold["quad"]})
+
+
+def test_weights_that_cannot_be_used_are_refused_and_change_nothing(checked, device):
+    X, y = checked.data(12, device)
+    state = checked.fed(X[:8], y[:8])
+    ones = torch.ones_like(y[8:])
+    bad = [ones - 1, -ones, ones / 0, ones[:-1], ones.float(), 1.0]
+    for weights in [*bad, ones] if checked.name == "third-party" else bad:
+        with pytest.raises(InvalidInput, match="weights"):
+            state.update(X[8:], y[8:], weights)
+    assert state.n == 8
+    assert not state.weighted
 
 
 @pytest.mark.parametrize("n", [1024, pytest.param(10_000, marks=pytest.mark.slow)])

@@ -1,13 +1,15 @@
 """The data of a regression: locations with counts, so that repeated points cost nothing.
 
 n observations are kept as m <= n rows (location, count c, mean target), any grouping of observations by
-equal location. Observations at one location differ only by noise, so with ``C = diag(c)``
+equal location. An observation of weight w, whose noise variance is 1/w of the others', counts w times. Observations
+at one location differ only by noise, so with ``C = diag(c)``
 
     (K_n + ridge I)^-1  acts like  (K_m + ridge C^-1)^-1 on the group means,
     ln det(I + K_n / ridge) = ln det(K_m + ridge C^-1) - sum ln(ridge / c),
     y'(I + K_n / ridge)^-1 y = within + ridge * ybar'(K_m + ridge C^-1)^-1 ybar,
 
-where ``within`` is the sum of squares of the targets around their group means. A repeat first enters as a
+where ``within`` is the weighted sum of squares of the targets around their group means, and K_n and y on the left are
+``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/weights.md). A repeat first enters as a
 row of its own; once the repeats make up a third of the rows they are folded into the counts, which costs
 one refactorisation of the distinct rows: O(m^2) per observation, amortised.
 """
@@ -31,9 +33,10 @@ class Observations(Stateful):
 
     Attributes:
         X: Locations [m d].
-        counts: Observations per row [m].
+        counts: Sum of the weights per row [m].
         y: Mean target per row [m].
         within: Sum of squares of the targets around their row's mean, [].
+        weight_range: Least and largest weight of an observation, and 1.
         n: Number of observations.
         rows: Number of rows m.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
@@ -42,7 +45,7 @@ class Observations(Stateful):
             another layout is void.
     """
 
-    saved = ("_X", "_y", "_counts", "within", "n", "blocks")
+    saved = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range")
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         self._X = GrowingTensor(X[:0])
@@ -50,6 +53,7 @@ class Observations(Stateful):
         self._counts = GrowingTensor(y[:0])
         self.within = y.new_zeros(())
         self.n = 0
+        self.weight_range = (1.0, 1.0)
         self.blocks: list[int] = []
         self.layout = fresh_version()
         self._seen: set[tuple[float, ...]] = set()
@@ -65,12 +69,14 @@ class Observations(Stateful):
         stops = [row, *self.blocks[bisect.bisect_right(self.blocks, row) :]]
         return list(itertools.pairwise(stops))
 
-    def append(self, X: Tensor, y: Tensor) -> None:
-        """Add observations X [r d], y [r]."""
+    def append(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
+        """Add observations X [r d], y [r] of these weights [r]."""
         if len(X) == 0:
             return
         self.n += len(X)
-        X, counts, y, within, locations = merge(X, torch.ones_like(y), y)
+        least, most = self.weight_range
+        self.weight_range = min(least, float(weights.min())), max(most, float(weights.max()))
+        X, counts, y, within, locations = merge(X, weights, y)
         self.within = self.within + within
         self._repeats += sum(location in self._seen for location in locations)
         self._seen.update(locations)

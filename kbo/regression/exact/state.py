@@ -75,8 +75,9 @@ class KernelRidge(Posterior):
         return self.data.n if self.data else 0
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor) -> None:  # noqa: D102
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:  # noqa: D102
         checks.observations(X, y, self.like if self.data else None, self.dimension)
+        weights = checks.weights(weights, y)
         if len(X) == 0:
             return
         prior = self.prior_variance(X)
@@ -84,8 +85,8 @@ class KernelRidge(Posterior):
             self._begin(Observations(X, y))
         assert self.data is not None
         layout = self.data.layout
-        self.data.append(X, y)
-        self._trace = self._trace + prior.sum()
+        self.data.append(X, y, weights)
+        self._trace = self._trace + (weights * prior).sum()
         self._kappa = max(self._kappa, float(prior.max()))
         if self.data.layout != layout:
             self._factors.clear()
@@ -122,7 +123,12 @@ class KernelRidge(Posterior):
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
-        return ill_conditioned_ratio(self.dtype) * (self._kappa or 1.0)
+        heaviest = self.data.weight_range[1] if self.data else 1.0
+        return ill_conditioned_ratio(self.dtype) * (self._kappa or 1.0) * heaviest
+
+    @property
+    def weighted(self) -> bool:  # noqa: D102
+        return self.data is not None and self.data.weight_range != (1.0, 1.0)
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102

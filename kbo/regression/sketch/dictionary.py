@@ -45,6 +45,7 @@ class Candidate:
         features: ``z(x)``, [m].
         anchor: The anchor at the same location; None if there is none.
         basis: The features of the anchors.
+        weight: Its weight.
     """
 
     prior: float
@@ -53,6 +54,7 @@ class Candidate:
     features: Tensor
     anchor: int | None
     basis: Features
+    weight: float = 1.0
 
     @cached_property
     def coefficients(self) -> Tensor:
@@ -181,7 +183,7 @@ class FixedDictionary(Dictionary):
 class GreedyDictionary(Dictionary):
     """Takes every observed point that the dictionary explains too little of.
 
-    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
+    Then no observation leaves more than ``threshold`` unexplained, times its weight, so the residual of a sketch, and with it the price
     of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
     never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
 
@@ -195,4 +197,4 @@ class GreedyDictionary(Dictionary):
         self.threshold = checks.positive("threshold", threshold)
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
-        return point.residual > self.threshold and self._has_capacity(sketch.m)
+        return point.weight * point.residual > self.threshold and self._has_capacity(sketch.m)

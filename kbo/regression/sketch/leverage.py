@@ -59,7 +59,8 @@ class OnlineRowSampling(Dictionary):
     """KORS: a new point enters with probability about its ridge leverage, and stays for ever.
 
     With probability ``min(1, gamma tau)``, ``tau = (1 + eps) g / (g + mu)``, where g is the variance at the point given
-    the dictionary, a point that entered with probability p counting as an observation with noise ``mu p``: Calandriello
+    the dictionary, a point that entered with probability p counting as an observation with noise ``mu p``; for a point
+    of weight w, mu / w takes the place of mu: Calandriello
     et al. (2017), Alg. 1; Zenati et al. (2022), eq. 41, in a form without cancellation.
 
     Args:
@@ -111,14 +112,14 @@ class OnlineRowSampling(Dictionary):
             return False
         if point.dependent or not self._has_capacity(sketch.m):
             return False
-        self._weights.append(1 / p)
-        self._factor.append(whitened, self._factor.coefficients(whitened), math.sqrt(g + self.mu * p))
+        self._weights.append(point.weight / p)
+        self._factor.append(whitened, self._factor.coefficients(whitened), math.sqrt(g + self.mu * p / point.weight))
         return True
 
     def _repeat(self, point: Candidate, p: float) -> None:
         """One more sample at an anchor, O(m^3); that happens about ``gamma ln n`` times an anchor."""
         assert point.anchor is not None
-        self._weights[point.anchor] += 1 / p
+        self._weights[point.anchor] += point.weight / p
         L = point.basis.L
         noise = self.mu / L.new_tensor(self._weights)
         self._factor = GrowingFactor(cholesky(L @ L.mT + noise.diag()))
@@ -131,7 +132,7 @@ class OnlineRowSampling(Dictionary):
         """The point seen through the samples [m], g, and the probability."""
         whitened = self._factor.solve(point.column.unsqueeze(-1)).squeeze(-1)
         g = max(point.prior - float(whitened @ whitened), 0.0)
-        return whitened, g, min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu))
+        return whitened, g, min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu / point.weight))
 
 
 class LeverageResampling(Dictionary):
@@ -218,7 +219,7 @@ class BatchedResampling(LeverageResampling):
         if self._root is None:
             self._root = sketch.root.S.clone()
         whitened = point.features @ self._root
-        self._spent += point.residual / sketch.ridge + float(whitened @ whitened)
+        self._spent += point.weight * (point.residual / sketch.ridge + float(whitened @ whitened))
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:

@@ -26,8 +26,8 @@ class Rows(Stateful):
         residual: ``k(x, x) - |z(x)|^2 >= 0``, [n].
         prior: ``k(x, x)``, [n].
         spread: Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``.
-        counts: Observations per row, [n].
-        sums: Sum of targets per row, [n].
+        counts: Sum of the weights of the observations per row, [n].
+        sums: Sum of weighted targets per row, [n].
         newest: The row of the latest observation.
         order: The row of every observation in the order of arrival; before it, after ``set_features``, all rows once.
         weights: How many observations each entry of ``order`` stands for.
@@ -53,23 +53,34 @@ class Rows(Stateful):
         """The row at the location x [1 d]; None if there is none."""
         return self._row.get(tuple(x[0].tolist()))
 
-    def repeat(self, row: int, y: float) -> None:
+    def repeat(self, row: int, y: float, weight: float) -> None:
         """One more observation y at a row."""
-        self._numbers.value[row, 3:] += self._numbers.value.new_tensor([1.0, y])
-        self._arrived([row])
+        self._numbers.value[row, 3:] += self._numbers.value.new_tensor([weight, weight * y])
+        self._arrived([row], [weight])
 
-    def append(self, x: Tensor, features: Tensor, residual: float, prior: float, spread: float, y: float) -> None:
-        """A new row for x [1 d] with its features [m] and target."""
+    def append(
+        self, x: Tensor, features: Tensor, residual: float, prior: float, spread: float, y: float, weight: float
+    ) -> None:
+        """A new row for x [1 d] with its features [m], target and weight."""
         row = self.n
         self._row[tuple(x[0].tolist())] = row
         self._X.append(x)
-        self._numbers.append(x.new_tensor([[residual, prior, spread, 1.0, y]]))
+        self._numbers.append(x.new_tensor([[residual, prior, spread, weight, weight * y]]))
         self._features.grow(1, 0)
         self._features.value[row] = features
-        self._arrived([row])
+        self._arrived([row], [weight])
 
-    def extend(self, X: Tensor, features: Tensor, residual: Tensor, prior: Tensor, spread: Tensor, y: Tensor) -> None:
-        """Many observations at once: X [r d], features [r m], residual, prior, spread and targets [r]."""
+    def extend(
+        self,
+        X: Tensor,
+        features: Tensor,
+        residual: Tensor,
+        prior: Tensor,
+        spread: Tensor,
+        y: Tensor,
+        weights: Tensor,
+    ) -> None:
+        """Many observations at once: X [r d], features [r m], residual, prior, spread, targets and weights [r]."""
         old, first, rows = self.n, [], []
         for i, location in enumerate(map(tuple, X.tolist())):
             row = self._row.setdefault(location, old + len(first))
@@ -83,8 +94,8 @@ class Rows(Stateful):
         zero = torch.zeros_like(residual)
         self._numbers.append(torch.stack([residual, prior, spread, zero, zero], -1)[new])
         index = torch.tensor(rows, device=X.device)
-        self._numbers.value[:, 3:].index_add_(0, index, torch.stack([torch.ones_like(y), y], -1))
-        self._arrived(rows)
+        self._numbers.value[:, 3:].index_add_(0, index, torch.stack([weights, weights * y], -1))
+        self._arrived(rows, weights.tolist())
 
     def add_feature(self, coordinate: Tensor, row_norm: float) -> None:
         """One more coordinate [n] of the features, whose row of ``L^-1`` has that norm."""
@@ -100,10 +111,10 @@ class Rows(Stateful):
         self._numbers.value[:, 2] = features.abs() @ row_norms
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
 
-    def _arrived(self, rows: list[int]) -> None:
+    def _arrived(self, rows: list[int], weights: list[float]) -> None:
         self.newest = rows[-1]
         self.order += rows
-        self.weights += [1.0] * len(rows)
+        self.weights += weights
 
     def restored(self) -> None:  # noqa: D102
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}

@@ -88,6 +88,7 @@ class NystromRidge(Posterior):
         self._answers: dict[float, SketchAnswers] = {}
 
     n = passed_on("sketch.n")
+    weighted = passed_on("sketch.weighted")
     m = passed_on("sketch.m")
     anchors = passed_on("sketch.features.anchors")
     dictionary = passed_on("sketch.dictionary")
@@ -99,14 +100,15 @@ class NystromRidge(Posterior):
         super().move_ridge(ridge)
         self.sketch.move_ridge(self.ridge)
 
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed."""
         self._adopt(X)
         checks.observations(X, y, self.like, self.dimension)
+        weights = checks.weights(weights, y)
         if len(X) == 0:
             return
         # The caller may change theirs.
-        self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double())
+        self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double(), weights.double())
         self.changed()
 
     def at(self, ridge: float | None = None) -> SketchAnswers:

@@ -34,7 +34,7 @@ _MOST_GAINS = 16
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
-_NUMBERS = ("n", "trace", "kappa", "yy", "_G", "_By", "_residual_trace", "_residual_gains")
+_NUMBERS = ("n", "weighted", "trace", "kappa", "yy", "_G", "_By", "_residual_trace", "_residual_gains")
 """Sums over the observations."""
 
 
@@ -47,11 +47,13 @@ class Sketch(Stateful):
         rows: The distinct locations that were observed, with their features.
         root: ``M^-1`` as a square root.
         n: Number of observations, repeats included.
+        weighted: Whether one of them has another weight than 1; with weights, B has columns ``sqrt(w) z(x)``, K and E
+            are ``W^1/2 K W^1/2`` and ``W^1/2 E W^1/2``, and y is ``W^1/2 y``.
         m: Number of anchors.
         G: ``B B'``, [m m].
         By: ``B y``, [m].
         trace: ``Tr K``.
-        kappa: Largest ``k(x, x)`` of an observation.
+        kappa: Largest ``w k(x, x)`` of an observation.
         yy: ``y'y``.
         layout: A version that changes whenever the dictionary is replaced: what was derived from its features is void.
     """
@@ -64,7 +66,7 @@ class Sketch(Stateful):
         points = self.dictionary.points
         self.features = Features(self.k, like if points is None else points)
         self.rows, self._error = Rows(like), ErrorNorm()
-        self.n, self.trace, self.kappa, self.yy = 0, 0.0, 0.0, 0.0
+        self.n, self.weighted, self.trace, self.kappa, self.yy = 0, False, 0.0, 0.0, 0.0
         self._project()
 
     m = passed_on("features.m")
@@ -80,20 +82,22 @@ class Sketch(Stateful):
         self.layout = fresh_version()
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
         """Take in observations X [r d], y [r], one after the other unless the dictionary is fixed."""
+        self.weighted |= bool((weights != 1).any())
         if self.dictionary.fixed and len(X) > 1:
-            self._extend(X, y)
+            self._extend(X, y, weights)
             return
-        for x, target in zip(X.split(1), y.tolist(), strict=True):
-            self._observe(x, target)
+        for x, target, weight in zip(X.split(1), y.tolist(), weights.tolist(), strict=True):
+            self._observe(x, target, weight)
 
-    def _extend(self, X: Tensor, y: Tensor) -> None:
+    def _extend(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
         """Many observations under a dictionary that does not change."""
         features, prior = self.features.solve(X), self.k.diagonal(X)
         residual = (prior - features.square().sum(0)).clamp_min(0)
         spread = self.features.row_norms @ features.abs()
-        self.rows.extend(X, features.mT, residual, prior, spread, y)
+        self.rows.extend(X, features.mT, residual, prior, spread, y, weights)
+        features, prior, y = features * weights.sqrt(), prior * weights, y * weights.sqrt()
         self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
         self.G.add_(features @ features.mT)
         self.By.add_(features @ y)
@@ -104,7 +108,7 @@ class Sketch(Stateful):
         for z in features.mT:
             self.root.add(z)
 
-    def _observe(self, x: Tensor, y: float) -> None:
+    def _observe(self, x: Tensor, y: float, weight: float) -> None:
         """One observation at x [1 d]."""
         row = self.rows.find(x)
         if row is None:
@@ -117,17 +121,18 @@ class Sketch(Stateful):
             residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
         if not self.dictionary.fixed:
             anchor = None if row is None else self.features.at(x)
-            point = Candidate(prior, residual, column, z, anchor, self.features)
+            point = Candidate(prior, residual, column, z, anchor, self.features, weight)
             if self.dictionary.accepts(point, self) and not point.dependent:
                 z, residual = self._admit(x, point), 0.0
         if row is None:
             spread = float(z.abs() @ self.features.row_norms)
-            self.rows.append(x, z, residual, prior, spread, y)
+            self.rows.append(x, z, residual, prior, spread, y, weight)
         else:
             spread = float(self.rows.spread[row])
-            self.rows.repeat(row, y)
-        self._count_residual(self.rows.find(x), residual + rounding(self.m, prior, spread))
-        self._count(1, prior, prior, y * y)
+            self.rows.repeat(row, y, weight)
+        self._count_residual(self.rows.find(x), residual + rounding(self.m, prior, spread), weight)
+        self._count(1, weight * prior, weight * prior, weight * y * y)
+        z, y = weight**0.5 * z, weight**0.5 * y
         refresh = self.root.needs_refresh
         if refresh and self.rows.n <= REFRESH:
             self._sum()  # as few additions as possible: thousands of repeats of a few rows would drift
@@ -213,14 +218,14 @@ class Sketch(Stateful):
         self._residual_trace: float | None = None
         self._residual_gains: dict[float, float] = {}
 
-    def _count_residual(self, row: int | None, residual: float) -> None:
+    def _count_residual(self, row: int | None, residual: float, weight: float) -> None:
         """Add one observation of a row, whose part of the diagonal of E is given, to the sums over E."""
         assert row is not None
         if self._residual_trace is not None:
-            self._residual_trace += residual
+            self._residual_trace += weight * residual
         count = float(self.rows.counts[row])
         for ridge in self._residual_gains:
-            more = math.log1p(count * residual / ridge) - math.log1p((count - 1) * residual / ridge)
+            more = math.log1p(count * residual / ridge) - math.log1p((count - weight) * residual / ridge)
             self._residual_gains[ridge] += more
 
     def residual_norm(self) -> float:

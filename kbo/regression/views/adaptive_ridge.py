@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
-from kbo.regression.views.view import View
+from kbo.regression.views.view import View, given
 from kbo.stateful import passed_on
 
 
@@ -59,15 +59,16 @@ class AdaptiveRidge(View):
 
     schedule = passed_on("_schedule")
 
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""
         checks.observations(X, y)
         self.state.check(X)
         if len(X) == 0:
             return
+        each = [None] * len(y) if weights is None else checks.weights(weights, y).split(1)
         self.state.prior_variance(X)  # a kernel that cannot evaluate a point is an error before any is added
-        for x, target in zip(X.split(1), y.split(1), strict=True):
-            self.state.update(x, target)
+        for x, target, weight in zip(X.split(1), y.split(1), each, strict=True):
+            self.state.update(x, target, **given(weight))
             self._schedule.update(self.state)
             if self._schedule.ridge != self.state.ridge:
                 self.state.move_ridge(self._schedule.ridge)

@@ -48,6 +48,7 @@ class View(Posterior):
     ridge = passed_on("state.ridge")
     like = passed_on("state.like")
     hypothetical = passed_on("state.hypothetical")
+    weighted = passed_on("state.weighted")
     ridge_moved = passed_on("state.ridge_moved")
     caveats = passed_on("state.caveats")
     anchors = passed_on("state.anchors")
@@ -77,14 +78,19 @@ class View(Posterior):
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return self.state.at(ridge)
 
-    def update(self, X: Tensor, y: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] to the underlying posterior."""
-        self.state.update(X, y)
+        self.state.update(X, y, **given(weights))
 
     @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone."""
         return self.state.observed if self.hypothetical else self
+
+
+def given(weights: Tensor | None) -> dict[str, Tensor]:
+    """Return the argument ``weights`` of ``update``, left out if None: posteriors of before 0.8 have none."""
+    return {} if weights is None else {"weights": weights}
 
 
 class ViewAnswers(Answers):
