@@ -27,7 +27,7 @@ from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
 from tests.dense_noise import Step
-from tests.laws.states import seeded
+from tests.laws.states import Whitened, rbf, seeded
 
 VARIANTS = ["paper", "tight", "tight+grid", "mixture"]
 OPEN = ["tight+grid", "mixture"]
@@ -542,6 +542,23 @@ def test_repeats_are_counted(variant):
     assert repeated.state.data.rows < 20
     assert distinct.state.data.rows == 80
     assert answers(repeated) == pytest.approx(answers(distinct), rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_weights_are_data_that_were_whitened_by_hand(variant):
+    """Noise of an unknown common level over known weights."""
+    bounds = NoiseBounds(2.0, 0.1, upper=1.0, lower=0.01, variant=variant)
+    weighted = kbo.AdaptiveRidge(KernelRidge(rbf(), 1.0), bounds)
+    whitened = kbo.AdaptiveRidge(KernelRidge(Whitened(rbf()), 1.0), bounds)
+    generator = seeded(4)
+    X = torch.rand(80, 1, generator=generator, dtype=torch.float64)
+    weights = torch.rand(80, generator=generator, dtype=torch.float64) + 0.5
+    y = X[:, 0].sin() + 0.1 * torch.randn(80, generator=generator, dtype=torch.float64) / weights.sqrt()
+    weighted.update(X, y, weights)
+    whitened.update(torch.cat([X, weights.unsqueeze(-1)], -1), weights.sqrt() * y)
+    ours, theirs = ((one.schedule.lower, one.schedule.upper, one.ridge) for one in (weighted, whitened))
+    assert ours == pytest.approx(theirs, rel=1e-8)
+    assert ours[:2] != (0.01, 1.0)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -24,14 +24,25 @@ class Confidence(ABC):
             assumption; None if nothing is proved.
         covers_sketches: Whether the bounds account for ``residual_trace`` and ``residual_norm`` of an approximate
             posterior, so that the statement holds on it too.
+        covers_weights: Whether the theorem holds for observations of different noise levels, those of a posterior with
+            weights: it must be about data seen through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the
+            noise (docs/theory/weights.md).
     """
 
     guarantee: str | None = None
     covers_sketches: bool = False
+    covers_weights: bool = False
 
     def guarantee_on(self, state: Posterior) -> str | None:
         """Return the statement that holds on this posterior; None if there are ``objections``."""
-        return None if self.objections(state) else self.guarantee
+        if self.objections(state):
+            return None
+        weights = "; for an observation of weight w that is said of sqrt(w) times its noise, and w was known before it"
+        return f"{self.statement_on(state)}{weights * state.weighted}"
+
+    def statement_on(self, state: Posterior) -> str | None:
+        """Return ``guarantee``, in the words that fit this posterior; only asked for if there are no objections."""
+        return self.guarantee
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
@@ -43,6 +54,8 @@ class Confidence(ABC):
             reasons.append(f"nothing is proved of {type(self).__name__}")
         if not self.covers_sketches and float(state.residual_trace) > 0:
             reasons.append("the theorem does not account for what the dictionary leaves out")
+        if not self.covers_weights and state.weighted:
+            reasons.append("the theorem is about one noise level, and the observations have weights")
         return reasons
 
     def __repr__(self) -> str:

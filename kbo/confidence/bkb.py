@@ -25,7 +25,7 @@ from kbo.regression import Posterior
 class _Projected(SubGaussian, WidthConfidence):
     """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
-    covers_sketches = True
+    covers_sketches = covers_weights = True
 
     @abstractmethod
     def missed(self, state: Posterior) -> float:
@@ -37,10 +37,9 @@ class _Projected(SubGaussian, WidthConfidence):
         short = f"the dictionary misses up to {error:.3g} of the kernel matrix, and the theorem covers {covered:.3g}"
         return super().objections(state) + [short] * (error > covered)
 
-    def guarantee_on(self, state: Posterior) -> str | None:
-        proved = super().guarantee_on(state)
-        if proved is None or float(state.residual_trace) == 0:
-            return proved
+    def statement_on(self, state: Posterior) -> str | None:
+        if float(state.residual_trace) == 0:
+            return self.guarantee
         return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
 
 

@@ -22,6 +22,8 @@ class FiniteSet(WidthConfidence):
         delta: Probability that the bounds may fail.
     """
 
+    covers_weights = True
+
     def __init__(self, n_points: int, delta: float) -> None:
         self.n_points = int(checks.positive("n_points", n_points))
         self.delta = checks.probability("delta", delta)

@@ -117,6 +117,18 @@ def features_of(kernel: Kernel) -> Callable[[Tensor], Tensor]:
     return features
 
 
+class Whitened(Kernel):
+    """``sqrt(w) k(x, z) sqrt(v)`` for points with their weights, (x, w) and (z, v): known noise levels without weights."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        scale, other, plain = x1[..., -1:].sqrt(), x2[..., -1:].sqrt(), self.kernel(x1[..., :-1], x2[..., :-1], diag)
+        return (scale * other)[..., 0] * plain if diag else scale * plain.to_dense() * other.mT
+
+
 def precomputed() -> Kernel:
     objects = torch.rand(400, 3, generator=seeded(7), dtype=torch.float64)
     return PrecomputedKernel(1.3 * torch.exp(-(objects.unsqueeze(0) - objects.unsqueeze(1)).norm(dim=-1)))

@@ -44,7 +44,7 @@ from kbo.regression import (
 from tests import dense
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.confidences import BOUNDS, LAWS, Bound, Setting
-from tests.laws.states import seeded, unit_square
+from tests.laws.states import Whitened, seeded, unit_square
 
 SETTING = Setting()
 
@@ -116,6 +116,29 @@ def test_equals_the_dense_formula_on_a_sketch(printed, device):
     found = printed.make(replace(SETTING, norm_bound=30.0)).interval(state, Z)
     for one, other in zip(found, expected, strict=True):
         close(one, other, max(printed.tol, 1e-8))
+
+
+def test_weights_are_data_that_were_whitened_by_hand(bound, device):
+    """The theorem of docs/theory/weights.md; chaining has a set of its own in units of the points."""
+    (X, y), Z = noisy_data(40, device), unit_square(6, 1).to(device)
+    weights = torch.exp(torch.randn(40, generator=seeded(3), dtype=torch.float64)).to(device)
+    weighted, whitened = KernelRidge(kernel(), SETTING.ridge), KernelRidge(Whitened(kernel()), SETTING.ridge)
+    weighted.update(X, y, weights)
+    whitened.update(torch.cat([X, weights.unsqueeze(-1)], -1), weights.sqrt() * y)
+    confidence = bound.make(SETTING)
+    if not bound.name.startswith("chaining"):
+        expected = confidence.interval(whitened, torch.cat([Z, torch.ones_like(Z[:, :1])], -1))
+        for one, other in zip(confidence.interval(weighted, Z), expected, strict=True):
+            close(one, other, max(bound.tol, 1e-8))
+    proved, plain = confidence.guarantee_on(weighted), confidence.guarantee_on(whitened)
+    if bound.name == "third-party":
+        assert proved is None
+        assert "the theorem is about one noise level, and the observations have weights" in confidence.objections(
+            weighted
+        )
+    else:
+        assert (proved is None) == (plain is None)
+        assert proved is None or (proved.startswith(str(plain)) and "weight" in proved.removeprefix(str(plain)))
 
 
 @pytest.mark.parametrize("n", [0, 40])

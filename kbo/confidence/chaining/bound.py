@@ -60,6 +60,8 @@ class Chaining(Confidence):
         InvalidInput: A number out of its range.
     """
 
+    covers_weights = True
+
     def __init__(
         self,
         delta: float,

@@ -51,7 +51,7 @@ class MartingaleMixture(SubGaussian):
         InvalidInput: A number out of its range, or an unknown kind.
     """
 
-    covers_sketches = True
+    covers_sketches = covers_weights = True
 
     def __init__(
         self,

@@ -21,9 +21,9 @@ class _Adaptive(Confidence):
     covers_sketches = True
     variants: ClassVar[tuple[str, ...]]
 
-    def guarantee_on(self, state: Posterior) -> str | None:
-        """Return that of the noise bounds; None if there are objections."""
-        return None if self.objections(state) else self.noise_bounds(state).guarantee
+    def statement_on(self, state: Posterior) -> str:
+        """Return that of the noise bounds."""
+        return self.noise_bounds(state).guarantee
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons against any theorem on this posterior; one more if the noise bounds are refuted."""
