@@ -86,7 +86,7 @@ class Stateful:
             found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
             raise InvalidInput(
                 f"the state dict of a {type(self).__name__} has the keys {sorted(self.saved)}, got {found}. States of "
-                "another class or of kbo 0.6 and earlier cannot be loaded: build the object from its data again."
+                "another class or of kbo 0.7 and earlier cannot be loaded: build the object from its data again."
             )
 
 
