@@ -118,7 +118,7 @@ def features_of(kernel: Kernel) -> Callable[[Tensor], Tensor]:
 
 
 class Whitened(Kernel):
-    """``sqrt(w) k(x, z) sqrt(v)`` for points with their weights, (x, w) and (z, v): noise levels without ``weights``."""
+    """``sqrt(w) k(x, z) sqrt(v)`` of points with weights, (x, w) and (z, v): noise levels without ``weights``."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()

@@ -183,12 +183,12 @@ class FixedDictionary(Dictionary):
 class GreedyDictionary(Dictionary):
     """Takes every observed point that the dictionary explains too little of.
 
-    Then no observation leaves more than ``threshold`` unexplained, times its weight, so the residual of a sketch, and with it the price
+    Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
     of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
     never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
 
     Args:
-        threshold: Largest ``k(x, x) - |z(x)|^2`` that may stay, in units of the kernel.
+        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the kernel.
         most: Largest number of points; then observations may leave more.
     """
 
