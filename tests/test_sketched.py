@@ -13,9 +13,10 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import KernelRidge
-from kbo.confidence import MartingaleMixture, norm_lower_bound, squared_radius
+from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
 from kbo.errors import InvalidInput
-from kbo.regression import FixedDictionary, NystromRidge
+from kbo.problems import RKHSBandit
+from kbo.regression import FixedDictionary, NystromRidge, View
 from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
@@ -297,3 +298,52 @@ def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_
     assert low > 1
     assert float(norm_lower_bound(sketch, 0.1, 0.1)) == pytest.approx(low, rel=1e-3)
     assert float(norm_lower_bound(sketch, 0.1, 0.1, ridges=ridges.tolist())) == pytest.approx(low, rel=1e-7)
+
+
+class Traced(View):
+    """A sketch whose part of the log-determinant is bounded by the trace, as until version 0.7."""
+
+    def residual_log_det(self, ridge: float) -> Tensor:
+        return self.residual_trace / ridge
+
+
+def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
+    kernel, arms = rbf(), unit_square(8, 2)
+    X = arms[torch.randint(8, (60,), generator=seeded(3))]
+    sketch = fed(kernel, arms[:2], X)
+    exact = KernelRidge(kernel, 0.05)
+    exact.update(X, targets(X))
+    for ridge in (1e-3, 0.05, 2.0):
+        missed = exact.log_det(ridge) - sketch.log_det(ridge)
+        assert missed <= sketch.residual_log_det(ridge) <= Traced(sketch).residual_log_det(ridge)
+    assert sketch.residual_log_det(1e-3) < 0.1 * Traced(sketch).residual_log_det(1e-3)
+    one_by_one = NystromRidge(kernel, 0.05, FixedDictionary(arms[:2]))
+    for x in X.split(1):
+        one_by_one.residual_log_det(0.05)  # from here on it is updated, not summed again
+        one_by_one.update(x, x.new_zeros(1))
+    close(one_by_one.residual_log_det(0.05), sketch.residual_log_det(0.05), 1e-12)
+
+
+def widths(problem: RKHSBandit, arms: int | None, n: int) -> list[float]:
+    """Mean half widths of AY and CMM by the trace, by Hadamard's bound and on the exact posterior."""
+    X = torch.rand(arms or n, 2, generator=seeded(1), dtype=torch.float64)
+    X = X if arms is None else X[torch.randint(arms, (n,), generator=seeded(1))]
+    y, Z = problem.observe(X), torch.rand(300, 2, generator=seeded(9), dtype=torch.float64)
+    sketch = NystromRidge(problem.kernel, 0.01, FixedDictionary.pivoted(problem.kernel, X, 15))
+    exact = KernelRidge(problem.kernel, 0.01)
+    halves = []
+    for bound in (SelfNormalized(0.1, 5.0, 0.1), MartingaleMixture(0.1, 5.0, 0.1)):
+        for state in (Traced(sketch), sketch, exact):
+            if state.n == 0:
+                state.update(X, y)
+            lower, upper = bound.interval(state, Z)
+            halves.append(float((upper - lower).mean() / 2))
+    return halves
+
+
+if __name__ == "__main__":
+    for kind, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
+        for arms in (None, 30):
+            for n in (100, 400, 1000):
+                found = widths(RKHSBandit(kind, lengthscale, dim=2, norm=5.0, seed=0), arms, n)
+                print(kind, lengthscale, arms or "all", n, *(f"{value:.3g}" for value in found))
