@@ -6,6 +6,7 @@ import copy
 import math
 
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 
@@ -200,8 +201,17 @@ def wang_de_freitas(dense: Dense, Z: Tensor, noise_std: float, norm_bound: float
     return symmetric(dense, Z, noise_std**2, torch.sqrt(square + 2 * gain + 2 * noise_std * log2))
 
 
-def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: float) -> Bounds:
-    return symmetric(dense, Z, ridge, math.sqrt(2 * math.log(n_points * (dense.n + 1) ** 2 * math.pi**2 / (6 * delta))))
+def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: float, variant: str) -> Bounds:
+    t, prior = dense.n + 1, gram(dense.kernel, Z, Z).diagonal()
+    share = 6 * delta / (math.pi**2 * t**2 * n_points)  # of each point, at this round
+    if variant != "mixture":
+        return symmetric(
+            dense, Z, ridge, norm.isf(share / 2) if variant == "quantile" else (-2 * math.log(share)) ** 0.5
+        )
+    tau, u = 4 * prior, 1 / dense.predict(Z, ridge)[1]
+    # sqrt(1 + tau u) = (n_points / delta)^-1 exp(tau s^2 / (2 (1 + tau u))) at s = width sqrt(u)
+    square = 2 * (1 + tau * u) / tau * torch.log(torch.sqrt(1 + tau * u) * n_points / delta)
+    return symmetric(dense, Z, ridge, torch.sqrt(square / u))
 
 
 def squared_radius(dense: Dense, noise_std: float, delta: float, scale: float) -> Tensor:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from tests.dense import Bounds, Dense
@@ -68,6 +69,11 @@ def term(size: float, level: int, t: int, delta: float) -> float:
     return math.sqrt(2 * math.log(size * level**2 * t**2 * math.pi**4 / (36 * delta)))
 
 
+def quantile(width: float) -> float:
+    """The normal quantile whose two tails have together the mass ``exp(-width^2 / 2)``."""
+    return norm.isf(math.exp(-(width**2) / 2) / 2)
+
+
 class Covers:
     """The hierarchical covers of points Z under a dense posterior.
 
@@ -114,11 +120,13 @@ class Covers:
         m, t, sizes = len(self.radii), self.n + 1, [*self.sizes, len(self.std)]
         lines = []
         for c in range(1, m + 1):
-            slope = math.sqrt(2 * math.log(sizes[c - 1] * m * t**2 * math.pi**4 / (36 * 0.1 * delta)))
+            slope = quantile(math.sqrt(2 * math.log(sizes[c - 1] * m * t**2 * math.pi**4 / (36 * 0.1 * delta))))
             away = sum(self.radii[c - 1 :])
-            chained = sum(self.radii[i - 2] * term(sizes[i - 1] + 1, i, t, 0.1 * delta) for i in range(c + 1, m + 2))
+            terms = {i: quantile(term(sizes[i - 1] + 1, i, t, 0.1 * delta)) for i in range(c + 1, m + 2)}
+            chained = sum(self.radii[i - 2] * terms[i] for i in terms)
             lines.append(slope * (std + away) + chained)
-        lines.append(math.sqrt(2 * math.log(len(self.std) * t**2 * math.pi**2 / (6 * 0.9 * delta))) * std)
+        union = math.sqrt(2 * math.log(len(self.std) * t**2 * math.pi**2 / (6 * 0.9 * delta)))
+        lines.append(quantile(union) * std)
         return np.min(lines, axis=0)
 
 

@@ -7,30 +7,61 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import widths
-from kbo.confidence.base import SubGaussian, WidthConfidence
+from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence, moved_ridge
+from kbo.errors import InvalidInput
+from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
+_SPREAD = 4.0
+"""Multiple of the prior variance: any is valid; docs/validity.md has the widths that follow from this one."""
 
-class FiniteSet(WidthConfidence):
-    """GP-UCB: the union bound of Srinivas et al. (2010), Theorem 1, over a finite set and all rounds.
 
-    Valid if the function is a draw from the prior and the state's ridge is the noise variance; t is the
-    number of observations plus one.
+class FiniteSet(Confidence):
+    """Bounds over a finite set, all rounds at once, for functions that are drawn from the Gaussian-process prior.
+
+    They hold if the state's ridge is the noise variance and the noise is Gaussian.
+
+    | variant | union over | half width at a point of variance v and prior variance k |
+    |---|---|---|
+    | "mixture" | points | ``sqrt(v (1 + v / 4k) (ln(1 + 4k / v) + 2 ln(N / delta)))`` |
+    | "quantile" | points and rounds | sqrt(v) times the normal quantile at ``1 - 3 delta / (pi^2 t^2 N)``, t = n + 1 |
+    | "paper" | points and rounds | ``sqrt(v) sqrt(2 ln(N t^2 pi^2 / (6 delta)))`` |
+
+    "paper" is GP-UCB of Srinivas et al. (2010), Theorem 1. "mixture" is the narrowest from a few observations on
+    (docs/validity.md); docs/theory/gaussian.md has the proofs.
 
     Args:
-        n_points: Size of the finite set.
+        n_points: Size N of the finite set.
         delta: Probability that the bounds may fail.
+        variant: One of the table; chosen before there are data.
+
+    Raises:
+        InvalidInput: A number out of its range, or an unknown variant.
     """
 
     covers_weights = True
 
-    def __init__(self, n_points: int, delta: float) -> None:
+    def __init__(self, n_points: int, delta: float, variant: str = "mixture") -> None:
         self.n_points = int(checks.positive("n_points", n_points))
         self.delta = checks.probability("delta", delta)
+        if variant not in ("mixture", "quantile", "paper"):
+            raise InvalidInput(f'variant must be "mixture", "quantile" or "paper", got {variant!r}.')
+        self.variant = variant
         self.guarantee = gaussian_statement(f"{self.n_points} points", self.delta)
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        return torch.tensor(widths.srinivas(self.n_points, state.n + 1, self.delta), dtype=torch.float64)
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; one more if the ridge, the noise variance, was moved."""
+        return super().objections(state) + moved_ridge(state, state.ridge)
+
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        mean, variance = state.predict(X)
+        if self.variant == "mixture":
+            width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)
+        else:
+            width = widths.srinivas(self.n_points, state.n + 1, self.delta)
+            width = widths.exact_tail(width) if self.variant == "quantile" else width
+        margin = width * safe_sqrt(variance)
+        return mean - margin, mean + margin
 
 
 class WangDeFreitas(SubGaussian, WidthConfidence):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import torch
+from scipy.special import ndtri_exp
 from torch import Tensor
 
 Number = float | Tensor
@@ -112,6 +113,27 @@ def srinivas(n_points: int, t: int, delta: float) -> float:
     GP-UCB of Srinivas et al. (2010), Theorem 1; t >= 1 counts the rounds, the ridge is the noise variance.
     """
     return math.sqrt(2 * math.log(n_points * t**2 * math.pi**2 / (6 * delta)))
+
+
+def exact_tail(width: float) -> float:
+    """``w`` with ``P(|Z| > w) = exp(-width^2 / 2)`` for a standard normal Z; at most ``width``.
+
+    Union bounds such as ``srinivas`` and ``contal`` bound each of their tails by ``exp(-width^2 / 2)``; with the exact
+    quantile every event keeps its share of delta (docs/theory/gaussian.md). For ``srinivas``, w is the normal quantile
+    at ``1 - 3 delta / (pi^2 t^2 |X|)``.
+    """
+    return -float(ndtri_exp(-(width**2) / 2 - math.log(2)))
+
+
+def normal_mixture(variance: Tensor, spread: Tensor, n_points: int, delta: float) -> Tensor:
+    """``sqrt((1 + v / spread) (ln(1 + spread / v) + 2 ln(|X| / delta)))`` at posterior variances v [...].
+
+    For a Gaussian-process prior on a finite set, at all rounds at once, without a union over rounds:
+    docs/theory/gaussian.md. ``spread`` is any number fixed beforehand, in units of the variance.
+    """
+    tiny = torch.finfo(variance.dtype).tiny
+    ratio = (variance / spread.clamp_min(tiny)).clamp_min(tiny)
+    return torch.sqrt((1 + ratio) * (torch.log1p(1 / ratio) + 2 * math.log(n_points / delta)))
 
 
 def contal(size: int, level: int, t: int, delta: float) -> float:

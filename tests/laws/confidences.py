@@ -156,11 +156,15 @@ BOUNDS = [
         other_numbers=True,
     ),
     # The prior gives the size of the function, so targets, noise and kernel only change together.
-    Bound(
-        "finite-set",
-        lambda u: FiniteSet(50, u.delta),
-        lambda d, Z, u: dense.finite_set(d, Z, u.ridge, 50, u.delta),
-        units=frozenset({"prior"}),
+    *(
+        Bound(
+            f"finite-set, {variant}",
+            lambda u, variant=variant: FiniteSet(50, u.delta, variant),
+            lambda d, Z, u, variant=variant: dense.finite_set(d, Z, u.ridge, 50, u.delta, variant),
+            units=frozenset({"prior"}),
+            other_numbers=variant == "paper",
+        )
+        for variant in ("mixture", "quantile", "paper")
     ),
     # The steps of Algorithm 1 itself jump, and are zero where a point is known best: see tests/test_chaining.py.
     Bound(

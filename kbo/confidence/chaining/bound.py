@@ -14,8 +14,8 @@ bound it lacks the levels below the least standard deviation, which are the same
 
     |f(x) - mean(x)| <= min over c of (std(x) + 2 eps_c) v_c + sum of 2 H_i over i > c.
 
-The last c is the set itself, with the bound of GP-UCB at 0.9 delta, so that the minimum is never much wider than that;
-the v_c and H_i of the levels are those at shares of 0.1 delta.
+The last c is the set itself, with ``FiniteSet(variant="quantile")`` at 0.9 delta, so that the minimum is never much
+wider than that; the v_c and H_i of the levels are those at shares of 0.1 delta, with exact normal quantiles.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kbo import checks
 from kbo.confidence.base import Confidence, moved_ridge
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
 from kbo.confidence.gaussian import gaussian_statement
-from kbo.confidence.widths import contal, srinivas
+from kbo.confidence.widths import contal, exact_tail, srinivas
 from kbo.covers.chain import Chain
 from kbo.covers.reuse import ChainMemory
 from kbo.errors import InvalidInput
@@ -195,12 +195,12 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     own, chained = 0.9 * delta, 0.1 * delta
     # A point of level i has a parent of level i - 1 within the radius of that level; the last level is the set.
     pairs = enumerate(zip([*sizes[1:], n_points], radii, strict=True), start=2)
-    differences = [eps * contal(size, i, t, chained) for i, (size, eps) in pairs]
-    slopes = [contal(size - 1, 1, t, chained / len(sizes)) for size in sizes]
+    differences = [eps * exact_tail(contal(size, i, t, chained)) for i, (size, eps) in pairs]
+    slopes = [exact_tail(contal(size - 1, 1, t, chained / len(sizes))) for size in sizes]
     # From a point to its centre of level c it is at most eps_c + .. + eps_m, which is 2 eps_c - eps_m.
     away = [sum(radii[c:]) for c in range(len(radii))]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
-    return Cuts([*intercepts, 0.0], [*slopes, srinivas(n_points, t, own)])
+    return Cuts([*intercepts, 0.0], [*slopes, exact_tail(srinivas(n_points, t, own))])
 
 
 def _finite_set(points: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def illustration(quick: bool) -> Plan:
     terms = {
         ALGORITHM: (algorithm.bonus(state)(std), "Algorithm 1"),
         PROVED: (algorithm.reported().bonus(state)(std), "proved"),
-        UNION: (union.width(state) * std, "union over all points"),
+        UNION: (union.upper(state, grid) - mean, "union over all points"),
     }
     chain, x, truth = algorithm.chain(state), grid[:, 0], environment.mean(grid)
     sizes = ", ".join(f"{size} within {chain.radius(i):g}" for i, size in enumerate(chain.sizes, start=1))
