@@ -206,6 +206,12 @@ def fantasies() -> str:
     return cmm(made.condition_on_observations(X, torch.zeros(3, 1, 1, dtype=torch.float64)))
 
 
+def restored(kernel=None, ridge: float = 0.01) -> kbo.KernelRidge:
+    state = kbo.KernelRidge(kernel or RBFKernel(), ridge)
+    state.load_state_dict(exact().state_dict())
+    return state
+
+
 def pending(rule) -> str:
     acquisition = rule(model(), AY)
     acquisition.set_X_pending(torch.rand(1, 2, dtype=torch.float64))
@@ -259,6 +265,16 @@ ROWS: list[tuple[str, Callable[[], str], str]] = [
         "`state.move_ridge` after data, fixed-ridge theorem",
         lambda: said_of(AY, moved(exact())),
         "ridge was chosen after",
+    ),
+    (
+        "a saved state loaded at another ridge, the same",
+        lambda: said_of(AY, restored(ridge=0.5)),
+        "ridge was chosen after",
+    ),
+    (
+        "a saved state loaded under another kernel",
+        lambda: said_of(CMM, restored(RBFKernel(lengthscale_prior=None).initialize(lengthscale=0.2))),
+        "another kernel",
     ),
     ("a ridge that follows the data, the same", lambda: said_of(AY, adaptive()), "ridge was chosen after"),
     ("the same, Gaussian theorem", lambda: said_of(FiniteSet(20, 0.1), moved(exact())), "ridge was chosen after"),
@@ -350,6 +366,7 @@ def test_what_breaks_no_assumption_keeps_the_guarantee():
     state.update(X[:5], y[:5])  # repeats
     assert CMM.guarantee_on(state)
     assert AY.guarantee_on(state)
+    assert AY.guarantee_on(restored())
     assert CMM.guarantee_on(moved(exact()))  # a theorem about its own ridges
     assert CMM.guarantee_on(sketch())  # widened by what the dictionary misses
     fixed = ChainedOutcomeTransform(log=Log())

@@ -485,6 +485,25 @@ class Posterior(Stateful, ABC):
         """
         self.caveats = (*self.caveats, reason)
 
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """What bounds on the data assume, for a state dict: the ridge, the kernel and the caveats."""
+        kernel: Any = getattr(self, "kernel", None)
+        return {
+            "ridge": self.ridge,
+            "ridge_moved": self.ridge_moved,
+            "caveats": list(self.caveats),
+            "kernel": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
+        }
+
+    @assumed.setter
+    def assumed(self, saved: dict[str, Any]) -> None:
+        """Take over the caveats of a saved state; one more if its data came under another kernel."""
+        kernel = self.assumed["kernel"]
+        same = len(kernel) == len(saved["kernel"]) and all(map(torch.equal, kernel, saved["kernel"]))
+        self.caveats = (*saved["caveats"], *["the data were saved under another kernel"] * (not same and self.n > 0))
+        self.ridge_moved = saved["ridge_moved"] or (self.n > 0 and saved["ridge"] != self.ridge)
+
     def objections(self) -> list[str]:
         """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
         reasons = [*self.caveats]

@@ -50,7 +50,7 @@ class KernelRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved = ("data", "trace")
+    saved = ("data", "trace", "assumed")
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
         self.kernel = copy.deepcopy(checks.kernel(kernel))
@@ -169,6 +169,7 @@ class KernelRidge(Posterior):
             self._begin(data)
             self._trace = state["trace"].clone()
             self._kappa = float(self.prior_variance(data.X).max())
+        self.assumed = state["assumed"]
         self.changed()
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:

@@ -58,7 +58,7 @@ class NystromRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved = ("like", "sketch")
+    saved = ("like", "sketch", "assumed")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
         if not isinstance(dictionary, Dictionary):
@@ -210,6 +210,7 @@ class NystromRidge(Posterior):
         self.check_state_dict(state)
         self._begin(state["like"])
         self.sketch.load_state_dict(state["sketch"])
+        self.assumed = state["assumed"]
         self.changed()
 
     def _number(self, value: float) -> Tensor:
