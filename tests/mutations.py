@@ -42,7 +42,7 @@ FAULTS = [
         "regression/exact/one_ridge.py",
         "self.ridge**2 * (solved.square() / self.data.counts)",
         "self.ridge**2 * solved.square()",
-        f"{LAWS} equals_the_dense",
+        f"{LAWS} along_a_stream",
     ),
     Fault(
         "regression/exact/one_ridge.py",
