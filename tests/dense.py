@@ -214,19 +214,23 @@ def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: floa
     return symmetric(dense, Z, ridge, torch.sqrt(square / u))
 
 
-def squared_radius(dense: Dense, noise_std: float, delta: float, scale: float) -> Tensor:
-    """Eq. 8; a sketch adds what it misses of the log-determinant."""
-    a0 = noise_std**2 / scale
-    return dense.quad(a0) + noise_std**2 * (dense.log_det(a0) + dense.missed(a0) + 2 * math.log(1 / delta))
+def squared_radius(dense: Dense, noise_std: float, delta: float, scale) -> Tensor:
+    """Eq. 8, or with several scales the average of its martingales; a sketch adds what it misses of the log-determinant."""
+    s, scales = noise_std**2, [scale] if isinstance(scale, float) else list(scale)
+    logs = [
+        -dense.quad(a) / (2 * s) - (dense.log_det(a) + dense.missed(a)) / 2 - math.log(len(scales))
+        for a in (s / c for c in scales)
+    ]
+    return 2 * s * math.log(1 / delta) - 2 * s * torch.logsumexp(torch.stack(logs), 0)
 
 
-def widened(dense: Dense, noise_std: float, norm_bound, delta: float, scale: float, error: float) -> Tensor:
+def widened(dense: Dense, noise_std: float, norm_bound, delta: float, scale, error: float) -> Tensor:
     """``(R + B sqrt|E|)^2``, with ``error`` at least ``|E|``."""
     return (squared_radius(dense, noise_std, delta, scale).sqrt() + norm_bound * math.sqrt(error)) ** 2
 
 
 def mixture(
-    dense: Dense, Z: Tensor, ridges, noise_std: float, norm_bound: float, delta: float, scale: float, error: float = 0.0
+    dense: Dense, Z: Tensor, ridges, noise_std: float, norm_bound: float, delta: float, scale, error: float = 0.0
 ) -> Bounds:
     """AMM for one ridge, DMM for several."""
     R2 = widened(dense, noise_std, norm_bound, delta, scale, error)
@@ -237,13 +241,15 @@ def mixture(
 
 
 def exact_mixture(
-    dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float, scale: float, error: float = 0.0
+    dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float, scale, error: float = 0.0
 ) -> Bounds:
     """CMM: point by point the best of all ridges, on a grid that is refined around its best ridge."""
-    R2, a0 = widened(dense, noise_std, norm_bound, delta, scale, error), noise_std**2 / scale
+    R2 = widened(dense, noise_std, norm_bound, delta, scale, error)
+    scales = [scale] if isinstance(scale, float) else scale
+    least, most = (noise_std**2 / c for c in (max(scales), min(scales)))
 
     def best(z: Tensor, sign: int) -> Tensor:
-        grid = torch.linspace(math.log(1e-8 * a0 * max(dense.n, 1)), math.log(1e12 * a0), 60).to(R2)
+        grid = torch.linspace(math.log(1e-8 * least * max(dense.n, 1)), math.log(1e12 * most), 60).to(R2)
         for _ in range(6):
             ridges = grid.exp()
             (mean, variance), quad = dense.predict(z, ridges.tolist()), dense.quad(ridges.tolist())
@@ -258,6 +264,6 @@ def exact_mixture(
     return lower, upper
 
 
-def norm_lower_bound(dense: Dense, ridges, noise_std: float, delta: float, scale: float) -> Tensor:
+def norm_lower_bound(dense: Dense, ridges, noise_std: float, delta: float, scale) -> Tensor:
     R2 = squared_radius(dense, noise_std, delta, scale)
     return torch.sqrt(max(torch.stack([(dense.quad(a) - R2) / a for a in ridges]).max(), torch.zeros(()).to(R2)))

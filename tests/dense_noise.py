@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp
 
 N_MIXTURE = 12
 """Ridges of the mixture, each a quarter of the one before."""
@@ -105,15 +107,19 @@ def missed(lam, D, error, most):
     return min(D * (math.sqrt(lam + error) + math.sqrt(32 * error / 27)) ** 2, most * error) if error else 0.0
 
 
-def mixed(t: int, delta: float) -> tuple[float, float]:
-    """Least and most ``|xi|^2 / sigma^2`` by Chernoff bounds at 24 rates each, of which each may fail.
+def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
+    """Least and most ``|xi|^2 / sigma^2``: the average of supermartingales at 12 rates each stays below 1 / delta.
 
-    ``E exp(-r xi^2) <= (1 + 2 r)^-1/2`` and ``E exp(r xi^2) <= (1 - 2 r)^-1/2`` for noise of variance 1.
+    For noise of variance 1 ``E exp(r xi^2) <= (1 - 2 r)^-1/2`` and ``E exp(-r xi^2)`` is at most ``(1 + 2 r)^-1/2``, or
+    if it is just strictly sub-Gaussian that of three points.
     """
-    log = math.log(24 / delta)
-    least = [(t / 2 * math.log(1 + 2 * r) - log) / r for r in (2 / math.sqrt(2) ** i for i in range(24))]
-    most = [(-t / 2 * math.log(1 - 2 * r) + log) / r for r in (0.45 / math.sqrt(2) ** i for i in range(24))]
-    return max(least), min(most)
+    low, high = 2.0 / 2.0 ** np.arange(12), 0.45 / 2.0 ** np.arange(12)
+    laplace = 2 / 3 + np.exp(-3 * low) / 3 if strict else (1 + 2 * low) ** -0.5
+    logs = -t * np.log(laplace), t / 2 * np.log(1 - 2 * high)
+    return (
+        brentq(lambda S: logsumexp(logs[0] - low * S, b=delta / 12), -1e4, t),
+        brentq(lambda S: logsumexp(logs[1] + high * S, b=delta / 12), 0.0, 100.0 * t + 1e4),
+    )
 
 
 def hadamard(residuals, ridge: float) -> float:
@@ -133,7 +139,7 @@ def recursion(
         delta: Probability of each of the three events, a third of what a user passes.
         upper: Known upper bound of the noise level, None if there is none.
         lower: Known lower bound.
-        variant: "paper", "tight", "tight+grid" or "mixture".
+        variant: "paper", "tight", "tight+grid", "mixture" or "mixture+strict".
         largest_ridge: First ridge of the grid; by default ``upper^2 / C^2`` for "tight+grid", and else 1.
         sketch: Nystrom matrix [T T]; None if exact; a list of matrices [t t], t = 0 .. T, if the dictionary changes.
         errors: Operator norm of ``K_t - sketch_t`` and its diagonal, repeats merged, t = 0 .. T; None if exact.
@@ -152,12 +158,13 @@ def recursion(
         """A ridge that moves at every step is fitted to the data so far only; one of a grid once for all t."""
         return fit_of(ridge, t if moving else len(y))
 
-    run = {"paper": _sandwich, "tight": _sandwich, "tight+grid": _grid, "mixture": _mixture}[variant]
+    strict = partial(_mixture, strict=True)
+    run = {"paper": _sandwich, "tight": _sandwich, "tight+grid": _grid, "mixture": _mixture, "mixture+strict": strict}
     sp, lam0 = math.inf if upper is None else upper, largest_ridge
     if lam0 is None:
-        lam0 = sp**2 / C**2 if variant != "mixture" and upper is not None else 1.0
+        lam0 = sp**2 / C**2 if "mixture" not in variant and upper is not None else 1.0
     raw = paper_bounds if variant == "paper" else tight_bounds
-    return list(run(fit, len(y), C, delta, sp, lower, lam0, errors, [0.0, *floors.tolist()], raw))
+    return list(run[variant](fit, len(y), C, delta, sp, lower, lam0, errors, [0.0, *floors.tolist()], raw))
 
 
 def _sandwich(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
@@ -207,25 +214,39 @@ def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
         yield step(t, j, raw_upper=raw_upper, raw_lower=raw_lower)
 
 
-def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
-    """Ridges ``lam0 4^-j``, of which each may fail with an equal part of delta."""
-    log = 2 * math.log(N_MIXTURE / delta)
+def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
+    """One average of the martingales at ridges ``lam0 4^-j``."""
+    log = 2 * math.log(1 / delta)
     yield Step(0, sp, sm, lam0, 0.0, 0.0, log, sp * math.sqrt(log))
     for t in range(1, T + 1):
         error, residuals = errors[t]
         ridges = [max(lam0 * 4.0**-j, floors[t]) for j in range(N_MIXTURE)]
-        quads = [fit(a, t).quad(t) for a in ridges]
-        D = [fit(a, t).log_det(t) + hadamard(residuals, a) + log for a in ridges]
-        least, most = mixed(t, delta)
-        uppers = [quad / (least - d) for quad, d in zip(quads, D, strict=True) if least > d]
+        quads = np.array([fit(a, t).quad(t) for a in ridges])
+        D = np.array([fit(a, t).log_det(t) + hadamard(residuals, a) for a in ridges])
+        least, most = averaged(t, delta, strict)
+
+        def square(level2, quads=quads, D=D):
+            """The squared radius at a noise level, over its square."""
+            return log - 2 * logsumexp(-quads / (2 * level2) - D / 2, b=1 / N_MIXTURE)
+
+        raw_upper = math.inf
+        if square(math.inf) < least:
+            scale = float(quads.max())
+            raw_upper = math.sqrt(math.exp(brentq(lambda z: square(math.exp(z)) - least, *_around(scale), xtol=1e-14)))
         lowers = [
             max(math.sqrt(max(quad - a * C**2, 0.0)) - C * math.sqrt(error), 0.0) ** 2 / most
             for a, quad in zip(ridges, quads, strict=True)
         ]
-        raw_upper, raw_lower = math.sqrt(min(uppers, default=math.inf)), math.sqrt(max(lowers))
+        raw_lower = math.sqrt(max(lowers))
         sp, sm = min(sp, raw_upper), max(sm, raw_lower)
-        squares = [quad + sp**2 * d for quad, d in zip(quads, D, strict=True)]
+        squares = (quads + sp**2 * D).tolist()
         j = squares.index(min(squares)) if math.isfinite(sp) else 0
         a = ridges[j]
+        radius = math.sqrt(sp**2 * square(sp**2)) if math.isfinite(sp) else math.inf
         rss, gamma = fit(a, t).rss(t), fit(a, t).log_det(t) / 2
-        yield Step(t, sp, sm, a, rss, gamma, D[j], math.sqrt(squares[j]), raw_upper, raw_lower)
+        yield Step(t, sp, sm, a, rss, gamma, D[j] + log, radius, raw_upper, raw_lower)
+
+
+def _around(scale: float) -> tuple[float, float]:
+    """Logarithms of squared levels between which every root is."""
+    return math.log(scale) - 40, math.log(scale) + 40

@@ -143,6 +143,7 @@ def legal(case: Case, variant: str) -> bool:
 
 
 RUNS = [(name, variant) for name, case in CASES.items() for variant in VARIANTS if legal(case, variant)]
+RUNS += [(name, "mixture+strict") for name in ("no-upper", "sketch")]
 CODE = ("three-arms", "own-grid", "no-upper", "sketch", "living-sketch")
 """One case for each way to compute the bounds, for what does not depend on the numbers."""
 FEW_RUNS = [run for run in RUNS if run[0] in CODE]
@@ -179,7 +180,7 @@ def numbers(variant: str, state: kbo.AdaptiveRidge, step: Step, y: Tensor) -> It
     schedule, energy = state.schedule, float(y[: step.t].square().sum())
     sketched = not isinstance(state.state, KernelRidge)  # it keeps sums only: its residuals are differences of energies
     t = max(step.t, 1)
-    if variant == "mixture":  # the root of quad - ridge C^2
+    if "mixture" in variant:  # the root of quad - ridge C^2
         terms = (step.rss + step.ridge * schedule.norm_bound**2) / t / max(step.lower, 1e-300)
     else:
         terms = step.sh + schedule.norm_bound * math.sqrt(step.ridge / t)
@@ -189,7 +190,7 @@ def numbers(variant: str, state: kbo.AdaptiveRidge, step: Step, y: Tensor) -> It
     yield "schedule.ridge", schedule.ridge, step.ridge, step.ridge
     yield "rss", float(state.rss()), step.rss, energy if sketched else step.rss
     yield "log_det", float(state.log_det()), 2 * step.gamma, 2 * step.gamma
-    if variant != "mixture" and not schedule.refuted:
+    if "mixture" not in variant and not schedule.refuted:
         bias = schedule.norm_bound * math.sqrt(float(state.residual_norm()) / step.ridge)
         width = step.radius / math.sqrt(step.ridge) + bias
         yield "D", schedule.deviation(state), step.D, step.D
@@ -211,7 +212,7 @@ def precision(state: kbo.AdaptiveRidge, variant: str) -> float:
     used = [state.ridge]
     if variant in ("paper", "tight"):
         used.append(max((schedule.lower / schedule.norm_bound) ** 2, state.least_ridge))
-    if variant == "mixture":
+    if "mixture" in variant:
         used.append(max(schedule.largest_ridge / 4**11, state.least_ridge))
     return 1e-9 + 5 * EPS * float(state.trace) / min(used)
 
@@ -254,8 +255,9 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind, device):
                 assert all(bool(torch.isinf(side).all()) for side in lower_upper)
             else:
                 d = case.formulas(state, X[:t], y[:t])
-                scale, error = b.upper**2 / state.ridge, float(state.residual_norm())
-                args = b.upper, case.C, case.delta / 36, scale, error
+                first, error = case.largest_ridge or 1.0, float(state.residual_norm())
+                scales = [b.upper**2 / first * 4.0**j for j in range(12)]
+                args = b.upper, case.C, case.delta / 3, scales, error
                 if kind == "cmm":
                     expected = dense.exact_mixture(d, at, *args)
                 else:
@@ -318,7 +320,7 @@ def test_without_data_there_are_no_residuals(name, device):
 def test_before_data_the_bounds_are_what_was_known(variant, lower):
     case = Case(lower=lower, C=2.0)
     state = case.state(variant)
-    ridge = 1.0 if variant == "mixture" else 0.25
+    ridge = 1.0 if "mixture" in variant else 0.25
     assert (state.schedule.upper, state.schedule.lower, state.schedule.n) == (1.0, lower, 0)
     assert state.ridge == state.schedule.ridge == ridge
     assert not state.schedule.refuted
@@ -338,7 +340,7 @@ def test_without_an_upper_bound_every_interval_is_infinite_until_there_is_one(va
     case = Case(upper=None, arms=2, noise_std=0.3, rounds=400)
     X, y = case.data(400)
     state = case.state(variant)
-    confidence = AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
+    confidence = AdaptiveMixture("dmm") if "mixture" in variant else AdaptiveSelfNormalized()
     assert state.ridge == 1.0
     known = []
     for x, target in zip(X.split(1), y.split(1), strict=True):
@@ -429,7 +431,7 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant, name):
     assert refuted[-1]
     assert refuted == sorted(refuted), "what is refuted stays refuted"
     assert state.schedule.lower > 0.1
-    confidence = AdaptiveMixture() if variant == "mixture" else AdaptiveSelfNormalized()
+    confidence = AdaptiveMixture() if "mixture" in variant else AdaptiveSelfNormalized()
     for ask in (
         confidence.interval,
         confidence.upper,
@@ -509,7 +511,7 @@ def test_targets_in_other_units(name, variant):
 def test_kernels_in_other_units(name, variant):
     """The ridge scales with the kernel, the bounds of the noise do not."""
     case, s = CASES[name], 37.0
-    if case.largest_ridge is None and (variant == "mixture" or case.upper is None):
+    if case.largest_ridge is None and ("mixture" in variant or case.upper is None):
         case = replace(case, largest_ridge=1.0)  # the default has no units
     ours, theirs = case.fed(variant, 40), replace(case, prior=s).fed(variant, 40)
     a, b = ours.schedule, theirs.schedule
@@ -523,7 +525,7 @@ def compare_intervals(variant: str, ours: kbo.AdaptiveRidge, theirs: kbo.Adaptiv
     if ours.schedule.refuted:
         assert theirs.schedule.refuted
         return
-    confidence = AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
+    confidence = AdaptiveMixture("dmm") if "mixture" in variant else AdaptiveSelfNormalized()
     first, second = (torch.stack(confidence.interval(state, Z)) for state in (ours, theirs))
     torch.testing.assert_close(second, s * first, rtol=1e-6 + tol, atol=1e-6 * s)
 
@@ -633,7 +635,7 @@ def test_a_sketch_that_leaves_nothing_out_is_exact(variant):
 @pytest.mark.parametrize("seeds", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_bounds_hold_while_they_choose_the_points(variant, noise, seeds):
     """Adaptive runs: in each all bounds must hold, at all times, but for a few runs."""
-    confidence = AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
+    confidence = AdaptiveMixture("dmm") if "mixture" in variant else AdaptiveSelfNormalized()
     failures = runs = 0
     for seed in range(seeds):
         anchors = seed % 2 * 5

@@ -8,7 +8,7 @@ from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
-from kbo.confidence.mixture.radius import norm_lower_bound, refuse_if_refuted, squared_radius
+from kbo.confidence.mixture.radius import MIXED_SCALES, norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.noise.bounds import NoiseBounds
@@ -18,6 +18,7 @@ __all__ = [
     "BKB",
     "EKUCB",
     "KUCB",
+    "MIXED_SCALES",
     "PRACTICAL_MULTIPLE",
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",

@@ -95,6 +95,24 @@ def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
     )
 
 
+SCALES = (0.25, 1.0, 16.0)
+"""Multiples of the scale that are averaged, and so of a0 the inverse."""
+
+
+def averaged(kind: str) -> Callable[[Setting], Confidence]:
+    return lambda u: MartingaleMixture(u.noise_std, u.norm_bound, u.delta, kind, [c * u.scale for c in SCALES])
+
+
+def averaged_formula(grid=None) -> Callable:
+    """DMM at these multiples of a0, or CMM."""
+
+    def formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
+        numbers = u.noise_std, u.norm_bound, u.delta, [c * u.scale for c in SCALES], d.error
+        return dense.mixture(d, Z, [g * u.a0 for g in grid], *numbers) if grid else dense.exact_mixture(d, Z, *numbers)
+
+    return formula
+
+
 def mixture_formula(grid) -> Callable:
     return lambda d, Z, u: dense.mixture(
         d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale, d.error
@@ -202,5 +220,8 @@ BOUNDS = [
         lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale, d.error),
         tol=1e-7,  # it is searched for
     ),
+    Bound("amm-of-scales", averaged("amm"), averaged_formula((1.0,)), other_numbers=True),
+    Bound("dmm-of-scales", averaged("dmm"), averaged_formula([1 / c for c in SCALES]), other_numbers=True),
+    Bound("cmm-of-scales", averaged("cmm"), averaged_formula(), tol=1e-6, other_numbers=True),
     Bound("third-party", lambda u: PlannedDesign(u.noise_std, u.norm_bound, u.delta, 50), planned_formula),
 ]

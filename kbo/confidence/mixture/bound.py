@@ -25,13 +25,22 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence.base import SubGaussian
 from kbo.confidence.mixture.dual import Dual
-from kbo.confidence.mixture.radius import DMM_GRID, TOO_LARGE, norm_lower_bound, refuted, ridge_range, squared_radius
+from kbo.confidence.mixture.radius import (
+    TOO_LARGE,
+    Scale,
+    averaged_radius,
+    checked_scale,
+    mixture_ridges,
+    norm_lower_bound,
+    refuted,
+    ridge_range,
+    starts,
+)
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
-GRIDS = {"amm": (1.0,), "dmm": DMM_GRID, "cmm": DMM_GRID}
-"""Multiples of a0 at which each kind evaluates h; "cmm" begins its searches there."""
+KINDS = ("amm", "dmm", "cmm")
 
 
 class MartingaleMixture(SubGaussian):
@@ -43,9 +52,11 @@ class MartingaleMixture(SubGaussian):
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
         kind: "amm" (one ridge), "dmm" (best of a grid of ridges) or "cmm" (best of all ridges).
-        scale: Covariance scale c > 0 of the mixture; a0 = noise_std^2 / scale.
+        scale: Covariance scale c > 0 of the mixture, a0 = noise_std^2 / scale; or several, over which the martingale is
+            averaged, for example ``MIXED_SCALES``: nearly as tight as the best of them, which need not be known.
         ridges: The ridges of "amm" and "dmm", in units of the kernel; by default a0 for "amm" and 0.1, 0.3, 1, 3, 10
-            times a0 for "dmm". Any fixed choice is valid.
+            times a0 for "dmm". With several scales that of the middle one for "amm", and those of all for "dmm". Any
+            fixed choice is valid.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown kind.
@@ -59,25 +70,28 @@ class MartingaleMixture(SubGaussian):
         norm_bound: float,
         delta: float,
         kind: str = "cmm",
-        scale: float = 1.0,
+        scale: Scale = 1.0,
         ridges: Sequence[float] | None = None,
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.scale = checks.positive("scale", scale)
-        if kind not in GRIDS:
-            raise InvalidInput(f"kind must be one of {', '.join(map(repr, GRIDS))}, got {kind!r}.")
+        self.scale = checked_scale(scale)
+        self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
+        if kind not in KINDS:
+            raise InvalidInput(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
         self.kind = kind
         if kind == "cmm" and ridges is not None:
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
-        chosen = [self.mixture_ridge * g for g in GRIDS[kind]] if ridges is None else list(ridges)
+        own = self._mixture_ridges
+        default = own[len(own) // 2 :][:1] if kind == "amm" else starts(own)
+        chosen = default if ridges is None else list(ridges)
         if not chosen or (kind == "amm" and len(chosen) != 1):
             raise InvalidInput(f'kind="{kind}" needs {"one ridge" if kind == "amm" else "at least one ridge"}.')
         self.ridges = [checks.positive("ridge", ridge) for ridge in chosen]
 
     @property
     def mixture_ridge(self) -> float:
-        """``a0 = noise_std^2 / scale``."""
-        return self.noise_std**2 / self.scale
+        """``a0 = noise_std^2 / scale``, the least one of several."""
+        return self._mixture_ridges[0]
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest lower and the smallest upper bound over the ridges.
@@ -154,7 +168,8 @@ class MartingaleMixture(SubGaussian):
 
     def squared_radius(self, state: Posterior) -> Tensor:
         """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
-        square = squared_radius(state, self.noise_std, self.delta, self.scale, many=self.kind != "amm")
+        many = self.kind != "amm"
+        square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
         return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
 
     def _slack(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:

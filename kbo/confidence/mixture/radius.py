@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence.mixture.line_search import minimise
-from kbo.errors import RefutedAssumptions
+from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -22,26 +23,74 @@ DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 TOO_LARGE = "a function that fits the data must have a larger norm"
 
 
-def squared_radius(
-    state: Posterior, noise_std: float, delta: float, scale: float = 1.0, *, many: bool = False
-) -> Tensor:
-    """Return ``R^2 = quad(a0) + sigma^2 (log_det(a0) + ln det(I + E / a0) + 2 ln(1/delta))``, [].
+MIXED_SCALES = tuple(4.0**j for j in range(-3, 5))
+"""Scales of which no single one is much better than their average (docs/validity.md)."""
 
-    Flynn & Reeb (2024), eq. 8, for an exact state, whose residual E is zero. For the residual ``E = K - K~ >= 0`` of an
-    approximate state it is an upper bound of the exact R^2: ``quad`` only grows, and ``det(I + A + E')`` is at most
-    ``det(I + A) det(I + E')``.
+Scale = float | Sequence[float]
+"""The covariance scale c of a mixture, or several that are averaged."""
+
+
+def checked_scale(scale: Scale) -> Scale:
+    """Return one or several scales as numbers.
+
+    Raises:
+        InvalidInput: There is none, or one is not a finite number above zero.
+    """
+    if not isinstance(scale, Sequence) or isinstance(scale, str):
+        return checks.positive("scale", scale)
+    if not scale:
+        raise InvalidInput("scale must be a number above zero or a sequence of at least one, got none.")
+    return tuple(checks.positive("scale", c) for c in scale)
+
+
+def mixture_ridges(noise_std: float, scale: Scale) -> list[float]:
+    """Return ``a = sigma^2 / c`` for every scale c, increasing."""
+    return sorted(noise_std**2 / c for c in (scale if isinstance(scale, Sequence) else [scale]))
+
+
+def starts(ridges: Sequence[float]) -> list[float]:
+    """Return the ridges of DMM, where searches over all ridges begin too: those of the mixture, or around the one."""
+    return list(ridges) if len(ridges) > 1 else [g * ridges[0] for g in DMM_GRID]
+
+
+def squared_radius(
+    state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0, *, many: bool = False
+) -> Tensor:
+    """Return ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)`` with ``a0 = sigma^2 / scale``, [].
+
+    Flynn & Reeb (2024), eq. 8; with several scales ``averaged_radius`` over their ridges.
 
     Args:
         state: The posterior.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bounds may fail.
-        scale: Covariance scale c of the mixture.
+        scale: Covariance scale c of the mixture, or several.
         many: Whether other ridges are needed too, so that ``a0`` is best answered with them, from ``all_ridges()``.
     """
-    a0 = noise_std**2 / scale
-    at = state.all_ridges().at(a0) if many else state.at(a0)
-    gain = at.log_det() + state.residual_log_det(a0)
-    return at.quad() + noise_std**2 * (gain + 2 * math.log(1 / delta))
+    return averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
+
+
+def averaged_radius(
+    state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool = False
+) -> Tensor:
+    """Return ``R^2 = 2 s ln(1/delta) - 2 s ln mean_a exp(-quad(a) / (2 s) - log_det(a) / 2)`` with s = noise_std^2, [].
+
+    The mean over the ridges of the martingales of Flynn & Reeb (2024) is one too (docs/theory/mixtures.md): R^2 is at
+    most ``2 s ln r`` above that of the best of r ridges. For the residual ``E = K - K~ >= 0`` of an approximate state
+    it is an upper bound of the exact R^2: ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A)
+    det(I + E')``. Arguments as for ``squared_radius``; the ridges are fixed beforehand.
+    """
+    s = noise_std**2
+    if many or len(ridges) > 1:
+        answers = state.all_ridges()
+        at = answers.ridges(ridges)
+        quads, gains = answers.quad(at), answers.log_det(at)
+    else:  # one ridge, for which the state has a factor
+        quads, gains = state.quad(ridges), state.log_det(ridges)
+    gains = gains + torch.stack([state.residual_log_det(ridge) for ridge in ridges])
+    costs = (quads + s * (gains + 2 * math.log(1 / delta))).double()
+    best = costs.min()  # of a single ridge R^2 itself; the others are relative to it, which cannot underflow as a whole
+    return (best - 2 * s * ((best - costs) / (2 * s)).exp().mean().log()).to(quads)
 
 
 def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
@@ -55,7 +104,7 @@ def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **fi
     )
 
 
-def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: float = 1.0) -> None:
+def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
     least = float(norm_lower_bound(state, noise_std, delta, scale))
     if least > norm_bound:
@@ -70,7 +119,7 @@ def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
 
 @torch.no_grad()
 def norm_lower_bound(
-    state: Posterior, noise_std: float, delta: float, scale: float = 1.0, ridges: Sequence[float] | None = None
+    state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0, ridges: Sequence[float] | None = None
 ) -> Tensor:
     """Return ``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
 
@@ -82,7 +131,7 @@ def norm_lower_bound(
         state: The posterior.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bound may fail, ever.
-        scale: Covariance scale of the mixture.
+        scale: Covariance scale of the mixture, or several.
         ridges: Take the maximum over these ridges only, which gives a smaller, still valid bound; by default over
             all of them: concave over affine, the ratio has a single peak, which one search finds.
     """
@@ -95,11 +144,11 @@ def norm_lower_bound(
         root = torch.sqrt((square * error + (a + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
         return torch.where(excess > 0, root, excess) / (a + error)
 
-    a0 = noise_std**2 / scale
     if ridges is not None:
         return least_norm(square.new_tensor(list(ridges))).max().clamp_min(0)
-    start = square.new_tensor([g * a0 for g in DMM_GRID])
-    low, high = (math.log(ridge) for ridge in ridge_range(state, a0))
+    own = mixture_ridges(noise_std, scale)
+    start = square.new_tensor(starts(own))
+    low, high = (math.log(ridge) for ridge in ridge_range(state, own[0]))
     coarse = -least_norm(start).unsqueeze(-1)
     peak = -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0]
     return torch.where(peak > 0, peak, 0.0)

@@ -7,7 +7,7 @@ import math
 from kbo import checks
 from kbo.confidence.base import Delegated
 from kbo.confidence.mixture.bound import MartingaleMixture
-from kbo.confidence.mixture.radius import norm_lower_bound
+from kbo.confidence.mixture.radius import Scale, norm_lower_bound
 from kbo.regression import Posterior
 
 PRACTICAL_MULTIPLE = 1.25
@@ -29,7 +29,7 @@ class UnknownNorm(Delegated):
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that ``B_low`` may fail, ever.
         kind: Of the mixture: "amm", "dmm" or "cmm".
-        scale: Covariance scale of the mixture.
+        scale: Covariance scale of the mixture, or several.
         guess: The least norm bound, in units of the targets over sqrt(kernel); by default ``noise_std``.
         multiple: None, or a number of at least 1.
 
@@ -42,7 +42,7 @@ class UnknownNorm(Delegated):
         noise_std: float,
         delta: float,
         kind: str = "cmm",
-        scale: float = 1.0,
+        scale: Scale = 1.0,
         guess: float | None = None,
         multiple: float | None = None,
     ) -> None:

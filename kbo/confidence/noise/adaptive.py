@@ -87,10 +87,9 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
 class AdaptiveMixture(_Adaptive, Delegated):
     """AMM, DMM and CMM with unknown noise: the mixture at the upper bound of the noise level.
 
-    For a fixed ridge a the event of the mixture, ``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``,
-    has a right side that grows with sigma: it holds for every noise level above the true one, at every ridge of the
-    grid at once. So the mixture with ``noise_std = upper`` and ``scale = upper^2 / a`` is valid whatever was estimated,
-    on the very event that bounds the noise level (docs/papers.md).
+    The event of the mixture over fixed ridges, ``|xi|^2 <= R^2``, has a right side that grows with sigma: it holds for
+    every noise level above the true one. So the mixture with ``noise_std = upper`` over these ridges is valid whatever
+    was estimated, on the very event that bounds the noise level (docs/theory/mixtures.md).
 
     Args:
         kind: "amm", "dmm" or "cmm", as for ``MartingaleMixture``.
@@ -99,7 +98,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
         InvalidInput: An unknown kind.
     """
 
-    variants = ("mixture",)
+    variants = ("mixture", "mixture+strict")
 
     def __init__(self, kind: str = "cmm") -> None:
         self.kind = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
@@ -120,6 +119,7 @@ class _AtNoiseLevel(MartingaleMixture):
     def __init__(self, bounds: NoiseBounds, kind: str, ridge: float) -> None:
         level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
         super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
+        self._mixture_ridges = bounds.mixture_ridges[::-1]
         self.guarantee = None  # its level came from the data; AdaptiveMixture has the guarantee
         self._total_delta = bounds.delta
 

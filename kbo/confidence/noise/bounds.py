@@ -5,11 +5,11 @@ Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the err
 On paper                                                             | in code
 ``D = 2 ln(1/delta) + ln det(I + K / lam')``                         | ``NoiseBounds.deviation``
 residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``fit.py``
-``|xi|^2 <= quad(a) + sigma^2 (ln det(I + K/a) + 2 ln(1/delta))``    | ``_update_mixture``, upper bound
+``|xi|^2 <= R^2``, averaged over ridges                              | ``_update_mixture``, upper bound
 ``quad(a) - a C^2 <= |xi|^2``                                        | ``_update_mixture``, lower bound
 energy ``|xi|^2`` against ``t sigma^2``                              | ``energy.py``
 
-All hold for all t at once; docs/papers.md proves the terms in E.
+All hold for all t at once; docs/papers.md and docs/theory/noise.md have the proofs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import math
 from typing import Any
 
 from kbo import checks
-from kbo.confidence.noise.energy import mixed, printed_deviation, stitched
+from kbo.confidence.noise.energy import averaged, crossing, printed_deviation, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Answers, Posterior, RidgeSchedule
 
-VARIANTS = ("paper", "tight", "tight+grid", "mixture")
+VARIANTS = ("paper", "tight", "tight+grid", "mixture", "mixture+strict")
 
 _EVENTS = 3
 """Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
@@ -39,20 +39,24 @@ class NoiseBounds(RidgeSchedule):
     """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
-    function has norm at most ``norm_bound`` and the noise is sub-Gaussian of its level and Gaussian to second order
-    (see ``energy.py``): with heavier tails the bounds are off (docs/validity.md). The same probability covers the
-    confidence bounds built on them, ``AdaptiveSelfNormalized`` and ``AdaptiveMixture``.
+    function has norm at most ``norm_bound`` and the noise, given the past, is strictly sub-Gaussian: the level is its
+    standard deviation and its sub-Gaussian constant (see ``energy.py``). With heavier tails the bounds are off
+    (docs/validity.md). The same probability covers the confidence bounds built on them, ``AdaptiveSelfNormalized`` and
+    ``AdaptiveMixture``.
 
     * "paper": Durand et al. (2018), Theorem 3 and Corollary 1; the ridge is ``upper^2 / C^2`` at every step.
     * "tight": the same event, without slack.
     * "tight+grid": the same at ridges of a grid, the least ``largest_ridge / 2^j`` above ``upper^2 / C^2``.
-    * "mixture": a martingale mixture (Flynn & Reeb 2024); the ridge is the best of ``largest_ridge / 4^j``.
+    * "mixture+strict": a martingale mixture (Flynn & Reeb 2024), averaged over the ridges ``largest_ridge / 4^j``, of
+      which the best is the ridge.
+    * "mixture": the same for noise that in addition has no more mass near zero than Gaussian noise, as Gaussian,
+      Rademacher and uniform noise have; tighter for the first few hundred observations.
 
     "tight+grid" needs no lower bound, and no upper one to begin with; the upper bound of "mixture" needs no norm bound.
-    "mixture" is the tightest, by far where there are many effective dimensions: the others pay twice the information
-    gain. Its first finite upper bound needs some 50 observations of a smooth function on a line, and 150 with
-    "tight+grid"; in two dimensions some 100 and many hundreds. "mixture" is also the first to be wrong where the noise
-    is not as assumed, and evaluates twelve ridges after every observation, which on a sketch of m points takes O(m^3):
+    The mixtures are the tightest, by far where there are many effective dimensions: the others pay twice the
+    information gain. Their first finite upper bound needs some 50 observations of a smooth function on a line, and 150
+    with "tight+grid"; in two dimensions some 100 and many hundreds. They are also the first to be wrong where the noise
+    is not as assumed, and evaluate twelve ridges after every observation, which on a sketch of m points takes O(m^3):
     choose a dictionary that stays small, ``GreedyDictionary`` for example.
 
     ``AdaptiveRidge(state, bounds)`` works on a copy, its ``schedule``. ``update`` may also be called by hand.
@@ -64,7 +68,7 @@ class NoiseBounds(RidgeSchedule):
         lower: A lower bound that is known beforehand. "paper" and "tight" learn little from 0.
         variant: See above.
         largest_ridge: Where the grid begins, any number chosen beforehand; by default ``upper^2 / C^2`` for
-            "tight+grid", and 1, the prior variance of an unscaled kernel, for "mixture" and without upper.
+            "tight+grid", and 1, the prior variance of an unscaled kernel, for mixtures and without upper.
 
     Raises:
         InvalidInput: A number out of its range, an unknown variant, or one without the upper bound that it needs.
@@ -129,7 +133,7 @@ class NoiseBounds(RidgeSchedule):
                 )
         if given is not None:
             return checks.positive("largest_ridge", given)
-        known = self.variant != "mixture" and math.isfinite(self.upper)
+        known = not self.is_mixture and math.isfinite(self.upper)
         return self.upper**2 / self.norm_bound**2 if known else 1.0
 
     def __repr__(self) -> str:
@@ -144,10 +148,16 @@ class NoiseBounds(RidgeSchedule):
         least, most = self._given
         known = [f"at least {least:g}"] * (least > 0) + [f"at most {most:g}"] * math.isfinite(most)
         level = f"a level of {' and '.join(known)}" if known else "an unknown level"
+        small_ball = ""
+        if self.variant == "mixture":
+            small_ball = (
+                ", and has no more mass near zero than Gaussian noise (E exp(-g noise^2 / level^2) <= (1 + 2 g)^(-1/2) "
+                "for g <= 2)"
+            )
         return (
             f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
-            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, and Gaussian to second "
-            "order"
+            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, which is also its standard "
+            f"deviation{small_ball}"
         )
 
     @property
@@ -160,7 +170,7 @@ class NoiseBounds(RidgeSchedule):
         if self.refuted:
             raise RefutedAssumptions(
                 f"The data refute the assumptions: the lower bound of the noise level is above its upper bound. Either "
-                f"{self._suspects()}the noise is not Gaussian to second order (rare spikes, a level that varies; "
+                f"{self._suspects()}the noise is not strictly sub-Gaussian (rare spikes, a level that varies; "
                 "docs/validity.md), or norm_bound is too small, or the kernel is wrong",
                 noise_at_least=self.lower,
                 noise_at_most=self.upper,
@@ -187,11 +197,11 @@ class NoiseBounds(RidgeSchedule):
             )
         if state.n == self.n:
             return
-        if self.n == 0 or self.variant in ("tight+grid", "mixture"):
+        if self.n == 0 or self.is_mixture or self.variant == "tight+grid":
             # The others rest on an event at one ridge, which must not follow the data.
             self._floor = max(self._floor, state.least_ridge)
         self.n = state.n
-        if self.variant == "mixture":
+        if self.is_mixture:
             self._update_mixture(state)
         else:
             self._update_sandwich(state)
@@ -202,10 +212,10 @@ class NoiseBounds(RidgeSchedule):
         Durand et al. (2018), Theorem 2, at the least ridge that may be in force, or, on a grid, at the ridge itself.
 
         Raises:
-            InvalidInput: The variant is "mixture", which rests on another event.
+            InvalidInput: The variant is a mixture, which rests on another event.
         """
-        if self.variant == "mixture":
-            raise InvalidInput('variant "mixture" rests on another event: use AdaptiveMixture.')
+        if self.is_mixture:
+            raise InvalidInput(f"variant {self.variant!r} rests on another event: use AdaptiveMixture.")
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
         gain = float(self._at(state.observed, ridge).log_det() + state.residual_log_det(ridge)) if state.n else 0.0
@@ -232,7 +242,7 @@ class NoiseBounds(RidgeSchedule):
 
     def _ridge(self) -> float:
         """Return the ridge of the upper bound, clamped from below at the precision: a larger one stays valid."""
-        if self.variant == "mixture":
+        if self.is_mixture:
             return self.largest_ridge
         wanted = max((self.upper / self.norm_bound) ** 2, self._floor)
         return self._grid_ridge(self._step(wanted)) if self.variant == "tight+grid" else wanted
@@ -258,32 +268,42 @@ class NoiseBounds(RidgeSchedule):
     # The martingale mixture of Flynn & Reeb (2024)
 
     @property
+    def is_mixture(self) -> bool:
+        """Whether the bounds rest on the event of a martingale mixture."""
+        return self.variant in ("mixture", "mixture+strict")
+
+    @property
+    def mixture_ridges(self) -> list[float]:
+        """Ridges over which the mixture is averaged, decreasing: the largest, and all above the kernel's precision."""
+        ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
+        return ridges[:1] + [ridge for ridge in ridges[1:] if ridge >= self._floor]
+
+    @property
     def mixture_delta(self) -> float:
-        """Probability that the mixture at one ridge of the grid may fail."""
-        return self.event_delta / _MIXTURE_RIDGES
+        """Probability that the mixture over these ridges may fail; those that are left out keep their share."""
+        return self.event_delta * len(self.mixture_ridges) / _MIXTURE_RIDGES
 
     def _update_mixture(self, state: Posterior) -> None:
         """Update both bounds and the ridge on the event of the confidence set, which bounds the energy of the noise."""
-        ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
-        ridges = [ridge for ridge in ridges if ridge >= self._floor]  # the others keep their part of delta
-        if not ridges:
+        ridges = self.mixture_ridges
+        if ridges[0] < self._floor:
             return
-        error = float(state.residual_norm())
-        answers = state.all_ridges()
+        answers, error = state.all_ridges(), float(state.residual_norm())
         values = answers.ridges(ridges)
-        quads, costs = answers.quad(values).tolist(), []
-        for ridge, gain in zip(ridges, answers.log_det(values).tolist(), strict=True):
-            missed = float(state.residual_log_det(ridge))
-            costs.append(gain + missed + 2 * math.log(1 / self.mixture_delta))
-        least, most = mixed(state.n, self.event_delta)
-        for ridge, quad, cost in zip(ridges, quads, costs, strict=True):
-            if least > cost:
-                self.upper = min(self.upper, math.sqrt((quad + state.rounding) / (least - cost)))
+        quads, gains = answers.quad(values).tolist(), answers.log_det(values).tolist()
+        gains = [gain + float(state.residual_log_det(ridge)) for ridge, gain in zip(ridges, gains, strict=True)]
+        least, most = averaged(state.n, self.event_delta, self.variant == "mixture+strict")
+        # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
+        halves = [max(quad + state.rounding, 1e-300) for quad in quads], [-gain / 2 for gain in gains]
+        precision = crossing(*halves, math.log(1 / self.mixture_delta) - least / 2)
+        if precision > 0:
+            self.upper = min(self.upper, math.sqrt(0.5 / precision))
+        for ridge, quad in zip(ridges, quads, strict=True):
             unexplained = max(quad - state.rounding - ridge * self.norm_bound**2, 0)
             energy = math.sqrt(unexplained) - self.norm_bound * math.sqrt(error)
             self.lower = max(self.lower, energy / math.sqrt(most))
         if math.isfinite(self.upper):
-            radii = [quad + self.upper**2 * cost for quad, cost in zip(quads, costs, strict=True)]
+            radii = [quad + self.upper**2 * gain for quad, gain in zip(quads, gains, strict=True)]
             self.ridge = ridges[radii.index(min(radii))]
 
     def check_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,22 +1,28 @@
 """Bounds of the energy ``|xi|^2`` of t noises around ``t sigma^2``, at all times t at once.
 
-The noise is Gaussian to second order: its variance is sigma^2 and ``E exp(g xi^2) <= (1 - 2 g sigma^2)^-1/2`` for every
-``g < 1 / (2 sigma^2)`` of either sign, given the past. Gaussian and Rademacher noise are; noise of rare spikes is not.
-(That it is sigma-sub-Gaussian is another assumption, of the bounds of the function.)
-So ``exp(g |xi|^2 + (t / 2) ln(1 - 2 g sigma^2))`` is a supermartingale for every g. The three bounds differ in how they
-choose g for all t at once. Each function returns least and most energy in units of sigma^2, each of which fails with
-probability at most delta, ever.
+Given the past, the noise is strictly sub-Gaussian: sub-Gaussian with its standard deviation sigma as the constant. Then
+
+    E exp(g xi^2 / sigma^2) <= (1 - 2 g)^-1/2,   E exp(-g xi^2 / sigma^2) <= (2 + exp(-3 g)) / 3,
+
+the first for ``0 <= g < 1/2``, the second for ``g >= 0`` and attained by the three-point law with kurtosis 3. Gaussian,
+Rademacher and uniform noise is; noise of rare spikes is not. Noise with no more mass near zero than Gaussian noise has
+the smaller ``(1 + 2 g)^-1/2`` on the right of the second. With ``L(g)`` for the right side ``exp(g |xi|^2 / sigma^2 -
+t ln L(g))`` is a supermartingale for every g; the bounds differ in how they choose g for all t at once. Each function
+returns least and most energy in units of sigma^2, each of which fails with probability at most delta, ever. Proofs in
+docs/theory/noise.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from operator import mul
 
 _ETA = (math.exp(0.25) + math.exp(-0.25)) / 2
 """Factor for choosing one g for all of ``[e^k, e^(k+1))``."""
 
-_LEAST_RATES = [2.0 * 2 ** (-i / 2) for i in range(24)]
-_MOST_RATES = [0.45 * 2 ** (-i / 2) for i in range(24)]
+_LEAST_RATES = [2.0 * 2**-i for i in range(12)]
+_MOST_RATES = [0.45 * 2**-i for i in range(12)]
 """-g and g in units of 1 / sigma^2: the smallest is the best one after about 10^7 rounds."""
 
 
@@ -40,12 +46,37 @@ def printed_deviation(t: int, delta: float) -> float:
     return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
 
 
-def mixed(t: int, delta: float) -> tuple[float, float]:
-    """Return the best of a fixed grid of g, each with an equal part of delta: tighter than ``stitched``.
+def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
+    """Return the energies at which the averages of the supermartingales over a fixed grid of g reach 1 / delta.
 
-    Ville's inequality for each supermartingale of the grid, and a union over the grid.
+    Ville's inequality for one supermartingale: tighter than a union over the grid, and than ``stitched``.
+
+    Args:
+        t: Number of noises.
+        delta: Probability that either may fail, ever.
+        strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass near zero than
+            Gaussian noise.
     """
-    cost = math.log(len(_LEAST_RATES) / delta)
-    least = max((0.5 * t * math.log1p(2 * g) - cost) / g for g in _LEAST_RATES)
-    most = min((-0.5 * t * math.log1p(-2 * g) + cost) / g for g in _MOST_RATES)
-    return least, most
+    costs = [math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g) for g in _LEAST_RATES]
+    least = crossing(_LEAST_RATES, [-t * cost for cost in costs], math.log(1 / delta))
+    gains = [0.5 * t * math.log1p(-2 * g) for g in _MOST_RATES]
+    return least, -crossing(_MOST_RATES, gains, math.log(1 / delta))
+
+
+def crossing(rates: Sequence[float], logs: Sequence[float], level: float) -> float:
+    """Return the x at which ``ln mean_j exp(logs_j - rates_j x)`` falls to ``level``; all rates are positive.
+
+    The function is convex and falls, so Newton's method climbs to the root from where the first term alone reaches the
+    level, and is never above the root.
+    """
+    x = max((log - math.log(len(logs)) - level) / rate for rate, log in zip(rates, logs, strict=True))
+    for _ in range(50):
+        terms = [log - rate * x for rate, log in zip(rates, logs, strict=True)]
+        top = max(terms)
+        weights = [math.exp(term - top) for term in terms]
+        total = math.fsum(weights)
+        step = (top + math.log(total / len(terms)) - level) * total / sum(map(mul, weights, rates))
+        if step <= 1e-14 * abs(x):
+            break
+        x += step
+    return x
