@@ -215,7 +215,7 @@ def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: floa
 
 
 def squared_radius(dense: Dense, noise_std: float, delta: float, scale) -> Tensor:
-    """Eq. 8, or with several scales the average of its martingales; a sketch adds what it misses of the log-determinant."""
+    """Eq. 8, or with several scales the average of its martingales; a sketch adds what it misses."""
     s, scales = noise_std**2, [scale] if isinstance(scale, float) else list(scale)
     logs = [
         -dense.quad(a) / (2 * s) - (dense.log_det(a) + dense.missed(a)) / 2 - math.log(len(scales))

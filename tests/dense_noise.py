@@ -229,10 +229,12 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
             """The squared radius at a noise level, over its square."""
             return log - 2 * logsumexp(-quads / (2 * level2) - D / 2, b=1 / N_MIXTURE)
 
-        raw_upper = math.inf
+        def excess(log_level2, square=square, least=least):
+            return square(math.exp(log_level2)) - least
+
+        around, raw_upper = math.log(float(quads.max())), math.inf
         if square(math.inf) < least:
-            scale = float(quads.max())
-            raw_upper = math.sqrt(math.exp(brentq(lambda z: square(math.exp(z)) - least, *_around(scale), xtol=1e-14)))
+            raw_upper = math.exp(brentq(excess, around - 40, around + 40, xtol=1e-14) / 2)
         lowers = [
             max(math.sqrt(max(quad - a * C**2, 0.0)) - C * math.sqrt(error), 0.0) ** 2 / most
             for a, quad in zip(ridges, quads, strict=True)
@@ -245,8 +247,3 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
         radius = math.sqrt(sp**2 * square(sp**2)) if math.isfinite(sp) else math.inf
         rss, gamma = fit(a, t).rss(t), fit(a, t).log_det(t) / 2
         yield Step(t, sp, sm, a, rss, gamma, D[j] + log, radius, raw_upper, raw_lower)
-
-
-def _around(scale: float) -> tuple[float, float]:
-    """Logarithms of squared levels between which every root is."""
-    return math.log(scale) - 40, math.log(scale) + 40

@@ -223,8 +223,8 @@ FAULTS = [
     ),
     Fault(
         "confidence/noise/bounds.py",
-        "costs.append(gain + trace / ridge + ",
-        "costs.append(gain + ",
+        "gain + float(state.residual_log_det(ridge)) for",
+        "gain for",
         "tests/test_noise.py -k every_step",
     ),
     Fault(
@@ -232,6 +232,18 @@ FAULTS = [
         "return t - spread, t + spread + 2 * L",
         "return t - spread, t + spread",
         "tests/test_noise.py -k every_step",
+    ),
+    Fault(
+        "confidence/noise/energy.py",
+        "(2 + math.exp(-3 * g)) / 3",
+        "(1 + math.exp(-2 * g)) / 2",
+        "tests/test_noise.py -k class_of_noise",
+    ),
+    Fault(
+        "confidence/mixture/radius.py",
+        ".exp().mean().log()",
+        ".exp().sum().log()",
+        "tests/laws/test_confidences.py -k scales",
     ),
     Fault(
         "confidence/noise/fit.py",

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -21,6 +22,7 @@ from torch import Tensor
 import kbo
 from kbo import KernelRidge
 from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds
+from kbo.confidence.noise import energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.problems import StreamingBandit, stationary_kernel
 from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge
@@ -473,6 +475,67 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant, name):
 def test_mistakes_are_named(make, says):
     with pytest.raises(InvalidInput, match=says):
         make()
+
+
+# Classes of noise
+
+
+def three_points(mass: float) -> tuple[np.ndarray, np.ndarray]:
+    """Values and probabilities of zero with this mass, else one of two signs; variance 1, kurtosis 1 / (1 - mass)."""
+    value = 1 / math.sqrt(1 - mass)
+    return np.array([-value, 0.0, value]), np.array([(1 - mass) / 2, mass, (1 - mass) / 2])
+
+
+GRID = np.linspace(-12, 12, 200_001)
+LAWS = {  # values, probabilities, whether it is strictly sub-Gaussian, and with no more mass near zero than a Gaussian
+    "gaussian": (GRID, np.exp(-(GRID**2) / 2) / math.sqrt(2 * math.pi) * (GRID[1] - GRID[0]), True, True),
+    "rademacher": (*three_points(0.0), True, True),
+    "uniform": (math.sqrt(3) / 12 * GRID, np.full(len(GRID), 1 / len(GRID)), True, True),
+    "a small ball": (*three_points(0.5), True, False),
+    "kurtosis 3": (*three_points(2 / 3), True, False),
+    "rare spikes": (*three_points(0.9), False, False),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_class_of_noise_has_the_moments_that_its_bounds_assume(name):
+    """One step of every supermartingale of ``energy.py``, with the rates as they are implied by its bounds at t = 1."""
+    values, weights, strict, gaussian = LAWS[name]
+    assert float(weights @ values**2) == pytest.approx(1, abs=1e-4)
+    tilts, rates, high = np.linspace(0.1, 8, 80), np.geomspace(1e-3, 2, 60), np.geomspace(1e-4, 0.49, 60)
+
+    def mean(rate):
+        return float(weights @ np.exp(rate * values**2))
+
+    sub_gaussian = all(weights @ np.cosh(u * values) <= (1 + 1e-4) * math.exp(u * u / 2) for u in tilts)
+    upper = all(mean(h) <= (1 + 1e-4) * (1 - 2 * h) ** -0.5 for h in high)
+    low = np.array([mean(-g) for g in rates])
+    assert (sub_gaussian and upper) == strict
+    assert bool((low <= (1 + 1e-9) * (2 + np.exp(-3 * rates)) / 3).all()) == strict
+    assert bool((low <= (1 + 1e-9) * (1 + 2 * rates) ** -0.5).all()) == gaussian
+    if name == "kurtosis 3":  # where the bound is attained
+        np.testing.assert_allclose(low, (2 + np.exp(-3 * rates)) / 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-6])
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_energy_of_a_class_of_noise_is_bounded_by_averages(strict, delta):
+    for t in (1, 20, 300, 10_000):
+        least, most = energy.averaged(t, delta, strict)
+        assert (least, most) == pytest.approx(dense_noise.averaged(t, delta, strict), rel=1e-9)
+        assert least < t < most
+        assert energy.averaged(t, delta, True)[0] <= least  # it is the larger class
+        if t > 20:
+            stitched = energy.stitched(t, delta)
+            assert stitched[0] < least
+            assert most < stitched[1]
+
+
+def test_a_guarantee_names_the_class_of_noise():
+    for variant in [*VARIANTS, "mixture+strict"]:
+        words = NoiseBounds(1.0, 0.1, 1.0, variant=variant).guarantee
+        assert "also its standard deviation" in words
+        assert ("mass near zero" in words) == (variant == "mixture")
 
 
 # What must follow

@@ -538,7 +538,8 @@ plt.show()
 # * A noise level that is too large increases the regret. One that is too small makes a
 #   bound invalid, usually without a warning.
 # * `NoiseBounds` and `AdaptiveRidge`, or recipes "...-adaptive", bound it online. They
-#   need a norm bound, a burn-in, and noise that is Gaussian to second order.
+#   need a norm bound, a burn-in, and noise whose standard deviation
+#   is its sub-Gaussian constant.
 # * "mixture" with `AdaptiveMixture` has the shortest burn-in; "tight+grid" is cheaper
 #   and depends a little less on the assumption.
 # * Check the residuals. If the tails are heavy, give a bound the range of the noise.

@@ -156,8 +156,8 @@ class NoiseBounds(RidgeSchedule):
             )
         return (
             f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
-            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, which is also its standard "
-            f"deviation{small_ball}"
+            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, which is also its "
+            f"standard deviation{small_ball}"
         )
 
     @property
