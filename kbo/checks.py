@@ -120,6 +120,16 @@ def weights(value: Tensor | None, y: Tensor) -> Tensor:
     return value.detach()
 
 
+def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
+    """Return noise variances of the targets Y, of the same shape, dtype and device, and above zero."""
+    if not isinstance(value, Tensor) or value.shape != Y.shape:
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise InvalidInput(f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {shape}.")
+    if value.numel() and not bool((points(name, value, Y) > 0).all()):
+        raise InvalidInput(f"{name} must be above 0: variances of the noise, in squared units of the targets.")
+    return value
+
+
 def _finite(X: Tensor) -> bool:
     """Whether all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
     return math.isfinite(float(X.detach().sum())) or bool(torch.isfinite(X).all())

@@ -344,10 +344,43 @@ def test_conditioning_on_batches_equals_one_by_one(pair, device):
         close(covariance(batch)[i], covariance(alone))
 
 
-def test_a_noise_of_its_own_is_refused(plain, device):
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_known_variances_equal_botorch_built_and_conditioned(transforms, device):
+    (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
+    Yvar = 0.01 + 0.3 * points(25, 2, device=device, seed=8)[:, :1].abs()
+    options = {"outcome_transform": None, **transforms()}
+    reference = SingleTaskGP(X, Y, Yvar, covar_module=kernel(), mean_module=ZeroMean(), **options).to(X).eval()
+    model = KernelRidgeGP(X, Y, kernel(), RIDGE, **transforms(), train_Yvar=Yvar)
+    same(model.posterior(Z), reference.posterior(Z))
+    assert model.state.weighted
+    if transforms is dict:
+        head = KernelRidgeGP(X[:15], Y[:15], kernel(), RIDGE, train_Yvar=Yvar[:15])
+        grown = head.condition_on_observations(X[15:], Y[15:], noise=Yvar[15:])
+        same(grown.posterior(Z), model.posterior(Z), 1e-8)
+        assert "weight" in SelfNormalized(RIDGE**0.5, 20.0, 0.1).guarantee_on(grown.state)
+
+
+def test_plain_data_beside_known_variances_have_the_ridge(plain, device):
+    (X, Y), Z = new_data(device), points(4, 2, device=device, seed=5)
+    noise = torch.full_like(Y, 0.5)
+    grown = plain.condition_on_observations(X, Y, noise=noise).condition_on_observations(Z, Z[:, :1])
+    variances = torch.cat([torch.full_like(plain.train_targets, RIDGE), noise[:, 0], torch.full_like(Z[:, 0], RIDGE)])
+    rebuilt = KernelRidgeGP(
+        grown.train_inputs[0], grown.train_targets[:, None], kernel(), RIDGE, train_Yvar=variances[:, None]
+    )
+    close(grown.train_Yvar, variances, 1e-12)
+    same(grown.posterior(Z + 0.1), rebuilt.posterior(Z + 0.1), 1e-8)
+
+
+def test_variances_that_cannot_be_used_are_refused(plain, device):
     X, Y = new_data(device)
-    with pytest.raises(InvalidInput, match="noise"):
-        plain.condition_on_observations(X, Y, noise=torch.ones_like(Y))
+    for noise in (0 * Y, torch.ones_like(Y[:, 0]), torch.ones_like(Y).float(), 0.1):
+        with pytest.raises(InvalidInput, match="noise"):
+            plain.condition_on_observations(X, Y, noise=noise)
+        with pytest.raises(InvalidInput, match="train_Yvar"):
+            KernelRidgeGP(X, Y, kernel(), RIDGE, train_Yvar=noise)
+    with pytest.raises(InvalidInput, match="fantasies"):
+        plain.condition_on_observations(X[None], Y[None], noise=torch.ones_like(Y[None]))
 
 
 def test_fantasies_equal_botorch(pair, device):

@@ -109,10 +109,13 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
         Raises:
-            InvalidInput: A noise level of its own is given; the ridge is the noise level of all data.
+            InvalidInput: A noise level of its own is given: that of hypothetical data is the ridge.
         """
         if noise is not None:
-            raise InvalidInput("kbo models have one noise level, the ridge: do not pass noise.")
+            raise InvalidInput(
+                "fantasies have one noise level, the ridge: do not pass noise with batches, or with data that require "
+                "gradients."
+            )
         P = checks.points("X", self.transform_inputs(X), self.train_targets)
         checks.points("Y", Y, self.train_targets)
         if hasattr(self, "outcome_transform"):

@@ -39,9 +39,12 @@ class KernelRidgeGP(StreamingGP):
         ridge: The regulariser = noise variance of the GP reading, in (transformed) units.
         input_transform: Applied to training and test points.
         outcome_transform: Applied to targets, undone in ``posterior``.
+        train_Yvar: Known noise variances [n 1] of the single targets, in their units; by default the ridge. The weight
+            of an observation is ``ridge`` over its (transformed) variance, so the ``noise_std`` of a confidence is the
+            level that goes with the variance ``ridge``.
 
     Raises:
-        InvalidInput: Wrong shapes, values that are not finite, or a ridge that is not positive.
+        InvalidInput: Wrong shapes, values that are not finite, or a ridge or variance that is not positive.
 
     Example:
         >>> model = KernelRidgeGP(train_X, train_Y, MaternKernel(nu=2.5), ridge=0.01)
@@ -63,7 +66,7 @@ class NystromGP(StreamingGP):
     up to a tenth).
 
     Args:
-        train_X, train_Y, kernel, ridge, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
         dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default a
             ``GreedyDictionary`` of at most 500 points that leaves no observation more variance than the noise has.
             Data enter it in the order of train_X. That is for predictions; tight bounds need a smaller residual, for
@@ -87,8 +90,9 @@ class NystromGP(StreamingGP):
         dictionary: Dictionary | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
+        train_Yvar: Tensor | None = None,
     ) -> None:
-        super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform)
+        super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar)
         self.dictionary = self._default() if dictionary is None else dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 

@@ -42,6 +42,7 @@ class StreamingGP(PosteriorModel):
         ridge: float,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
+        train_Yvar: Tensor | None = None,
     ) -> None:
         super().__init__()
         checks.rows("train_X", train_X)
@@ -53,12 +54,15 @@ class StreamingGP(PosteriorModel):
                 f"got {shape}{hint}."
             )
         checks.observations(train_X, train_Y.squeeze(-1), names=("train_X", "train_Y"))
+        if train_Yvar is not None:
+            checks.variances("train_Yvar", train_Yvar, train_Y)
+            train_Yvar = train_Yvar.clone()
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         self._caveats: tuple[str, ...] = ()
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform.to(train_X)
             given = _copies(outcome_transform.buffers())
-            train_Y, _ = outcome_transform(train_Y, X=train_X)
+            train_Y, train_Yvar = outcome_transform(train_Y, train_Yvar, X=train_X)
             self._note_fit(outcome_transform, given)
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
@@ -70,6 +74,7 @@ class StreamingGP(PosteriorModel):
         self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
+        self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self._state: Any = None
         self.eval()
         self._first_values = self._values = _copies(self._hyperparameters())
@@ -104,12 +109,16 @@ class StreamingGP(PosteriorModel):
         now = self._hyperparameters()
         if self._state is None or not _equal(now, self._values):
             self._state, self._values = self._new_state(), _copies(now)
-            self._state.update(self.train_inputs[0], self.train_targets)
+            self._state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
             if not self._state.n:
                 self._first_values = self._values
             for caveat in (*self._caveats, *[_CHANGED] * (not _equal(self._values, self._first_values))):
                 self._state.add_caveat(caveat)
         return self._state
+
+    def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:
+        """Return the argument ``weights`` of ``update`` for noise variances [r]; None for the ridge, left out."""
+        return {} if variances is None else {"weights": self.ridge.to(variances) / variances}
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""
@@ -137,19 +146,26 @@ class StreamingGP(PosteriorModel):
         """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.
 
         Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.
+
+        Args:
+            X: Points [q d].
+            Y: Targets [q 1].
+            noise: Known noise variances [q 1], in units of the transformed targets; by default the ridge.
+            **kwargs: Ignored.
         """
         if Y.ndim < 2 or Y.shape[-1] != 1:
             raise InvalidInput("Y must have shape [... q 1]: use y.unsqueeze(-1).")
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
-        if wants_graph or X.ndim > 2 or Y.ndim > 2 or noise is not None:
+        if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         state = self.state
         state.at()  # grows the factor, once for all models that follow
         P = self.transform_inputs(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
+        new = None if noise is None else checks.variances("noise", noise, targets).detach().squeeze(-1)
         state = state.fork()
-        state.update(P, targets.squeeze(-1))
+        state.update(P, targets.squeeze(-1), **self._weights(new))
         model = object.__new__(type(self))
         vars(model).update(vars(self))
         model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), self._cheap_copies())
@@ -158,6 +174,12 @@ class StreamingGP(PosteriorModel):
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
         if self._original_train_inputs is not None:
             model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
+        if new is not None or self.train_Yvar is not None:
+            old, new = (
+                self.ridge.to(y).expand(len(y)) if variances is None else variances
+                for variances, y in ((self.train_Yvar, self.train_targets), (new, targets))
+            )
+            model.train_Yvar = torch.cat([old, new])
         model._state = state
         return model
 
@@ -176,6 +198,7 @@ class StreamingGP(PosteriorModel):
         self.train_targets = fn(self.train_targets)
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
+        self.train_Yvar = None if self.train_Yvar is None else fn(self.train_Yvar)
         self._first_values = [fn(value) for value in self._first_values]
         self._state = None
         return self
@@ -184,9 +207,12 @@ class StreamingGP(PosteriorModel):
     def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
         """Return constructor arguments: those of a BoTorch data set, and the ``options`` that the constructor has.
 
-        Variances of single observations are left out: the ridge is the noise level of all data.
+        Variances of single observations are left out, since they are often estimates from few values: pass
+        ``train_Yvar`` among the options if they are known.
         """
-        given, known = super().construct_inputs(training_data) | options, inspect.signature(cls).parameters
+        given, known = super().construct_inputs(training_data), inspect.signature(cls).parameters
+        given.pop("train_Yvar", None)
+        given |= options
         return {name: value for name, value in given.items() if name in known}
 
 
