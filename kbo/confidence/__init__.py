@@ -6,6 +6,7 @@ from kbo.confidence.bkb import BKB, EKUCB, KUCB
 from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
+from kbo.confidence.heavy_tails import Clipped, HeavyTailed
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
 from kbo.confidence.mixture.radius import MIXED_SCALES, norm_lower_bound, refuse_if_refuted, squared_radius
@@ -25,10 +26,12 @@ __all__ = [
     "AlternatingWidth",
     "Certificate",
     "Chaining",
+    "Clipped",
     "Confidence",
     "FiniteSet",
     "FixedWidth",
     "Gap",
+    "HeavyTailed",
     "ImprovedGPUCB",
     "MartingaleMixture",
     "NoiseBounds",

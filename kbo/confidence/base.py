@@ -27,11 +27,13 @@ class Confidence(ABC):
         covers_weights: Whether the theorem holds for observations of different noise levels, those of a posterior with
             weights: it must be about data seen through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the
             noise (docs/theory/weights.md).
+        covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
     """
 
     guarantee: str | None = None
     covers_sketches: bool = False
     covers_weights: bool = False
+    covers_clipping: bool = False
 
     def guarantee_on(self, state: Posterior) -> str | None:
         """Return the statement that holds on this posterior; None if there are ``objections``."""
@@ -54,6 +56,8 @@ class Confidence(ABC):
             reasons.append(f"nothing is proved of {type(self).__name__}")
         if not self.covers_sketches and float(state.residual_trace) > 0:
             reasons.append("the theorem does not account for what the dictionary leaves out")
+        if not self.covers_clipping and state.clipping is not None:
+            reasons.append("the targets were clipped, and the theorem does not account for the bias")
         if not self.covers_weights and state.weighted:
             reasons.append("the theorem is about one noise level, and the observations have weights")
         return reasons

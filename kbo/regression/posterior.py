@@ -306,6 +306,8 @@ class Posterior(Stateful, ABC):
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
         caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
         weighted: Whether an observation has another weight than 1.
+        clipping: What is known of targets that were clipped, a ``kbo.confidence.Clipped``; None if they are as
+            observed. Only a confidence that knows of it proves anything then.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
@@ -319,6 +321,7 @@ class Posterior(Stateful, ABC):
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
     weighted: bool = False
+    clipping: Any = None
     ridge_moved: bool = False
     caveats: tuple[str, ...] = ()
     anchors: Tensor | None = None

@@ -49,6 +49,7 @@ class View(Posterior):
     like = passed_on("state.like")
     hypothetical = passed_on("state.hypothetical")
     weighted = passed_on("state.weighted")
+    clipping = passed_on("state.clipping")
     ridge_moved = passed_on("state.ridge_moved")
     caveats = passed_on("state.caveats")
     anchors = passed_on("state.anchors")
