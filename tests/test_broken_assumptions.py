@@ -17,7 +17,8 @@ import optuna
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms import ChainedOutcomeTransform, Log, Normalize, Standardize
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import ChainedOutcomeTransform, Log, Normalize, Standardize, Warp
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -45,8 +46,9 @@ from kbo.regression import AdaptiveRidge, BatchView, FixedDictionary, Hypothetic
 NUMBERS = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
 CMM, AY = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS)
 SETTING = kbo.Certified(RBFKernel().double(), **NUMBERS)
-FITTED = "was fitted to the data"
-CHANGED = "changed after data had come"
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+FITTED = "takes its constants from the data"
+CHANGED = "changed after the model had data"
 
 
 def data(n: int = 20, scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -80,7 +82,7 @@ def said_by(acquisition) -> str:
 
 def model(**options) -> KernelRidgeGP:
     X, y = data()
-    return KernelRidgeGP(X, y.exp().unsqueeze(-1), RBFKernel(), 0.01, **options)
+    return KernelRidgeGP(X, (1 + y / 4).unsqueeze(-1), RBFKernel(), 0.01, **options)
 
 
 def cmm(made) -> str:
@@ -218,6 +220,32 @@ def pending(rule) -> str:
     return said_by(acquisition)
 
 
+def steep() -> KernelRidgeGP:
+    X, y = data()
+    return KernelRidgeGP(X, 100 * y.unsqueeze(-1), RBFKernel(), 0.01)
+
+
+def reused(transform) -> KernelRidgeGP:
+    model(outcome_transform=transform)
+    return model(outcome_transform=transform)
+
+
+def fitted_elsewhere() -> KernelRidgeGP:
+    X, y = data()
+    return model(
+        outcome_transform=SingleTaskGP(X, (1 + y / 4).unsqueeze(-1), outcome_transform=Standardize(1))
+        .eval()
+        .outcome_transform
+    )
+
+
+def warped() -> str:
+    made = model(input_transform=Warp(d=2, indices=[0, 1], bounds=BOX))
+    assert CMMUCB(made, **NUMBERS).guarantee
+    made.input_transform.concentration0.data.fill_(3.0)
+    return cmm(made)
+
+
 def ridge_of(value: float) -> Callable:
     return lambda made: made.ridge.fill_(value)
 
@@ -235,8 +263,6 @@ def normalised(made: KernelRidgeGP) -> None:
     made.input_transform._coefficient = 2 * made.input_transform._coefficient
 
 
-BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-
 ROWS: list[tuple[str, Callable[[], str], str]] = [
     ("the data are in float32", lambda: said_of(CMM, exact(torch.float32)), "float32"),
     ("the same on a sketch", lambda: said_of(CMM, sketch(dtype=torch.float32)), "float32"),
@@ -247,6 +273,8 @@ ROWS: list[tuple[str, Callable[[], str], str]] = [
         lambda: cmm(model(outcome_transform=ChainedOutcomeTransform(a=Log(), b=Standardize(1)))),
         FITTED,
     ),
+    ("the same with a transform that another model had", lambda: cmm(reused(Standardize(1))), FITTED),
+    ("the same, fitted by a `SingleTaskGP`", lambda: cmm(fitted_elsewhere()), FITTED),
     ("inputs scaled by their own range", lambda: cmm(model(input_transform=Normalize(2))), FITTED),
     ("`model.ridge` changed after data", lambda: changed(ridge_of(0.1)), CHANGED),
     ("the kernel's lengthscale changed after data", lambda: changed(lengthscale_of), CHANGED),
@@ -256,6 +284,7 @@ ROWS: list[tuple[str, Callable[[], str], str]] = [
         lambda: changed(normalised, model(input_transform=Normalize(2, bounds=BOX))),
         CHANGED,
     ),
+    ("a warp of the inputs changed after data", warped, CHANGED),
     (
         "a kernel fitted by `fit_gpytorch_mll`",
         lambda: raised(lambda: fit_gpytorch_mll(ExactMarginalLogLikelihood(model().likelihood, model()))),
@@ -264,51 +293,56 @@ ROWS: list[tuple[str, Callable[[], str], str]] = [
     (
         "`state.move_ridge` after data, fixed-ridge theorem",
         lambda: said_of(AY, moved(exact())),
-        "ridge was chosen after",
+        "chosen after the first observation",
     ),
     (
         "a saved state loaded at another ridge, the same",
         lambda: said_of(AY, restored(ridge=0.5)),
-        "ridge was chosen after",
+        "chosen after the first observation",
     ),
     (
         "a saved state loaded under another kernel",
         lambda: said_of(CMM, restored(RBFKernel(lengthscale_prior=None).initialize(lengthscale=0.2))),
         "another kernel",
     ),
-    ("a ridge that follows the data, the same", lambda: said_of(AY, adaptive()), "ridge was chosen after"),
-    ("the same, Gaussian theorem", lambda: said_of(FiniteSet(20, 0.1), moved(exact())), "ridge was chosen after"),
+    ("a ridge that follows the data, the same", lambda: said_of(AY, adaptive()), "chosen after the first observation"),
+    (
+        "the same, Gaussian theorem",
+        lambda: said_of(FiniteSet(20, 0.1), moved(exact())),
+        "chosen after the first observation",
+    ),
     ("hypothetical observations", lambda: said_of(CMM, Hypothetical(exact(), data(2)[0])), "hypothetical"),
     ("a batch with points chosen", lambda: said_of(CMM, chosen()), "hypothetical"),
     ("fantasies of BoTorch", fantasies, "hypothetical"),
-    ("pending points in an acquisition function", lambda: pending(KernelUCB), "pending points"),
-    ("the same in Thompson sampling", lambda: pending(InflatedThompsonSampling), "pending points"),
+    ("pending points in an acquisition function", lambda: pending(KernelUCB), "X_pending is set"),
+    ("the same in Thompson sampling", lambda: pending(InflatedThompsonSampling), "X_pending is set"),
     (
         "a sketch under a theorem about exact posteriors",
         lambda: said_of(FiniteSet(20, 0.1), sketch()),
-        "dictionary leaves out",
+        "error of the dictionary",
     ),
-    ("a dictionary that misses too much for BKB", lambda: said_of(BKB(**NUMBERS), sketch()), "dictionary misses"),
-    ("the same for K-UCB", lambda: said_of(KUCB(**NUMBERS), sketch()), "dictionary misses"),
-    ("a width chosen by hand", lambda: said_of(FixedWidth(2.0), exact()), "nothing is proved of FixedWidth"),
+    ("a dictionary that misses too much for BKB", lambda: said_of(BKB(**NUMBERS), sketch()), "error of the dictionary"),
+    ("the same for K-UCB", lambda: said_of(KUCB(**NUMBERS), sketch()), "error of the dictionary"),
+    ("a width chosen by hand", lambda: said_of(FixedWidth(2.0), exact()), "no theorem covers FixedWidth"),
     (
         "a norm bound that follows the data",
         lambda: said_of(UnknownNorm(0.1, 0.1), exact()),
-        "nothing is proved of UnknownNorm",
+        "no theorem covers UnknownNorm",
     ),
     (
         "Algorithm 1 of chaining as a bound",
         lambda: said_of(Chaining(0.1, points=data()[0]), exact()),
-        "nothing is proved of Chaining",
+        "no theorem covers Chaining",
     ),
     ("a norm bound that is too small", lambda: refuted(CMM, lambda x: 50 * torch.sin(9 * x)), "RefutedAssumptions"),
+    ("the same, the guarantee of an acquisition function", lambda: said_by(CMMUCB(steep(), **NUMBERS)), "data refute"),
     ("noise bounds that contradict each other", contradicting, "contradict each other"),
-    ("a value overtaken by a later trial", in_flight, "started earlier: 1"),
+    ("a value overtaken by a later trial", in_flight, "has not reported: 1"),
     ("a trial failed with an exception", lambda: run_of(lambda x: 1 / 0 if x[0] > 0.5 else 0.0, 6), "trials failed: "),
     ("a trial returned NaN", lambda: run_of(lambda x: math.nan if x[0] > 0.5 else 0.0, 6), "trials failed: "),
     ("a trial ran out of time", lambda: run_of(slow(), timeout=0.1), "trials failed: "),
     ("a trial was killed and repeated", lost_and_repeated, "lost and started again: 1"),
-    ("a value was told without being asked for", told_unasked, "without having been asked for: 1"),
+    ("a value at parameters that `ask` did not return", told_unasked, "ask did not return: 1"),
     ("trials at one point at once, noise level bounded online", at_one_point, "ran at once"),
     ("Optuna: overtaken by a later trial", lambda: in_optuna(True, False), "overtaken by later ones: 1"),
     ("Optuna: a pruned trial", lambda: in_optuna(False, True), "failed or pruned: 1"),
@@ -351,7 +385,7 @@ def test_no_guarantee_is_kept_silently(call, words):
     said = call()
     assert words in said
     certified = "with probability at least" in said
-    assert not certified or "started earlier: 1" in said  # that bound does not use what waits
+    assert not certified or "has not reported: 1" in said  # that bound does not use what waits
 
 
 @pytest.mark.parametrize(("_", "words"), NAMED)

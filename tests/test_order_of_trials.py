@@ -66,7 +66,7 @@ def test_values_that_overtook_others_enter_no_certified_bound(q):
     run = late(q, seed=0)
     assert certified_and_outside(run) == (True, False)
     assert run.belief().posterior.n == 0  # the first trial has not reported
-    assert f"started earlier: {q // 2}" in result_of(run, "", None).guarantee
+    assert f"has not reported: {q // 2}" in result_of(run, "", None).guarantee
     assert certified_and_outside(late(q, 0, DECLARED))[1] == (q == 128)  # what the rule is for
 
 

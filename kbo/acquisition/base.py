@@ -9,7 +9,7 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from torch import Tensor
 
 from kbo.confidence import Confidence
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import PosteriorModel
 from kbo.models.base import name_constructor
 from kbo.regression import Posterior
@@ -50,8 +50,19 @@ class ConfidenceAcquisition(AcquisitionFunction):
     @property
     def objections(self) -> list[str]:
         """The reasons why no theorem covers the values, in words; none if one does."""
-        pending = ["the values are conditioned on pending points"] * (self.X_pending is not None)
-        return self.confidence.objections(self.state()) + pending
+        state = self.state()
+        reasons = self.confidence.objections(state)
+        if self.X_pending is not None:
+            reasons.append(
+                "X_pending is set, so the values include hypothetical observations: for a guarantee use an acquisition "
+                "function without it"
+            )
+        if not reasons and state.n:
+            try:
+                self.confidence.interval(state, self.model.train_inputs[0][:1])  # pyright: ignore
+            except RefutedAssumptions as refuted:
+                reasons.append(str(refuted))
+        return reasons
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""

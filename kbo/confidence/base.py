@@ -53,9 +53,11 @@ class Confidence(ABC):
         """
         reasons = state.objections()
         if self.guarantee is None:
-            reasons.append(f"nothing is proved of {type(self).__name__}")
+            reasons.append(f"no theorem covers {type(self).__name__}")
         if not self.covers_sketches and float(state.residual_trace) > 0:
-            reasons.append("the theorem does not account for what the dictionary leaves out")
+            reasons.append(
+                "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
+            )
         if not self.covers_clipping and state.clipping is not None:
             reasons.append("the targets were clipped, and the theorem does not account for the bias")
         if not self.covers_weights and state.weighted:
@@ -162,7 +164,9 @@ class WidthConfidence(Confidence):
 def moved_ridge(state: Posterior, ridge: float) -> list[str]:
     """Return the objection to a theorem about a fixed ridge if this ridge was moved after data had come."""
     moved = (state.schedule is not None or state.ridge_moved) and ridge == state.ridge
-    return ["the ridge was chosen after data had come, and the theorem is about a fixed one"] if moved else []
+    return (
+        ["the ridge was chosen after the first observation, and the theorem needs one chosen before"] if moved else []
+    )
 
 
 class SubGaussian(Confidence):

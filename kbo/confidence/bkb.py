@@ -34,7 +34,7 @@ class _Projected(SubGaussian, WidthConfidence):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the dictionary misses too much at this round."""
         error, covered = float(state.residual_norm()), self.missed(state)
-        short = f"the dictionary misses up to {error:.3g} of the kernel matrix, and the theorem covers {covered:.3g}"
+        short = f"the error of the dictionary is up to {error:.3g}, and the theorem allows {covered:.3g}"
         return super().objections(state) + [short] * (error > covered)
 
     def statement_on(self, state: Posterior) -> str | None:

@@ -42,7 +42,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
         below = self.least_ridge is not None and state.ridge < self.least_ridge
-        return super().objections(state) + ["the ridge is below least_ridge"] * below
+        return super().objections(state) + [f"the ridge {state.ridge:g} is below least_ridge: use a larger one"] * below
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
         least = state.ridge if self.least_ridge is None else self.least_ridge

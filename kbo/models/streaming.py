@@ -21,7 +21,10 @@ from kbo.kernels import PrecomputedKernel
 from kbo.models.base import PosteriorModel, name_constructor
 from kbo.regression import Dictionary, Posterior
 
-_CHANGED = "kernel, ridge or transform were changed after data had come"
+_CHANGED = (
+    "kernel, ridge or transform were changed after the model had data: make a new model with values that you chose "
+    "before you saw data"
+)
 
 
 class StreamingGP(PosteriorModel):
@@ -59,16 +62,15 @@ class StreamingGP(PosteriorModel):
             train_Yvar = train_Yvar.clone()
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         self._caveats: tuple[str, ...] = ()
+        # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
-            self.outcome_transform = outcome_transform.to(train_X)
-            given = _copies(outcome_transform.buffers())
-            train_Y, train_Yvar = outcome_transform(train_Y, train_Yvar, X=train_X)
-            self._note_fit(outcome_transform, given)
+            self.outcome_transform = copy.deepcopy(outcome_transform).to(train_X).train()
+            self._note_fit(self.outcome_transform, train_Y)
+            train_Y, train_Yvar = self.outcome_transform(train_Y, train_Yvar, X=train_X)
         if input_transform is not None:
-            self.input_transform = input_transform.to(train_X)
-            given = _copies(input_transform.buffers())
-            input_transform(train_X)  # in training mode: learn the bounds
-            self._note_fit(input_transform, given)
+            self.input_transform = copy.deepcopy(input_transform).to(train_X).train()
+            self._note_fit(self.input_transform, train_X)
+            self.input_transform(train_X)  # learn the bounds
         self.covar_module = copy.deepcopy(kernel).to(train_X).requires_grad_(False)
         self.ridge: Tensor
         self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
@@ -79,18 +81,24 @@ class StreamingGP(PosteriorModel):
         self.eval()
         self._first_values = self._values = _copies(self._hyperparameters())
 
-    def _note_fit(self, transform: torch.nn.Module, given: list[Tensor]) -> None:
-        """Note a transform whose constants the data have changed."""
-        if not _equal(given, list(transform.buffers())):
+    def _note_fit(self, transform: torch.nn.Module, data: Tensor) -> None:
+        """Note a transform whose constants depend on the data: other data give it others."""
+        if not len(data):
+            return
+        one, other = copy.deepcopy(transform), copy.deepcopy(transform)
+        one(data)
+        other(data / 2)
+        if not _equal(_numbers(one), _numbers(other)):
             self._caveats += (
-                f"{type(transform).__name__} was fitted to the data: use one with constants that were known before",
+                f"{type(transform).__name__} takes its constants from the data: scale with constants that you chose "
+                "before you saw data, for example train_Y = (Y - offset) / scale, or Normalize(d, bounds=...)",
             )
 
     def _hyperparameters(self) -> list[Tensor]:
         """Return all numbers on which the meaning of the data depends."""
         transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
-        buffers = (buffer for transform in transforms if transform is not None for buffer in transform.buffers())
-        return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *buffers)]
+        numbers = (number for transform in transforms if transform is not None for number in _numbers(transform))
+        return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
 
     @abstractmethod
     def _new_state(self) -> Posterior:
@@ -214,6 +222,10 @@ class StreamingGP(PosteriorModel):
         given.pop("train_Yvar", None)
         given |= options
         return {name: value for name, value in given.items() if name in known}
+
+
+def _numbers(transform: torch.nn.Module) -> list[Tensor]:
+    return [*transform.parameters(), *transform.buffers()]
 
 
 def _copies(values: Iterable[Tensor]) -> list[Tensor]:

@@ -41,7 +41,8 @@ class Certified:
         completion_independent_of_noise: Whether you know that the noise of a trial decides neither when it reports nor
             whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
             trials in the order of their starts, up to the first that has not reported, and nothing is certified after
-            a trial has failed, was lost and started again, or was told without having been asked for (docs/theory.md).
+            a trial has failed, was lost and started again, or has a value at parameters that ``ask`` did not return
+            (docs/theory/trials.md).
     """
 
     kernel: Kernel
@@ -206,7 +207,7 @@ class CertifiedBelief(Belief, Learner):
         if statement := self.proved(selected):
             declared = f", and if completion does not depend on the noise ({', '.join(selected)})" if selected else ""
             late = len(self._waiting)
-            waiting = f"; values that wait for trials that were started earlier: {late}" if late else ""
+            waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
             return f"certified: the interval {statement}{declared}{waiting}"
         if self._recipe.norm == "estimated":
             return (
@@ -222,7 +223,7 @@ class CertifiedBelief(Belief, Learner):
         reasons = list(selected)
         if self._mixed and self.posterior.schedule is not None:
             reasons.append("trials at one point ran at once, so the order of their values is unknown")
-        hint = "if their noise did not decide this, pass Certified(completion_independent_of_noise=True)"
+        hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
         return [*reasons, hint] if reasons else []
 
     def _check(self) -> None:

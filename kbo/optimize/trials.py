@@ -81,7 +81,7 @@ def selected(trials: Sequence[Trial]) -> list[str]:
     ways = {
         "failed": sum(trial.status == "failed" for trial in trials),
         "lost and started again": sum(trial.starts > 1 for trial in trials),
-        "told without having been asked for": sum(not trial.asked for trial in trials),
+        "with a value at parameters that ask did not return": sum(not trial.asked for trial in trials),
     }
     return in_words(ways)
 

@@ -105,7 +105,7 @@ class Rule(ABC):
 class UpperBound(Rule):
     """The point with the largest upper confidence bound.
 
-    In a batch, means stay frozen until the observations arrive, and variances follow the choices (Desautels et al.
+    In a batch, means stay the same until the observations arrive, and variances follow the choices (Desautels et al.
     2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
     """
 

@@ -511,7 +511,9 @@ class Posterior(Stateful, ABC):
         """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
         reasons = [*self.caveats]
         if self.hypothetical:
-            reasons.append("some observations are hypothetical")
+            reasons.append(
+                "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
+            )
         if self.dtype != torch.float64:
             reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
         return reasons

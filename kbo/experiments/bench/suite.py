@@ -1,4 +1,4 @@
-"""All benchmarks behind ``kbo bench``.
+"""All benchmarks of ``kbo bench``.
 
 Both sides of a comparison have the same data, kernel, hyper-parameters and noise, run in one process on one thread and
 in turns (A, B, A, B, ...), and must give the same numbers before they are timed. The figures are medians: of CPU time
