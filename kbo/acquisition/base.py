@@ -16,7 +16,17 @@ from kbo.regression import Posterior
 
 
 class ConfidenceAcquisition(AcquisitionFunction):
-    """An acquisition function made of a model and a confidence; arguments and errors as for ``KernelUCB``."""
+    """An acquisition function made of a model and a confidence.
+
+    Args:
+        model: A model of kbo.
+        confidence: The bound.
+        posterior_transform: None, or a ``ScalarizedPosteriorTransform`` with one weight; with weight -1 f is minimised.
+        X_pending: Points [p d] that are being evaluated.
+
+    Raises:
+        InvalidInput: The model, the confidence or the posterior transform is of another kind.
+    """
 
     X_pending: Tensor | None = None
 

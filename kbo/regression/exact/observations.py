@@ -7,6 +7,8 @@ at one location differ only by noise, so with ``C = diag(c)``
     (K_n + ridge I)^-1  acts like  (K_m + ridge C^-1)^-1 on the group means,
     ln det(I + K_n / ridge) = ln det(K_m + ridge C^-1) - sum ln(ridge / c),
     y'(I + K_n / ridge)^-1 y = within + ridge * ybar'(K_m + ridge C^-1)^-1 ybar,
+    |y - mean|^2 = within + ridge^2 sum_r (A^-1 ybar)_r^2 / c_r,    with A = K_m + ridge C^-1,
+    Tr K_n (K_n + ridge I)^-1 = sum_r 1 - (ridge / c_r) [A^-1]_rr,
 
 where ``within`` is the weighted sum of squares of the targets around their group means, and K_n and y on the left are
 ``W^1/2 K W^1/2`` and ``W^1/2 y`` (docs/theory/weights.md). A repeat first enters as a
