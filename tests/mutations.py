@@ -131,6 +131,24 @@ FAULTS = [
     ),
     # Views, copies and memories
     Fault(
+        "regression/sketch/stream.py",
+        "log1p((count - weight) * residual / ridge)",
+        "log1p((count - 1) * residual / ridge)",
+        f"{LAWS} weights",
+    ),
+    Fault(
+        "confidence/heavy_tails.py",
+        "self.square += weight * bias_at(b, s) ** 2",
+        "self.square += bias_at(b, s) ** 2",
+        "tests/test_heavy_tails.py",
+    ),
+    Fault(
+        "confidence/heavy_tails.py",
+        "c = max(width + b + bias_at(b, s), s)",
+        "c = max(width + b, s)",
+        "tests/test_heavy_tails.py",
+    ),
+    Fault(
         "regression/views/hypothetical.py",
         "S + self.ridge * torch.eye",
         "S + torch.eye",

@@ -1,11 +1,16 @@
-"""Noise with a bounded variance: what clipping leaves of it, the bounds against dense formulas, and their coverage."""
+"""Noise with a bounded variance: what clipping leaves of it, the bounds against dense formulas, and their coverage.
+
+``python -m tests.test_heavy_tails`` prints the table of docs/theory/heavy_tails.md.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import KernelRidge
@@ -13,7 +18,7 @@ from kbo.confidence import Clipped, HeavyTailed, MartingaleMixture, SelfNormaliz
 from kbo.confidence.heavy_tails import bias_at, level
 from kbo.errors import InvalidInput
 from kbo.regression import FixedDictionary, NystromRidge, Posterior, View, track
-from tests.dense import Dense, Sketched, close
+from tests.dense import Dense, Sketched, close, gram
 from tests.laws.states import rbf, seeded, unit_square
 
 
@@ -175,3 +180,53 @@ def test_saved_forked_and_in_blocks_it_continues_the_same():
         assert state.bias == pytest.approx(whole.bias, rel=1e-10)
         assert "weight" in str(bounds.guarantee_on(state))
     assert parts.n == 12
+
+
+class FixedLevels(HeavyTailed):
+    """Levels of clipping that know the norm bound only, and no bounds so far: Chowdhury & Gopalan (2019)."""
+
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        infinite = torch.full_like(X[:, 0], math.inf)
+        return -infinite, infinite
+
+
+def main() -> None:
+    """Print mean half widths over 200 points of the unit square, and runs with a point outside, for docs/theory."""
+    kernels = {
+        "RBF 0.5": (RBFKernel, {}, 0.5),
+        "RBF 0.2": (RBFKernel, {}, 0.2),
+        "Matern 5/2 0.5": (MaternKernel, {"nu": 2.5}, 0.5),
+        "Matern 3/2 0.2": (MaternKernel, {"nu": 1.5}, 0.2),
+    }
+    B, delta, Z = 3.0, 0.05, unit_square(200, 99)
+    for (name, (kind, arguments, lengthscale)), s in itertools.product(kernels.items(), (1.5, 0.3, 0.03)):
+        kernel = kind(**arguments).double()
+        kernel.lengthscale = lengthscale
+        centres, coefficients = unit_square(20, 7), torch.randn(20, generator=seeded(7), dtype=torch.float64)
+        coefficients = coefficients * B / torch.sqrt(coefficients @ gram(kernel, centres, centres) @ coefficients)
+        X, ridge, bounds = unit_square(1000, 8), (4 * s / B) ** 2, HeavyTailed(s, B, delta)
+        y = gram(kernel, X, centres) @ coefficients + s * student((1000,), 9)
+        truth = gram(kernel, Z, centres) @ coefficients
+        clipped, fixed = (
+            Clipped(KernelRidge(kernel, ridge), bounds),
+            Clipped(KernelRidge(kernel, ridge), FixedLevels(s, B, delta)),
+        )
+        plain = KernelRidge(kernel, s**2)
+        for start, stop in ((0, 100), (100, 400), (400, 1000)):
+            row = []
+            for state in (clipped, fixed, plain):
+                state.update(X[start:stop], y[start:stop])
+            for state, confidence in (
+                (clipped, bounds),
+                (fixed, bounds),
+                (plain, SelfNormalized(s, B, delta)),
+                (plain, MartingaleMixture(s, B, delta)),
+            ):
+                lower, upper = confidence.interval(state, Z)
+                inside = bool(((lower <= truth) & (truth <= upper)).all())
+                row.append(f"{float((upper - lower).mean()) / 2:.3f}{'' if inside else '!'}")
+            print(f"| {name} | {B / s:g} | {stop} | " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -32,7 +32,7 @@ class HeavyTailed(SubGaussian, WidthConfidence):
     """Bounds for noise with a bounded variance, on a posterior of clipped targets: ``Clipped(state, bounds)``.
 
     The width is that of the martingale mixture of Flynn & Reeb (2024) at the state's ridge, and the bias of clipping.
-    Chowdhury & Gopalan (2019) truncate at fixed levels; here they follow the bounds, which is far tighter.
+    Chowdhury & Gopalan (2019) truncate at fixed levels; here they follow the bounds, which is tighter.
     A ridge of about ``(4 noise_std / norm_bound)^2`` is a good choice.
 
     Args:
