@@ -163,6 +163,10 @@ def test_only_the_bounds_that_clipped_the_targets_prove_something():
     for other in (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1)):
         assert any("clipped" in reason for reason in other.objections(state))
         assert other.guarantee_on(plain) is not None
+    with pytest.raises(InvalidInput, match="clipped for"):
+        Clipped(KernelRidge(rbf(), 0.3), HeavyTailed(0.3, 4.0, 0.2)).load_state_dict(state.state_dict())
+    state.state.update(X[:1], X[:1, 0])  # past the clipping
+    assert bounds.guarantee_on(state) is None
     with pytest.raises(InvalidInput, match="empty"):
         Clipped(plain, bounds)
 

@@ -13,6 +13,7 @@ On paper, s^2 the largest variance                              | in code
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,8 +61,14 @@ class HeavyTailed(SubGaussian, WidthConfidence):
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more unless these bounds have clipped the targets."""
-        clipped = state.clipping is not None and vars(state.clipping.bounds) == vars(self)
+        rule = state.clipping
+        clipped = rule is not None and rule.numbers == self.numbers and rule.seen == state.n
         return super().objections(state) + ["the targets were not clipped by these bounds: use Clipped"] * (not clipped)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The three numbers on which the levels of clipping depend."""
+        return {"noise_std": self.noise_std, "norm_bound": self.norm_bound, "delta": self.delta}
 
     def width(self, state: Posterior) -> Tensor:
         """Return ``(sqrt(s^2 (log_det + 2 ln(1/delta)) + a B^2) + bias) / sqrt(a)``, []; wider on a sketch."""
@@ -83,16 +90,18 @@ class Clipped(View):
         InvalidInput: The state has data already, or is of another kind.
 
     Attributes:
+        seen: Observations that were clipped.
         bias: Bound of ``|W^1/2 (E[clipped targets] - f)|``, in units of the targets.
     """
 
-    saved = ("state", "square", "given_weights")
+    saved = ("state", "square", "seen", "given_weights", "numbers")
 
     def __init__(self, state: Posterior, bounds: HeavyTailed) -> None:
         super().__init__(state)
         if state.n:
             raise InvalidInput(f"state has {state.n} observations already: begin with an empty one and update it here.")
-        self.bounds, self.square, self.given_weights = bounds, 0.0, False
+        self.bounds, self.numbers = bounds, bounds.numbers
+        self.square, self.seen, self.given_weights = 0.0, 0, False
 
     @property
     def clipping(self) -> Clipped:  # noqa: D102
@@ -120,6 +129,12 @@ class Clipped(View):
         for x, target, weight in zip(X.split(1), y.split(1), known, strict=True):
             self._observe(x, target, self.bounds.noise_std / math.sqrt(weight))
 
+    def check_state_dict(self, state: dict[str, Any]) -> None:
+        """Raise InvalidInput unless the targets of the state were clipped by bounds with the same numbers."""
+        super().check_state_dict(state)
+        if state["numbers"] != self.numbers:
+            raise InvalidInput(f"these targets are clipped for {self.numbers}, the saved ones for {state['numbers']}.")
+
     @torch.no_grad()
     def _observe(self, x: Tensor, y: Tensor, s: float) -> None:
         most = self.bounds.norm_bound * safe_sqrt(self.state.prior_variance(x))
@@ -132,6 +147,7 @@ class Clipped(View):
         b = best * s
         weight = (self.bounds.noise_std / level(float(upper - lower), b, s)) ** 2
         self.square += weight * bias_at(b, s) ** 2
+        self.seen += 1
         clipped = y.clamp(min=lower - b, max=upper + b)
         self.state.update(x, clipped, **given(y.new_tensor([weight])))
         self.changed()
