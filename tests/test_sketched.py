@@ -347,3 +347,18 @@ if __name__ == "__main__":
             for n in (100, 400, 1000):
                 found = widths(RKHSBandit(kind, lengthscale, dim=2, norm=5.0, seed=0), arms, n)
                 print(kind, lengthscale, arms or "all", n, *(f"{value:.3g}" for value in found))
+
+
+def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():
+    """One observation: exact AMM and AY are far wider than the exact maximum, and wider than their sketched forms."""
+    kernel, Z = rbf(), torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+    exact, sketch = KernelRidge(kernel, 0.001), NystromRidge(kernel, 0.001, FixedDictionary(Z[2:3]))
+    for state in (exact, sketch):
+        state.update(Z[:1], torch.tensor([0.5], dtype=torch.float64))
+    best = MartingaleMixture(0.1, 1.0, 0.1, "cmm", 10.0).interval(exact, Z)
+    for kind in ("amm", "dmm", "cmm"):
+        lower, upper = MartingaleMixture(0.1, 1.0, 0.1, kind, 10.0).interval(sketch, Z)
+        assert bool((lower <= best[0] + 1e-9).all() and (upper >= best[1] - 1e-9).all())
+    for bound in (MartingaleMixture(0.1, 1.0, 0.1, "amm", 10.0), SelfNormalized(0.1, 1.0, 0.1)):
+        (lower, upper), (low, high) = bound.interval(exact, Z), bound.interval(sketch, Z)
+        assert bool((torch.maximum(low - lower, upper - high) > 0.2 * (upper - lower) / 2).any())
