@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import rounding
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -54,6 +55,7 @@ class Confidence(ABC):
         reasons = state.objections()
         if self.guarantee is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
+        reasons += rounding.objections(state, self.least_ridge_used(state))
         if not self.covers_sketches and float(state.residual_trace) > 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
@@ -115,6 +117,10 @@ class Confidence(ABC):
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
         return state.ridge
 
+    def least_ridge_used(self, state: Posterior) -> float:
+        """Return the least ridge at which the bounds read the posterior: there rounding does most."""
+        return self.ridge(state)
+
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return draws [... N] as wide as the bounds at X [N d], from draws g [... N] less the posterior mean.
 
@@ -135,7 +141,7 @@ class Confidence(ABC):
 
 
 class WidthConfidence(Confidence):
-    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge.
+    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge, widened by what rounding may do to them.
 
     Attributes:
         any_ridge: Whether they hold at ridges that were chosen from the data.
@@ -152,8 +158,9 @@ class WidthConfidence(Confidence):
         """Return the multiplier of the standard deviation, []."""
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        mean, variance = state.predict(X, self.ridge(state))
-        margin = self.width(state) * safe_sqrt(variance)
+        ridge = self.ridge(state)
+        mean, variance = state.predict(X, ridge)
+        margin = rounding.widened(state, self.width(state), state.quad(ridge), ridge).to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:

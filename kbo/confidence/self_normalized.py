@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import widths
+from kbo.confidence import rounding, widths
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
@@ -43,6 +43,10 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
         below = self.least_ridge is not None and state.ridge < self.least_ridge
         return super().objections(state) + [f"the ridge {state.ridge:g} is below least_ridge: use a larger one"] * below
+
+    def least_ridge_used(self, state: Posterior) -> float:
+        """Return ``least_ridge``, that of the log-determinant; the state's own if it is fixed."""
+        return self.least_ridge or state.ridge
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
         least = state.ridge if self.least_ridge is None else self.least_ridge
@@ -83,6 +87,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
     log_det, missed = state.log_det(least), state.residual_log_det(least)
+    log_det = log_det + rounding.log_det_error(state, least).to(log_det)
     if float(missed) == 0:
         return log_det, missed
     return log_det + missed, norm_bound * (state.residual_norm() / ridge).sqrt()

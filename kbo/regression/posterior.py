@@ -410,6 +410,11 @@ class Posterior(Stateful, ABC):
         return 0.0
 
     @property
+    def terms(self) -> int:
+        """Terms of the longest sum of a step of the algebra, in which rounding piles up; see ``rounding_error``."""
+        return self.n
+
+    @property
     def residuals(self) -> Tensor:
         """The diagonal of E over distinct locations, each times the weight of its observations, [m]; empty if E = 0."""
         return self.like.new_zeros(0)
@@ -525,6 +530,16 @@ class Posterior(Stateful, ABC):
                 f"a {type(self).__name__} takes no weights, all its observations have one noise level: use KernelRidge "
                 "or NystromRidge."
             )
+
+    def rounding_error(self, ridge: float | Tensor) -> Tensor:
+        """Return e, which bounds what rounding in float64 does to the answers at a ridge, [] or the shape of ridge.
+
+        ``e = 4 (t + 1) u (t + 1 + Tr K / ridge)`` with t = ``terms`` and ``u = 2^-53``. As long as e is small, variance
+        and ``quad`` are within e times themselves of their values in exact arithmetic, the mean is within
+        ``e sqrt(variance quad / ridge)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+        """
+        t = self.terms + 1
+        return 4 * t * 2.0**-53 * (t + self.trace / ridge)
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""

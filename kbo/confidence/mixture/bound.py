@@ -5,7 +5,7 @@ Notation: sigma = noise_std, B = norm_bound, c = scale, a0 = sigma^2 / c.
 On paper                                                           | in code
 ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``squared_radius``            (eq. 8)
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | contains f* w.p. 1 - delta     (Lemma 4.2)
-``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``slack``                     (Cor. 4.3)
+``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_width``, divided by a      (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
 AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
 
@@ -16,6 +16,7 @@ kernel matrix (the state's residual), zero for exact states: every f in F fits t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
@@ -93,6 +95,10 @@ class MartingaleMixture(SubGaussian):
         """``a0 = noise_std^2 / scale``, the least one of several."""
         return self._mixture_ridges[0]
 
+    def least_ridge_used(self, state: Posterior) -> float:
+        """Return the least of the ridges and a0; the search of "cmm" goes below it only as far as rounding allows."""
+        return min(self.mixture_ridge, *self.ridges)
+
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest lower and the smallest upper bound over the ridges.
 
@@ -137,12 +143,14 @@ class MartingaleMixture(SubGaussian):
 
     def _candidates(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
-        ridges = X.new_tensor(self.ridges)
+        C = self.squared_radius(state)
+        ridges = C.new_tensor(self.ridges)
         if self.kind == "amm":  # one ridge, for which the state has a factor
-            mean, variance = state.predict(X, self.ridges)
+            (mean, variance), quad = state.predict(X, self.ridges), state.quad(self.ridges)
         else:
-            mean, variance = state.all_ridges().predict(X, ridges)
-        width = torch.sqrt(self.slack(state) / ridges).to(mean)
+            answers = state.all_ridges()
+            (mean, variance), quad = answers.predict(X, ridges), answers.quad(ridges)
+        width = self._width(state, C, quad, ridges).to(mean)
         return mean, width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
@@ -150,21 +158,11 @@ class MartingaleMixture(SubGaussian):
         flat = X if X.ndim > 1 else X.unsqueeze(0)
         path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
+        low = max(low, min(rounding.least_ridge(state), self.ridges[0]))
         C = self.squared_radius(state)
         high = max(high, 1e12 * float(C) / self.norm_bound**2)
-        slack, start = partial(self._slack, state, C), X.new_tensor(self.ridges)
-        return [Dual(path, sign, slack, start, low, high) for sign in signs]
-
-    def slack(self, state: Posterior) -> Tensor:
-        """Return ``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)`` for every ridge, [r], in squared units of targets.
-
-        Raises:
-            RefutedAssumptions: It is negative for some ridge, so F is empty.
-        """
-        C = self.squared_radius(state)
-        ridges = C.new_tensor(self.ridges)
-        quad = state.quad(self.ridges) if self.kind == "amm" else state.all_ridges().quad(ridges)
-        return self._slack(state, C, quad, ridges)
+        width, start = partial(self._width, state, C), X.new_tensor(self.ridges)
+        return [Dual(path, sign, width, start, low, high) for sign in signs]
 
     def squared_radius(self, state: Posterior) -> Tensor:
         """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
@@ -172,13 +170,21 @@ class MartingaleMixture(SubGaussian):
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
         return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
 
-    def _slack(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
-        slack = C + ridges * self.norm_bound**2 - quad
+    def _width(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
+        """Return ``sqrt(R^2(a) / a)`` for quad at these ridges a, with what rounding may do to mean and variance.
+
+        Raises:
+            RefutedAssumptions: ``R^2(a)`` is negative for some ridge, so F is empty.
+        """
+        # Rounded up: R^2 is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
+        at_a0, e = rounding.error(state, self.mixture_ridge), rounding.error(state, ridges)
+        lost = (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / self.delta))) * at_a0
+        slack = (C * (1 + lost) + ridges * self.norm_bound**2) * (1 + e) - quad * (1 - 2 * e)
         if bool((slack < 0).any()):
             values = ridges.flatten().tolist()
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
             self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
-        return slack
+        return rounding.widened(state, torch.sqrt(slack / ridges), quad, ridges)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

@@ -10,7 +10,7 @@ h is the image of a convex set under ``(eta_1, eta_2) -> eta_2 / eta_1``, an int
 is therefore exact, and wherever it stops, h is a valid bound.
 
 If F is empty, ``R^2(a) < 0`` on an interval of ridges, where the infimum over s is minus infinity. Every sublevel set
-contains that interval, so h falls towards it from both sides: the search runs into it and ``slack`` raises.
+contains that interval, so h falls towards it from both sides: the search runs into it and ``width`` raises.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Dual:
     Args:
         path: The posterior of B single points as a function of the ridge.
         sign: 1 bounds f from above; -1 bounds -f from above.
-        slack: Maps quad and ridges to ``R^2(a)``, or raises if it is negative.
+        width: Maps quad and ridges to ``sqrt(R^2(a) / a)``, or raises if it has no root.
         start: Increasing ridges at which every search begins, at least two.
         low: Least ridge of a search.
         high: Largest ridge of a search.
@@ -52,12 +52,12 @@ class Dual:
         self,
         path: RidgePath,
         sign: int,
-        slack: Callable[[Tensor, Tensor], Tensor],
+        width: Callable[[Tensor, Tensor], Tensor],
         start: Tensor,
         low: float,
         high: float,
     ) -> None:
-        self.path, self.sign, self.slack = path, sign, slack
+        self.path, self.sign, self.width = path, sign, width
         self.low, self.high = math.log(low), math.log(high)
         self.start = start.log()
         self.coarse = self._h(path.grid(start), start.unsqueeze(-1))
@@ -68,7 +68,7 @@ class Dual:
         return self._h((path or self.path).at(ridges), ridges)
 
     def _h(self, moments: Moments, ridges: Tensor) -> Tensor:
-        width = torch.sqrt(self.slack(moments.quad, ridges) / ridges)
+        width = self.width(moments.quad, ridges)
         return self.sign * moments.mean[..., 0] + width.to(moments.mean) * safe_sqrt(moments.covariance[..., 0, 0])
 
     @torch.no_grad()

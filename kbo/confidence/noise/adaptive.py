@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from kbo.confidence import rounding
 from kbo.confidence.base import Confidence, Delegated, WidthConfidence
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.noise.bounds import NoiseBounds
@@ -28,7 +29,8 @@ class _Adaptive(Confidence):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons against any theorem on this posterior; one more if the noise bounds are refuted."""
         refuted = self.noise_bounds(state).refuted
-        return state.objections() + ["the bounds of the noise level contradict each other"] * refuted
+        reasons = state.objections() + rounding.objections(state, self.least_ridge_used(state))
+        return reasons + ["the bounds of the noise level contradict each other"] * refuted
 
     def finite_on(self, state: Posterior) -> bool:
         return math.isfinite(self.noise_bounds(state).upper)

@@ -131,6 +131,10 @@ class KernelRidge(Posterior):
         return self.data is not None and self.data.weight_range != (1.0, 1.0)
 
     @property
+    def terms(self) -> int:  # noqa: D102
+        return self.data.rows if self.data else 0
+
+    @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
         return None if self.data is None else (self.data.X, self.data.counts)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
+from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful
 
@@ -80,6 +81,16 @@ def rounding(m: int, prior: Number, spread: Number) -> Number:
     rounding of ``|z|^2`` itself.
     """
     return _EPS * (4 * m + math.sqrt(m) * prior * spread * spread) * prior
+
+
+def stretching(features: Features, k: DenseKernel) -> float:
+    """Expected factor, less one, by which rounding in the dictionary stretches squared norms of functions.
+
+    With the error delta of ``rounding``, features are those of ``k(Z, Z) + delta``, and the function with coefficients
+    w in them has a squared norm of ``|w|^2 - w'L^-1 delta L^-T w``. Of usual size, as there.
+    """
+    size = k.diagonal(features.anchors).sum() if features.m else 0.0
+    return float(_EPS / math.sqrt(max(features.m, 1)) * size * features.row_norms.square().sum())
 
 
 def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:

@@ -34,7 +34,8 @@ _MOST_GAINS = 16
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
-_NUMBERS = ("n", "weighted", "trace", "kappa", "yy", "_G", "_By", "_residual_trace", "_residual_gains")
+_RESIDUALS = ("_residual_trace", "_feature_rounding", "_residual_gains")
+_NUMBERS = ("n", "weighted", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
 """Sums over the observations."""
 
 
@@ -130,7 +131,7 @@ class Sketch(Stateful):
         else:
             spread = float(self.rows.spread[row])
             self.rows.repeat(row, y, weight)
-        self._count_residual(self.rows.find(x), residual + rounding(self.m, prior, spread), weight)
+        self._count_residual(self.rows.find(x), residual, rounding(self.m, prior, spread), weight)
         self._count(1, weight * prior, weight * prior, weight * y * y)
         z, y = weight**0.5 * z, weight**0.5 * y
         refresh = self.root.needs_refresh
@@ -203,8 +204,15 @@ class Sketch(Stateful):
     def residual_trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
         if self._residual_trace is None:
-            self._residual_trace = float(self.residuals().sum())
+            rows = self.rows
+            self._feature_rounding = float(rows.counts @ rounding(self.m, rows.prior, rows.spread))
+            self._residual_trace = float(rows.counts @ rows.residual) + self._feature_rounding
         return self._residual_trace
+
+    def feature_rounding(self) -> float:
+        """What rounding in the dictionary may add to ``B'B`` or take from it, in norm."""
+        self.residual_trace()
+        return self._feature_rounding
 
     def residual_log_det(self, ridge: float) -> float:
         """An upper bound of ``ln det(I + E / ridge)``: Hadamard's inequality, repeats merged."""
@@ -216,12 +224,15 @@ class Sketch(Stateful):
 
     def _forget_residuals(self) -> None:
         self._residual_trace: float | None = None
+        self._feature_rounding = 0.0
         self._residual_gains: dict[float, float] = {}
 
-    def _count_residual(self, row: int | None, residual: float, weight: float) -> None:
-        """Add one observation of a row, whose part of the diagonal of E is given, to the sums over E."""
+    def _count_residual(self, row: int | None, residual: float, lost: float, weight: float) -> None:
+        """Add one observation of a row, whose part of the diagonal of E and its rounding are given, to the sums."""
         assert row is not None
+        residual = residual + lost
         if self._residual_trace is not None:
+            self._feature_rounding += weight * lost
             self._residual_trace += weight * residual
         count = float(self.rows.counts[row])
         for ridge in self._residual_gains:

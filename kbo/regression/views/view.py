@@ -63,6 +63,8 @@ class View(Posterior):
     residual_log_det = passed_on("state.residual_log_det")
     residual_norm = passed_on("state.residual_norm")
     rounding = passed_on("state.rounding")
+    rounding_error = passed_on("state.rounding_error")
+    terms = passed_on("state.terms")
     needs_refresh = passed_on("state.needs_refresh")
     locations = passed_on("state.locations")
     hyperparameters = passed_on("state.hyperparameters")

@@ -1,0 +1,46 @@
+"""What rounding in float64 may do to a bound: it is widened by that, and objected to where that is not small.
+
+Bounds are stated as ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.rounding_error(a)`` the computed
+mean is off by at most ``e sqrt(variance quad / a)``, and the others by a factor of at most 1 + e: all of it is relative
+to the standard deviation, so a wider width accounts for it (docs/theory/rounding.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kbo.regression import Posterior
+
+MOST = 0.01
+"""Largest rounding error of a bound with a guarantee, relative to the standard deviation."""
+
+
+def error(state: Posterior, ridge: float | Tensor) -> Tensor:
+    """Return the error of rounding at a ridge as it is accounted for: at most ``MOST``."""
+    return torch.clamp_max(state.rounding_error(ridge), MOST)
+
+
+def least_ridge(state: Posterior) -> float:
+    """Return the least ridge at which rounding is small enough for a guarantee; 0 if no ridge is too small."""
+    e = float(state.rounding_error(math.inf))
+    return float(state.rounding_error(1.0) - e) / (MOST - e) if e < MOST else math.inf
+
+
+def log_det_error(state: Posterior, ridge: float) -> Tensor:
+    """Return what rounding may have taken from the log-determinant at a ridge, []."""
+    return math.sqrt(state.terms + 1) * error(state, ridge)
+
+
+def widened(state: Posterior, width: Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
+    """Return ``(1 + 4 e) (width + e sqrt(quad / ridge))``: with this width bounds contain those without rounding."""
+    e = error(state, ridge)
+    return (1 + 4 * e) * (width + e * torch.sqrt(quad / ridge))
+
+
+def objections(state: Posterior, ridge: float) -> list[str]:
+    """Return the objection to a bound that reads the posterior at a ridge where rounding is not small."""
+    e = float(state.rounding_error(ridge))
+    return [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []

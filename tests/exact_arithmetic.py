@@ -1,0 +1,163 @@
+"""Kernel ridge regression in 90-digit arithmetic, for given float64 data: the reference of ``test_rounding.py``.
+
+Numbers are integers in units of 2^-BITS, so that numpy multiplies them without loss; logarithms, roots and exponentials
+are those of mpmath. Nothing is shared with kbo.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import mpmath
+import numpy as np
+
+BITS = 400
+mpmath.mp.prec = BITS
+
+SHAPES = {
+    "rbf": lambda r: mpmath.exp(-r * r / 2),
+    "matern12": lambda r: mpmath.exp(-r),
+    "matern32": lambda r: (1 + mpmath.sqrt(3) * r) * mpmath.exp(-mpmath.sqrt(3) * r),
+    "matern52": lambda r: (1 + mpmath.sqrt(5) * r + 5 * r * r / 3) * mpmath.exp(-mpmath.sqrt(5) * r),
+}
+
+
+def fixed(value) -> int:
+    """Return the integer of a number: exact for float64 numbers above 2^-300."""
+    return int(mpmath.nint(mpmath.ldexp(mpmath.mpf(value), BITS)))
+
+
+def real(value: int) -> mpmath.mpf:
+    """Return the number of an integer."""
+    return mpmath.ldexp(mpmath.mpf(int(value)), -BITS)
+
+
+def gram(shape: str, lengthscale: float, X, Z) -> np.ndarray:
+    """Return the kernel matrix of the rows of X and Z."""
+    g, scale = SHAPES[shape], mpmath.mpf(lengthscale)
+    seen: dict[tuple, int] = {}
+
+    def entry(x, z) -> int:
+        if (key := (*x, *z)) not in seen:
+            square = sum((mpmath.mpf(a) - mpmath.mpf(b)) ** 2 for a, b in zip(x, z, strict=True))
+            seen[key] = seen[(*z, *x)] = fixed(g(mpmath.sqrt(square) / scale))
+        return seen[key]
+
+    return np.array([[entry(x, z) for z in Z] for x in X], dtype=object).reshape(len(X), len(Z))
+
+
+class Exact:
+    """The regression of y on X, and its answers at the points Z, at any ridge; all arguments are lists of floats."""
+
+    def __init__(self, shape: str, lengthscale: float, X, y, Z) -> None:
+        self.n = len(X)
+        targets = np.array([fixed(value) for value in y], dtype=object)[:, None]
+        self.table = np.hstack([gram(shape, lengthscale, X, X), gram(shape, lengthscale, X, Z), targets])
+        self.among_points = gram(shape, lengthscale, Z, Z)
+        self.answers: dict[mpmath.mpf, tuple] = {}
+        self.missed, self.error = lambda ridge: 0, mpmath.mpf(0)
+
+    def sketched(self, m: int, n_points: int, missed, error: float) -> Exact:
+        """Return the sketch whose anchors are the last m of the points, which are dropped.
+
+        Args:
+            m: Number of anchors.
+            n_points: Number of the other points.
+            missed: ``ln det(I + E / ridge)`` as a function of the ridge, to be added to ``log_det``.
+            error: The norm of E, or a bound of it.
+        """
+        K, T, y = np.hsplit(self.table, [self.n, self.table.shape[1] - 1])
+        rows = T[:, n_points:].T  # k(Z, X)
+        M = np.hstack([self.among_points[n_points:, n_points:], rows, self.among_points[n_points:, :n_points]])
+        pivots = []
+        for j in range(m):
+            pivots.append(int(M[j, j]))
+            left = np.array([(int(value) << BITS) // pivots[-1] for value in M[j, j + 1 : m]], dtype=object)
+            if len(left):
+                M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
+        B, z = M[:, m : m + self.n], M[:, m + self.n :]
+        scaled = np.array([[int(b) << BITS for b in row] for row in B], dtype=object) // np.array(pivots)[:, None]
+        sketch = copy.copy(self)
+        sketch.table = np.hstack([(scaled.T @ B) >> BITS, (scaled.T @ z) >> BITS, y])
+        sketch.missed, sketch.error, sketch.answers = missed, mpmath.mpf(error), {}
+        sketch.residual = K - sketch.table[:, : self.n]
+        return sketch
+
+    def at(self, ridge) -> tuple[list, list, mpmath.mpf, mpmath.mpf]:
+        """Return mean and variance at Z, ``ln det(I + K / ridge)`` and ``y'(I + K / ridge)^-1 y``."""
+        ridge, n = mpmath.mpf(ridge), self.n
+        if ridge not in self.answers:
+            M, pivots = self.table.copy(), []
+            M[range(n), range(n)] += fixed(ridge)
+            for j in range(n):
+                pivots.append(M[j, j])
+                left = np.array([(int(value) << BITS) // int(M[j, j]) for value in M[j, j + 1 : n]], dtype=object)
+                if len(left):
+                    M[j + 1 :, j + 1 :] -= (left[:, None] * M[j, j + 1 :]) >> BITS
+            Z, y = M[:, n:-1], M[:, -1]
+            forms = [sum(int(z) * int(z) // int(p) for z, p in zip(column, pivots, strict=True)) for column in Z.T]
+            mean = [sum(int(z) * int(t) // int(p) for z, t, p in zip(column, y, pivots, strict=True)) for column in Z.T]
+            quad = ridge * real(sum(int(t) * int(t) // int(p) for t, p in zip(y, pivots, strict=True)))
+            log_det = mpmath.mpf(float(self.missed(float(ridge)))) + mpmath.fsum(
+                mpmath.log(real(p) / ridge) for p in pivots
+            )
+            self.answers[ridge] = [real(m) for m in mean], [1 - real(f) for f in forms], log_det, quad
+        return self.answers[ridge]
+
+    def bounds(self, ridge, width) -> list[tuple]:
+        """Return ``mean -+ width sqrt(variance)`` at Z."""
+        mean, variance, _, _ = self.at(ridge)
+        return [(m - width * mpmath.sqrt(v), m + width * mpmath.sqrt(v)) for m, v in zip(mean, variance, strict=True)]
+
+    def self_normalized(self, ridge, noise_std, norm_bound, delta) -> list[tuple]:
+        """AY-GP-UCB."""
+        noise = mpmath.mpf(noise_std) * mpmath.sqrt(self.at(ridge)[2] + 2 * mpmath.log(1 / mpmath.mpf(delta)))
+        return self.bounds(ridge, noise / mpmath.sqrt(ridge) + norm_bound * (1 + mpmath.sqrt(self.error / ridge)))
+
+    def improved(self, eta, noise_std, norm_bound, delta) -> list[tuple]:
+        """IGP-UCB."""
+        gain = self.at(1 + mpmath.mpf(eta))[2] + self.n * mpmath.mpf(eta) + 2 * mpmath.log(1 / mpmath.mpf(delta))
+        return self.bounds(1 + mpmath.mpf(eta), mpmath.mpf(noise_std) * mpmath.sqrt(gain) + norm_bound)
+
+    def mixture(self, ridges, noise_std, norm_bound, delta, scale=1.0) -> list[tuple]:
+        """AMM and DMM: the best of some ridges at every point and side."""
+        s, B = mpmath.mpf(noise_std) ** 2, mpmath.mpf(norm_bound)
+        _, _, log_det, quad = self.at(s / mpmath.mpf(scale))
+        radius = mpmath.sqrt(quad + s * log_det + 2 * s * mpmath.log(1 / mpmath.mpf(delta)))
+        square = (radius + B * mpmath.sqrt(self.error)) ** 2
+        every = []
+        for ridge in map(mpmath.mpf, ridges):
+            slack = square + ridge * B**2 - self.at(ridge)[3]
+            every.append(self.bounds(ridge, mpmath.sqrt(slack / ridge)))
+        return [(max(b[0] for b in point), min(b[1] for b in point)) for point in zip(*every, strict=True)]
+
+    def best_mixture(self, noise_std, norm_bound, delta, scale=1.0, points: int = 2) -> list[tuple]:
+        """CMM at the first points: golden sections over the logarithm of the ridge, which has one valley."""
+        a0 = float(noise_std) ** 2 / scale
+        grid = [mpmath.mpf(a0) * mpmath.mpf(10) ** (mpmath.mpf(j) / 2) for j in range(-12, 17)]
+        numbers = noise_std, norm_bound, delta, scale
+        coarse = [self.mixture([ridge], *numbers) for ridge in grid]
+        golden, found = (mpmath.sqrt(5) - 1) / 2, []
+        for point in range(points):
+            ends = []
+            for side, sign in ((0, -1), (1, 1)):
+
+                def h(t, point=point, side=side, sign=sign):
+                    return sign * self.mixture([mpmath.exp(t)], *numbers)[point][side]
+
+                first = min(range(len(grid)), key=lambda j: sign * coarse[j][point][side])
+                a, b = (mpmath.log(grid[min(max(j, 0), len(grid) - 1)]) for j in (first - 1, first + 1))
+                c, d = b - golden * (b - a), a + golden * (b - a)
+                hc, hd = h(c), h(d)
+                for _ in range(36):
+                    if hc < hd:
+                        b, d, hd = d, c, hc
+                        c = b - golden * (b - a)
+                        hc = h(c)
+                    else:
+                        a, c, hc = c, d, hd
+                        d = a + golden * (b - a)
+                        hd = h(d)
+                ends.append(sign * min(hc, hd))
+            found.append(tuple(ends))
+        return found
