@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import widths
+from kbo.confidence import rounding, widths
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence, moved_ridge
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
@@ -60,7 +60,7 @@ class FiniteSet(Confidence):
         else:
             width = widths.srinivas(self.n_points, state.n + 1, self.delta)
             width = widths.exact_tail(width) if self.variant == "quantile" else width
-        margin = width * safe_sqrt(variance)
+        margin = rounding.widened(state, width, state.quad(), state.ridge).to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
 

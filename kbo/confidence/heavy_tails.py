@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
@@ -73,7 +74,8 @@ class HeavyTailed(SubGaussian, WidthConfidence):
     def width(self, state: Posterior) -> Tensor:
         """Return ``(sqrt(s^2 (log_det + 2 ln(1/delta)) + a B^2) + bias) / sqrt(a)``, []; wider on a sketch."""
         a, B, bias = state.ridge, self.norm_bound, 0.0 if state.clipping is None else state.clipping.bias
-        noise = self.noise_std**2 * (state.log_det() + state.residual_log_det(a) + 2 * math.log(1 / self.delta))
+        gain = state.log_det() + rounding.log_det_error(state, a) + state.residual_log_det(a)
+        noise = self.noise_std**2 * (gain + 2 * math.log(1 / self.delta))
         missed = B * state.residual_norm().to(noise).sqrt()
         cross = 2 * ((state.quad() + noise).sqrt() + bias) * missed
         return ((noise + cross + missed**2 + a * B**2).sqrt() + bias) / math.sqrt(a)

@@ -176,7 +176,7 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for some ridge, so F is empty.
         """
-        # Rounded up: R^2 is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
+        # R^2 is rounded up; it is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
         at_a0, e = rounding.error(state, self.mixture_ridge), rounding.error(state, ridges)
         lost = (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / self.delta))) * at_a0
         slack = (C * (1 + lost) + ridges * self.norm_bound**2) * (1 + e) - quad * (1 - 2 * e)
