@@ -128,6 +128,8 @@ class Exact:
         every = []
         for ridge in map(mpmath.mpf, ridges):
             slack = square + ridge * B**2 - self.at(ridge)[3]
+            if slack < 0:
+                raise ArithmeticError("no function of this norm fits the data")
             every.append(self.bounds(ridge, mpmath.sqrt(slack / ridge)))
         return [(max(b[0] for b in point), min(b[1] for b in point)) for point in zip(*every, strict=True)]
 

@@ -222,6 +222,6 @@ BOUNDS = [
     ),
     Bound("amm-of-scales", averaged("amm"), averaged_formula((1.0,)), other_numbers=True),
     Bound("dmm-of-scales", averaged("dmm"), averaged_formula([1 / c for c in SCALES]), other_numbers=True),
-    Bound("cmm-of-scales", averaged("cmm"), averaged_formula(), tol=1e-6, other_numbers=True),
+    Bound("cmm-of-scales", averaged("cmm"), averaged_formula(), tol=1e-5, other_numbers=True),
     Bound("third-party", lambda u: PlannedDesign(u.noise_std, u.norm_bound, u.delta, 50), planned_formula),
 ]
