@@ -75,7 +75,7 @@ def inside(found, expected) -> float:
 
 
 def contradicted(value) -> bool:
-    """Return whether the data contradict the assumptions in exact arithmetic too: without a function, or by crossing."""
+    """Return whether the data contradict the assumptions in exact arithmetic too: no function fits, or crossing."""
     try:
         return any(low > high for low, high in value())
     except ArithmeticError:
