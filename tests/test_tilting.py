@@ -34,6 +34,7 @@ from kbo.confidence import (
     norm_lower_bound,
     squared_radius,
 )
+from kbo.confidence.noise.energy import LEAST_RATES, averaged
 from kbo.errors import RefutedAssumptions
 from tests.dense import gram
 
@@ -213,6 +214,25 @@ def noise_level(variant: str, count: int, seed: int = 0, n: int = 240) -> Estima
     return summary(values)
 
 
+def energy_of_noise(strict: bool, count: int, seed: int = 0, n: int = 400) -> Estimate:
+    """The energy of the noise below its lower bound: noise at the edge of the class, tilted as in the mixture."""
+    rng, rates = torch.Generator().manual_seed(seed), torch.tensor(LEAST_RATES).double()
+    least = torch.tensor([averaged(t, DELTA, strict)[0] for t in range(1, n + 1)]).double()
+    drawn = rates[torch.randint(len(rates), (count, 1), generator=rng)]
+    if strict:  # three points of kurtosis 3
+        laplace, tilted = (2 + (-3 * rates).exp()) / 3, 1 / (1 + 2 * (3 * drawn).exp())
+        squares = 3 * (torch.rand(count, n, generator=rng, dtype=torch.float64) < tilted)
+    else:
+        laplace = (1 + 2 * rates) ** -0.5
+        squares = torch.randn(count, n, generator=rng, dtype=torch.float64).square() / (1 + 2 * drawn)
+    energy = squares.cumsum(-1)
+    first, values = (energy < least).double().argmax(-1), []
+    for S, t in zip(energy, first.tolist(), strict=True):
+        log_ratio = torch.logsumexp(-rates * S[t] - (t + 1) * laplace.log(), 0) - math.log(len(rates))
+        values.append(math.exp(-float(log_ratio)) if S[t] < least[t] else 0.0)
+    return summary(values)
+
+
 def check(found: Estimate) -> None:
     assert found.ratio + 4 * found.error <= 1
     assert found.failed > 0.02  # the draws do reach the event
@@ -234,6 +254,11 @@ def test_the_events_behind_the_mixtures_fail_no_more_often_than_stated():
     assert found.failed > 0.02
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_energy_of_the_noise_is_below_its_bound_no_more_often_than_stated(strict):
+    check(energy_of_noise(strict, 300))
+
+
 def test_a_bound_that_is_too_narrow_is_seen():
     assert gaussian(lambda: FiniteSet(1, 20 * DELTA), 150).ratio > 1
 
@@ -248,7 +273,9 @@ if __name__ == "__main__":
         show(name, sub_gaussian(make, count))
     for name, make in GAUSSIAN.items():
         show(name, gaussian(make, count))
-    for variant in ("tight+grid", "mixture"):
+    for strict in (True, False):
+        show(f"energy, {'strict' if strict else 'Gaussian'}", energy_of_noise(strict, count))
+    for variant in ("tight+grid", "mixture", "mixture+strict"):
         show(f"NoiseBounds, {variant}", noise_level(variant, count))
     for name, found in mixtures(("amm", "dmm", "cmm"), count // 8).items():
         show(name, found)

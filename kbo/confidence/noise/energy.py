@@ -21,8 +21,8 @@ from operator import mul
 _ETA = (math.exp(0.25) + math.exp(-0.25)) / 2
 """Factor for choosing one g for all of ``[e^k, e^(k+1))``."""
 
-_LEAST_RATES = [2.0 * 2**-i for i in range(12)]
-_MOST_RATES = [0.45 * 2**-i for i in range(12)]
+LEAST_RATES = [2.0 * 2**-i for i in range(12)]
+MOST_RATES = [0.45 * 2**-i for i in range(12)]
 """-g and g in units of 1 / sigma^2: the smallest is the best one after about 10^7 rounds."""
 
 
@@ -57,10 +57,10 @@ def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
         strict: Whether the noise is just strictly sub-Gaussian; otherwise it also has no more mass near zero than
             Gaussian noise.
     """
-    costs = [math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g) for g in _LEAST_RATES]
-    least = crossing(_LEAST_RATES, [-t * cost for cost in costs], math.log(1 / delta))
-    gains = [0.5 * t * math.log1p(-2 * g) for g in _MOST_RATES]
-    return least, -crossing(_MOST_RATES, gains, math.log(1 / delta))
+    costs = [math.log((2 + math.exp(-3 * g)) / 3) if strict else -0.5 * math.log1p(2 * g) for g in LEAST_RATES]
+    least = crossing(LEAST_RATES, [-t * cost for cost in costs], math.log(1 / delta))
+    gains = [0.5 * t * math.log1p(-2 * g) for g in MOST_RATES]
+    return least, -crossing(MOST_RATES, gains, math.log(1 / delta))
 
 
 def crossing(rates: Sequence[float], logs: Sequence[float], level: float) -> float:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pandas as pd
 import torch
 
 from kbo import bandit, recipes
-from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
+from kbo.confidence import MIXED_SCALES, Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
 from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditProblem
 from kbo.experiments.draw import lines, tables
@@ -348,6 +349,37 @@ def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> 
     return found
 
 
+def scales(quick: bool) -> Plan:
+    """Mean half width with one covariance scale and with the average over ``MIXED_SCALES``."""
+    marks, seeds = ((20, 40), 1) if quick else ((100, 400, 1000), 10)
+    found = {}
+    for kernel, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
+        runs = pd.DataFrame([_half_widths(kernel, lengthscale, seed, marks) for seed in range(80_000, 80_000 + seeds)])
+        means = runs.mean().to_dict()
+        for n, kind in product(marks, ("dmm", "cmm")):
+            best = min(MIXED_SCALES, key=lambda c, at=(n, kind): means[*at, c])
+            figures = {"c = 1": means[n, kind, 1.0], "best": means[n, kind, best], "best c": best}
+            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = figures | {"averaged": means[n, kind, "averaged"]}
+    return Plan(
+        f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {seeds} problems",
+        {"": lambda _: pd.DataFrame(found).T},
+    )
+
+
+def _half_widths(kernel: str, lengthscale: float, seed: int, marks: tuple[int, ...]) -> dict[Any, float]:
+    problem, generator = RKHSBandit(kernel, lengthscale, 2, seed=seed), torch.Generator().manual_seed(seed)
+    X, Z = (torch.rand(size, 2, generator=generator, dtype=torch.float64) for size in (max(marks), 100))
+    y, sigma, found = problem.observe(X), problem.noise_std, {}
+    for n in marks:
+        state = KernelRidge(problem.kernel, sigma**2)
+        state.update(X[:n], y[:n])
+        for kind in ("dmm", "cmm"):
+            for name, scale in [*zip(MIXED_SCALES, MIXED_SCALES, strict=True), ("averaged", MIXED_SCALES)]:
+                lower, upper = MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale).interval(state, Z)
+                found[n, kind, name] = float((upper - lower).mean() / 2)
+    return found
+
+
 PAPER = Paper(
     title="Flynn & Reeb (2024), Tighter confidence bounds for sequential kernel regression",
     tables={1: table_1},
@@ -359,5 +391,5 @@ PAPER = Paper(
         6: partial(regret, 4),
         7: misspecified,
     },
-    studies={"validity": validity, "gap": gap, "norm": norm, "multiple": multiple, "sketch": sketch},
+    studies={"validity": validity, "gap": gap, "norm": norm, "multiple": multiple, "sketch": sketch, "scales": scales},
 )
