@@ -223,7 +223,7 @@ FAULTS = [
     ),
     Fault(
         "confidence/mixture/radius.py",
-        " + state.residual_log_det(a0)",
+        " + torch.stack([state.residual_log_det(ridge) for ridge in ridges])",
         "",
         f"{BOUNDS} on_a_sketch",
     ),
