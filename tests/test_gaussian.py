@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from scipy.stats import norm
 from torch import Tensor
 
-from kbo import KernelRidge
+from kbo import KernelRidge, bandit
 from kbo.confidence import FiniteSet, widths
 from kbo.errors import InvalidInput
+from kbo.problems import GaussianProcessBandit
+from kbo.recipes.method import Method
 from tests.dense import gram
 
 DELTA, NOISE, VARIANTS = 0.1, 0.1, ("paper", "quantile", "mixture")
@@ -73,9 +76,30 @@ def test_an_unknown_variant_is_refused():
         FiniteSet(10, 0.1, "printed")
 
 
-if __name__ == "__main__":
+def regrets(variant: str, seeds: int = 12) -> Tensor:
+    """Cumulative regret [seeds] of GP-UCB with this variant on 500 points, 120 rounds."""
+    found = []
+    for seed in range(seeds):
+        problem = GaussianProcessBandit(500, 5.0, 1.0, noise_std=NOISE, seed=seed)
+        method = Method(variant, problem.kernel, NOISE**2, FiniteSet(500, DELTA, variant))
+        found.append(sum(row["regret"] for row in bandit.play(method, problem, 120, seed=100 + seed)))
+    return torch.tensor(found)
+
+
+def main(regret: bool) -> None:
+    if regret:
+        paper = regrets("paper")
+        for variant in VARIANTS:
+            found = regrets(variant)
+            less = found - paper
+            print(f"{variant:10} {found.mean():.1f}  {less.mean():.1f} +- {less.std() / len(less) ** 0.5:.1f}")
+        return
     for name in KERNELS:
         for n_points in (100, 1000, 10_000):
             for n, halves in compare(name, n_points, (0, 5, 20, 60, 120, 400, 1000)).items():
                 ratios = "  ".join(f"{key} {half / halves['paper']:.3f}" for key, half in halves.items())
                 print(f"{name:15} N = {n_points:<6} n = {n:<5} {halves['paper']:.4f}  {ratios}")
+
+
+if __name__ == "__main__":
+    main("regret" in sys.argv)
