@@ -412,8 +412,9 @@ if not QUICK:
 # %% [markdown]
 # The kernel matters most: with every bonus the regret is far below that of random
 # search. Among themselves, GP-UCB is first: its recipe has a bound that needs no union
-# over rounds. The rigorous bound is next, and the smooth variant a little behind. Algorithm 1 comes last and hardly
-# improves in the second half. The column "poor" shows the reason: nearly all of its
+# over rounds. The rigorous bound is next, and the smooth variant a little behind.
+# Algorithm 1 comes last and hardly improves in the second half. The column "poor"
+# shows the reason: nearly all of its
 # choices there are worse than the average of the pilots. It chooses graphs whose
 # standard deviation is just above a step, even if their mean is small, before good ones
 # just below. The effect depends on which step the best graph is on. In the quick
