@@ -70,8 +70,8 @@ FAULTS = [
     ),
     Fault(
         "regression/exact/state.py",
-        "self._trace = self._trace + (weights * prior).sum()",
-        "self._trace = (weights * prior).sum()",
+        "self._trace = self._trace + (prior if weights",
+        "self._trace = (prior if weights",
         f"{BOUNDS} bkb",
     ),
     Fault(

@@ -71,13 +71,16 @@ class Observations(Stateful):
         stops = [row, *self.blocks[bisect.bisect_right(self.blocks, row) :]]
         return list(itertools.pairwise(stops))
 
-    def append(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
-        """Add observations X [r d], y [r] of these weights [r]."""
+    def append(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Add observations X [r d], y [r] of these weights [r], ones if omitted."""
         if len(X) == 0:
             return
         self.n += len(X)
-        least, most = self.weight_range
-        self.weight_range = min(least, float(weights.min())), max(most, float(weights.max()))
+        if weights is None:
+            weights = torch.ones_like(y)
+        else:
+            least, most = self.weight_range
+            self.weight_range = min(least, float(weights.min())), max(most, float(weights.max()))
         X, counts, y, within, locations = merge(X, weights, y)
         self.within = self.within + within
         self._repeats += sum(location in self._seen for location in locations)

@@ -77,7 +77,7 @@ class KernelRidge(Posterior):
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:  # noqa: D102
         checks.observations(X, y, self.like if self.data else None, self.dimension)
-        weights = checks.weights(weights, y)
+        weights = None if weights is None else checks.weights(weights, y)
         if len(X) == 0:
             return
         prior = self.prior_variance(X)
@@ -86,7 +86,7 @@ class KernelRidge(Posterior):
         assert self.data is not None
         layout = self.data.layout
         self.data.append(X, y, weights)
-        self._trace = self._trace + (weights * prior).sum()
+        self._trace = self._trace + (prior if weights is None else weights * prior).sum()
         self._kappa = max(self._kappa, float(prior.max()))
         if self.data.layout != layout:
             self._factors.clear()

@@ -107,11 +107,11 @@ class NystromRidge(Posterior):
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed."""
         self._adopt(X)
         checks.observations(X, y, self.like, self.dimension)
-        weights = checks.weights(weights, y)
+        weights = None if weights is None else checks.weights(weights, y).double()
         if len(X) == 0:
             return
         # The caller may change theirs.
-        self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double(), weights.double())
+        self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double(), weights)
         self.changed()
 
     def at(self, ridge: float | None = None) -> SketchAnswers:

@@ -83,13 +83,14 @@ class Sketch(Stateful):
         self.layout = fresh_version()
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Take in observations X [r d], y [r], one after the other unless the dictionary is fixed."""
-        self.weighted |= bool((weights != 1).any())
+        self.weighted |= weights is not None and bool((weights != 1).any())
         if self.dictionary.fixed and len(X) > 1:
-            self._extend(X, y, weights)
+            self._extend(X, y, torch.ones_like(y) if weights is None else weights)
             return
-        for x, target, weight in zip(X.split(1), y.tolist(), weights.tolist(), strict=True):
+        each = [1.0] * len(X) if weights is None else weights.tolist()
+        for x, target, weight in zip(X.split(1), y.tolist(), each, strict=True):
             self._observe(x, target, weight)
 
     def _extend(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
@@ -133,7 +134,8 @@ class Sketch(Stateful):
             self.rows.repeat(row, y, weight)
         self._count_residual(self.rows.find(x), residual, rounding(self.m, prior, spread), weight)
         self._count(1, weight * prior, weight * prior, weight * y * y)
-        z, y = weight**0.5 * z, weight**0.5 * y
+        if weight != 1:
+            z, y = weight**0.5 * z, weight**0.5 * y
         refresh = self.root.needs_refresh
         if refresh and self.rows.n <= REFRESH:
             self._sum()  # as few additions as possible: thousands of repeats of a few rows would drift
