@@ -37,7 +37,7 @@ def checked_scale(scale: Scale) -> Scale:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
     if not isinstance(scale, Sequence) or isinstance(scale, str):
-        return checks.positive("scale", scale)
+        return checks.positive("scale", scale)  # pyright: ignore[reportArgumentType]
     if not scale:
         raise InvalidInput("scale must be a number above zero or a sequence of at least one, got none.")
     return tuple(checks.positive("scale", c) for c in scale)
