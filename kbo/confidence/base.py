@@ -141,7 +141,9 @@ class Confidence(ABC):
 
 
 class WidthConfidence(Confidence):
-    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge, widened by what rounding may do to them.
+    """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge.
+
+    Where something is proved of them, they are widened by what rounding may do to them.
 
     Attributes:
         any_ridge: Whether they hold at ridges that were chosen from the data.
@@ -160,7 +162,10 @@ class WidthConfidence(Confidence):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         ridge = self.ridge(state)
         mean, variance = state.predict(X, ridge)
-        margin = rounding.widened(state, self.width(state), state.quad(ridge), ridge).to(mean) * safe_sqrt(variance)
+        width = self.width(state)
+        if self.statement_on(state) is not None:
+            width = rounding.widened(state, width, state.quad(ridge), ridge)
+        margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:

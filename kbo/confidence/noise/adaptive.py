@@ -32,6 +32,9 @@ class _Adaptive(Confidence):
         reasons = state.objections() + rounding.objections(state, self.least_ridge_used(state))
         return reasons + ["the bounds of the noise level contradict each other"] * refuted
 
+    def least_ridge_used(self, state: Posterior) -> float:
+        return min(state.ridge, self.noise_bounds(state).least_ridge_used)
+
     def finite_on(self, state: Posterior) -> bool:
         return math.isfinite(self.noise_bounds(state).upper)
 

@@ -18,6 +18,7 @@ import math
 from typing import Any
 
 from kbo import checks
+from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, printed_deviation, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
 from kbo.errors import InvalidInput, RefutedAssumptions
@@ -197,8 +198,9 @@ class NoiseBounds(RidgeSchedule):
             )
         if state.n == self.n:
             return
-        if self.n == 0 or self.is_mixture or self.variant == "tight+grid":
-            # The others rest on an event at one ridge, which must not follow the data.
+        if self.is_mixture or self.variant == "tight+grid":
+            self._floor = max(self._floor, state.least_ridge, rounding.least_ridge(state))
+        elif self.n == 0:  # these rest on an event at one ridge, which must not follow the data
             self._floor = max(self._floor, state.least_ridge)
         self.n = state.n
         if self.is_mixture:
@@ -277,6 +279,11 @@ class NoiseBounds(RidgeSchedule):
         """Ridges over which the mixture is averaged, decreasing: the largest, and all above the kernel's precision."""
         ridges = [self.largest_ridge / _MIXTURE_RATIO**j for j in range(_MIXTURE_RIDGES)]
         return ridges[:1] + [ridge for ridge in ridges[1:] if ridge >= self._floor]
+
+    @property
+    def least_ridge_used(self) -> float:
+        """The least ridge at which the bounds read the posterior: there rounding does most."""
+        return self.mixture_ridges[-1] if self.is_mixture else self._reference()[0]
 
     @property
     def mixture_delta(self) -> float:
