@@ -14,10 +14,10 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import KernelRidge
-from kbo.confidence import Clipped, HeavyTailed, MartingaleMixture, SelfNormalized
+from kbo.confidence import AdaptiveMixture, Clipped, HeavyTailed, MartingaleMixture, NoiseBounds, SelfNormalized
 from kbo.confidence.heavy_tails import bias_at, level
 from kbo.errors import InvalidInput
-from kbo.regression import FixedDictionary, NystromRidge, Posterior, View, track
+from kbo.regression import AdaptiveRidge, FixedDictionary, NystromRidge, Posterior, View, track
 from tests.dense import Dense, Sketched, close, gram
 from tests.laws.states import rbf, seeded, unit_square
 
@@ -230,6 +230,14 @@ def main() -> None:
                 inside = bool(((lower <= truth) & (truth <= upper)).all())
                 row.append(f"{float((upper - lower).mean()) / 2:.3f}{'' if inside else '!'}")
             print(f"| {name} | {B / s:g} | {stop} | " + " | ".join(row) + " |", flush=True)
+
+
+def test_bounds_of_an_unknown_noise_level_refuse_clipped_targets():
+    bounds = NoiseBounds(5.0, 0.1, variant="mixture")
+    state = AdaptiveRidge(Clipped(KernelRidge(RBFKernel().double(), 1.0), HeavyTailed(0.1, 0.3, 0.1)), bounds)
+    X = torch.rand(20, 1, dtype=torch.float64)
+    state.update(X, 2 + 0.1 * torch.randn(20, dtype=torch.float64))
+    assert any("clipped" in reason for reason in AdaptiveMixture().objections(state))
 
 
 if __name__ == "__main__":

@@ -110,6 +110,25 @@ def test_values_of_trials_at_one_point_are_not_ordered_by_their_noise():
     assert "ran at once" in result_of(run, "", None).guarantee
 
 
+def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
+    """Else the values that report last would be those before a trial that has not reported."""
+    run = optimizer(method="dmm-ucb")
+    for x in [POINT] * 60 + [[0.9]] + [POINT] * 60:
+        run.expect(x)
+    for value in sorted(noise(120, seed=0)):
+        run.tell(POINT, value)
+    assert run.belief().posterior.n == 0
+    assert certified_and_outside(run) == (True, False)
+    run.tell([0.9], 0.0)
+    assert run.belief().posterior.n == 121
+    run = optimizer(method="dmm-ucb-adaptive", setting=dataclasses.replace(SETTING, noise_std=None, noise_upper=1.0))
+    for x in (POINT, [0.9], POINT):
+        run.expect(x)
+    for x in (POINT, POINT, [0.9]):
+        run.tell(x, 0.1)
+    assert "ran at once" in result_of(run, "", None).guarantee
+
+
 def test_a_value_that_was_never_asked_for_is_declared_or_certifies_nothing():
     for setting in (SETTING, DECLARED):
         run = optimizer(setting)

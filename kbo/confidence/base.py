@@ -164,7 +164,7 @@ class WidthConfidence(Confidence):
         mean, variance = state.predict(X, ridge)
         width = self.width(state)
         if self.statement_on(state) is not None:
-            width = rounding.widened(state, width, state.quad(ridge), ridge)
+            width = rounding.widened(rounding.error(state, ridge), width, state.quad(ridge), ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 

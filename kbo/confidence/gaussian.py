@@ -60,7 +60,8 @@ class FiniteSet(Confidence):
         else:
             width = widths.srinivas(self.n_points, state.n + 1, self.delta)
             width = widths.exact_tail(width) if self.variant == "quantile" else width
-        margin = rounding.widened(state, width, state.quad(), state.ridge).to(mean) * safe_sqrt(variance)
+        width = rounding.widened(rounding.error(state, state.ridge), width, state.quad(), state.ridge)
+        margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
 

@@ -34,9 +34,8 @@ def log_det_error(state: Posterior, ridge: float) -> Tensor:
     return math.sqrt(state.terms + 1) * error(state, ridge)
 
 
-def widened(state: Posterior, width: float | Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
+def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
     """Return ``(1 + 4 e) (width + e sqrt(quad / ridge))``: with this width bounds contain those without rounding."""
-    e = error(state, ridge)
     return (1 + 4 * e) * (width + e * torch.sqrt(quad / ridge))
 
 

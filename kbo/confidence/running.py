@@ -50,6 +50,7 @@ class RunningIntersection(Confidence):
         self._statement: str | None = None  # in the last round that entered
         self._version: int | None = None
         self._prior_version: int | None = None
+        self._prior: Tensor | None = None  # at a few points, to know the kernel again in another process
         self._n, self._locations = 0, ()
 
     def __repr__(self) -> str:
@@ -122,9 +123,11 @@ class RunningIntersection(Confidence):
         """Check that ``state`` is the one that was followed so far, with more data at most, and remember its data."""
         if state.hypothetical:
             raise InvalidInput("hypothetical observations do not enter an intersection: pass state.observed.")
-        known = state.locations or ()
+        known, few = state.locations or (), self.points[:8].to(state.device)
+        prior = state.prior(few, few) if self._prior is None or self._prior_version is None else self._prior
         if (
             state.n < self._n
+            or (self._prior is not None and not torch.allclose(prior, self._prior.to(prior), rtol=1e-9, atol=0.0))
             or self._prior_version not in (None, state.prior_version)
             or (self._locations and not contains(known, self._locations))
         ):
@@ -132,7 +135,7 @@ class RunningIntersection(Confidence):
                 f"these intervals rest on {self._n} observations that this state, of {state.n} observations, lacks, or "
                 "on another kernel: one RunningIntersection follows one state as it learns. Construct another one."
             )
-        self._n, self._prior_version = state.n, state.prior_version
+        self._n, self._prior_version, self._prior = state.n, state.prior_version, prior
         self._locations = tuple(part.detach().clone() for part in known)
 
     def _rows(self, X: Tensor) -> Tensor:

@@ -163,15 +163,26 @@ class CertifiedBelief(Belief, Learner):
 
     def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
         self._waiting[number] = value
-        ready = []
-        while self._next in self._waiting:
-            ready.append(self._waiting.pop(self._next))
-            self._next += 1
-        ready = [value for value in ready if value is not None]
-        points = [tuple(features.flatten().tolist()) for features, _ in ready]
+        end = self._next
+        while end in self._waiting:
+            end += 1
+        # Trials at one point that ran at once exchange their values, so all of them enter, or none (docs/theory).
+        later = {self._point(i) for i in self._waiting if i >= end} - {None}
+        for i in reversed(range(self._next, end)):
+            if self._point(i) in later:
+                later |= {self._point(k) for k in range(i, end)} - {None}
+                end = i
+        points = [point for i in range(self._next, end) if (point := self._point(i)) is not None]
         self._mixed |= len(set(points)) < len(points)
-        for features, y in ready:
-            self.posterior.update(features, y)
+        for i in range(self._next, end):
+            if (ready := self._waiting.pop(i)) is not None:
+                self.posterior.update(*ready)
+        self._next = end
+
+    def _point(self, number: int) -> tuple[float, ...] | None:
+        """Return the features of a trial that waits; None if it has no value."""
+        value = self._waiting[number]
+        return None if value is None else tuple(value[0].flatten().tolist())
 
     @property
     def searched(self) -> Posterior:

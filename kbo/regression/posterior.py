@@ -429,7 +429,8 @@ class Posterior(Stateful, ABC):
 
         Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
         """
-        return (self.residuals / ridge).log1p().sum()
+        residuals = self.residuals
+        return (residuals / ridge).log1p().sum() if len(residuals) else residuals.sum()
 
     def residual_norm(self) -> Tensor:
         """Return an upper bound of the operator norm of E, []."""

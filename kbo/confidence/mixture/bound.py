@@ -143,7 +143,7 @@ class MartingaleMixture(SubGaussian):
 
     def _candidates(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
-        C = self.squared_radius(state)
+        C = self._rounded_up(state)
         ridges = C.new_tensor(self.ridges)
         if self.kind == "amm":  # one ridge, for which the state has a factor
             (mean, variance), quad = state.predict(X, self.ridges), state.quad(self.ridges)
@@ -159,7 +159,7 @@ class MartingaleMixture(SubGaussian):
         path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
         low = max(low, min(rounding.least_ridge(state), self.ridges[0]))
-        C = self.squared_radius(state)
+        C = self._rounded_up(state)
         high = max(high, 1e12 * float(C) / self.norm_bound**2)
         width, start = partial(self._width, state, C), X.new_tensor(self.ridges)
         return [Dual(path, sign, width, start, low, high) for sign in signs]
@@ -170,21 +170,31 @@ class MartingaleMixture(SubGaussian):
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
         return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
 
+    def _rounded_up(self, state: Posterior) -> Tensor:
+        """Return the squared radius with what rounding may have taken from it, []."""
+        # It is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
+        lost = 2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / self.delta))
+        return self.squared_radius(state) * (1 + lost * rounding.error(state, self.mixture_ridge))
+
     def _width(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
         """Return ``sqrt(R^2(a) / a)`` for quad at these ridges a, with what rounding may do to mean and variance.
+
+        Args:
+            state: The posterior.
+            C: The squared radius, rounded up, [].
+            quad: ``quad`` at the ridges.
+            ridges: The ridges.
 
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for some ridge, so F is empty.
         """
-        # R^2 is rounded up; it is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
-        at_a0, e = rounding.error(state, self.mixture_ridge), rounding.error(state, ridges)
-        lost = (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / self.delta))) * at_a0
-        slack = (C * (1 + lost) + ridges * self.norm_bound**2) * (1 + e) - quad * (1 - 2 * e)
+        e = rounding.error(state, ridges)
+        slack = (C + ridges * self.norm_bound**2) * (1 + e) - quad * (1 - 2 * e)
         if bool((slack < 0).any()):
             values = ridges.flatten().tolist()
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
             self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
-        return rounding.widened(state, torch.sqrt(slack / ridges), quad, ridges)
+        return rounding.widened(e, torch.sqrt(slack / ridges), quad, ridges)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

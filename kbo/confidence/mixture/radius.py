@@ -89,7 +89,9 @@ def averaged_radius(
         quads, gains = state.quad(ridges), state.log_det(ridges)
     gains = gains + torch.stack([state.residual_log_det(ridge) for ridge in ridges])
     costs = (quads + s * (gains + 2 * math.log(1 / delta))).double()
-    best = costs.min()  # of a single ridge R^2 itself; the others are relative to it, which cannot underflow as a whole
+    if len(ridges) == 1:
+        return costs[0].to(quads)
+    best = costs.min()  # the others are relative to it, which cannot underflow as a whole
     return (best - 2 * s * ((best - costs) / (2 * s)).exp().mean().log()).to(quads)
 
 

@@ -30,6 +30,8 @@ class _Adaptive(Confidence):
         """Return the reasons against any theorem on this posterior; one more if the noise bounds are refuted."""
         refuted = self.noise_bounds(state).refuted
         reasons = state.objections() + rounding.objections(state, self.least_ridge_used(state))
+        if state.clipping is not None:
+            reasons.append("the targets were clipped, and the theorem does not account for the bias")
         return reasons + ["the bounds of the noise level contradict each other"] * refuted
 
     def least_ridge_used(self, state: Posterior) -> float:

@@ -88,6 +88,7 @@ def selected(study: Study) -> list[str]:
     ended, running = finished(study), study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     ways = {
         "failed or pruned": sum(result_of(trial) is None for trial in ended),
+        "with a value that was known before": sum(trial.datetime_start == trial.datetime_complete for trial in ended),
         "overtaken by later ones": overtaken((t.datetime_start or datetime.min, t.number) for t in [*ended, *running]),
     }
     return in_words(ways)

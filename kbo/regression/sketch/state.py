@@ -27,7 +27,6 @@ from kbo.regression.posterior import Posterior
 from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
 from kbo.regression.sketch.dictionary import Dictionary
-from kbo.regression.sketch.error import stretching
 from kbo.regression.sketch.follow import FollowedSketch
 from kbo.regression.sketch.one_ridge import SketchAnswers
 from kbo.regression.sketch.stream import Sketch
@@ -88,7 +87,6 @@ class NystromRidge(Posterior):
         super().changed()
         self._spectrum: SketchedResolvent | None = None
         self._answers: dict[float, SketchAnswers] = {}
-        self._stretched: float | None = None
 
     n = passed_on("sketch.n")
     weighted = passed_on("sketch.weighted")
@@ -181,9 +179,7 @@ class NystromRidge(Posterior):
 
     def rounding_error(self, ridge: float | Tensor) -> Tensor:
         """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
-        if self._stretched is None:
-            self._stretched = stretching(self.sketch.features, self.sketch.k)
-        return super().rounding_error(ridge) + self.sketch.feature_rounding() / ridge + self._stretched
+        return super().rounding_error(ridge) + self.sketch.feature_rounding() / ridge + self.sketch.stretched()
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_norm())

@@ -17,7 +17,7 @@ from torch import Tensor
 from kbo.kernels import freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
-from kbo.regression.sketch.error import ErrorNorm, rounding
+from kbo.regression.sketch.error import ErrorNorm, rounding, stretching
 from kbo.regression.sketch.features import Features
 from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful, fresh_version, passed_on
@@ -216,6 +216,12 @@ class Sketch(Stateful):
         self.residual_trace()
         return self._feature_rounding
 
+    def stretched(self) -> float:
+        """What rounding in the dictionary may do to norms of functions; see ``error.stretching``."""
+        if self._stretched is None:
+            self._stretched = stretching(self.features, self.k)
+        return self._stretched
+
     def residual_log_det(self, ridge: float) -> float:
         """An upper bound of ``ln det(I + E / ridge)``: Hadamard's inequality, repeats merged."""
         if ridge not in self._residual_gains:
@@ -225,6 +231,7 @@ class Sketch(Stateful):
         return self._residual_gains[ridge]
 
     def _forget_residuals(self) -> None:
+        self._stretched: float | None = None
         self._residual_trace: float | None = None
         self._feature_rounding = 0.0
         self._residual_gains: dict[float, float] = {}
