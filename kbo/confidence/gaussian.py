@@ -21,11 +21,11 @@ class FiniteSet(Confidence):
 
     They hold if the state's ridge is the noise variance and the noise is Gaussian.
 
-    | variant | union over | half width at a point of variance v and prior variance k |
-    |---|---|---|
-    | "mixture" | points | ``sqrt(v (1 + v / 4k) (ln(1 + 4k / v) + 2 ln(N / delta)))`` |
-    | "quantile" | points and rounds | sqrt(v) times the normal quantile at ``1 - 3 delta / (pi^2 t^2 N)``, t = n + 1 |
-    | "paper" | points and rounds | ``sqrt(v) sqrt(2 ln(N t^2 pi^2 / (6 delta)))`` |
+    * "mixture", a union over the points: ``sqrt(v (1 + v / 4k) (ln(1 + 4k / v) + 2 ln(N / delta)))`` is the half width at
+      a point of variance v and prior variance k.
+    * "quantile", a union over points and rounds: sqrt(v) times the normal quantile at ``1 - 3 delta / (pi^2 t^2 N)``,
+      t = n + 1.
+    * "paper", the same union: ``sqrt(v) sqrt(2 ln(N t^2 pi^2 / (6 delta)))``.
 
     "paper" is GP-UCB of Srinivas et al. (2010), Theorem 1. "mixture" is the narrowest from a few observations on
     (docs/validity.md); docs/theory/gaussian.md has the proofs.
@@ -33,7 +33,7 @@ class FiniteSet(Confidence):
     Args:
         n_points: Size N of the finite set.
         delta: Probability that the bounds may fail.
-        variant: One of the table; chosen before there are data.
+        variant: One of these; chosen before there are data.
 
     Raises:
         InvalidInput: A number out of its range, or an unknown variant.
