@@ -21,8 +21,8 @@ class FiniteSet(Confidence):
 
     They hold if the state's ridge is the noise variance and the noise is Gaussian.
 
-    * "mixture", a union over the points: ``sqrt(v (1 + v / 4k) (ln(1 + 4k / v) + 2 ln(N / delta)))`` is the half width at
-      a point of variance v and prior variance k.
+    * "mixture", a union over the points: ``sqrt(v (1 + v / 4k) (ln(1 + 4k / v) + 2 ln(N / delta)))`` is the half width
+      at a point of variance v and prior variance k.
     * "quantile", a union over points and rounds: sqrt(v) times the normal quantile at ``1 - 3 delta / (pi^2 t^2 N)``,
       t = n + 1.
     * "paper", the same union: ``sqrt(v) sqrt(2 ln(N t^2 pi^2 / (6 delta)))``.
