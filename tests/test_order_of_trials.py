@@ -129,6 +129,24 @@ def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     assert "ran at once" in result_of(run, "", None).guarantee
 
 
+def test_a_failure_before_any_value_leaves_the_design_that_fills_the_space():
+    run = optimizer()
+    _, second = run.ask(2)
+    run.fail(second, "no")
+    assert run.belief() is None
+    assert 0 <= run.ask()[0] <= 1
+
+
+def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it():
+    run, points = optimizer(setting=DECLARED), [[0.1], [0.5], [0.9]]
+    for x in points:
+        run.expect(x)
+    run.tell(points[2], 0.0)
+    run.tell(points[0], 0.0)
+    said = result_of(run, "", None).guarantee
+    assert "if completion does not depend on the noise (trials overtaken by later ones: 2)" in said
+
+
 def test_a_value_that_was_never_asked_for_is_declared_or_certifies_nothing():
     for setting in (SETTING, DECLARED):
         run = optimizer(setting)

@@ -44,7 +44,7 @@ class Confidence(ABC):
         return f"{self.statement_on(state)}{weights * state.weighted}"
 
     def statement_on(self, state: Posterior) -> str | None:
-        """Return ``guarantee``, in the words that fit this posterior; only asked for if there are no objections."""
+        """Return ``guarantee`` in the words that fit this posterior, objections aside; None if nothing is proved."""
         return self.guarantee
 
     def objections(self, state: Posterior) -> list[str]:
@@ -53,7 +53,7 @@ class Confidence(ABC):
         A subclass whose theorem has further conditions extends it.
         """
         reasons = state.objections()
-        if self.guarantee is None:
+        if self.statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self.least_ridge_used(state))
         if not self.covers_sketches and float(state.residual_trace) > 0:

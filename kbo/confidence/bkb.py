@@ -38,7 +38,7 @@ class _Projected(SubGaussian, WidthConfidence):
         return super().objections(state) + [short] * (error > covered)
 
     def statement_on(self, state: Posterior) -> str | None:
-        if float(state.residual_trace) == 0:
+        if self.guarantee is None or float(state.residual_trace) == 0:
             return self.guarantee
         return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
 

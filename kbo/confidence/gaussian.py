@@ -124,5 +124,6 @@ def gaussian_statement(points: str, delta: float) -> str:
     """Return the guarantee of a bound for draws of the prior over a finite set, in words."""
     return (
         f"holds for all rounds and all {points} at once with probability at least 1 - {delta:g}, if the function is "
-        "drawn from the Gaussian-process prior and the noise is Gaussian with the ridge as variance"
+        "drawn from the Gaussian-process prior, the noise is Gaussian with the ridge as variance, and both were fixed "
+        "beforehand"
     )

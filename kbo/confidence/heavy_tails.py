@@ -57,7 +57,8 @@ class HeavyTailed(SubGaussian, WidthConfidence):
     def statement(self, scope: str) -> str:  # noqa: D102
         return (
             f"holds for {scope} with probability at least 1 - {self.delta:g}, if the function has norm at most "
-            f"{self.norm_bound:g} and the noise, given the past, mean 0 and a variance of at most {self.noise_std:g}^2"
+            f"{self.norm_bound:g}, the noise, given the past, mean 0 and a variance of at most {self.noise_std:g}^2, "
+            "and kernel and numbers were fixed beforehand"
         )
 
     def objections(self, state: Posterior) -> list[str]:

@@ -1,4 +1,4 @@
-"""What rounding in float64 may do to a bound: it is widened by that, and objected to where that is not small.
+"""Rounding in float64: bounds are widened by what it may do to them, and objected to where that is not small.
 
 Bounds are stated as ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.rounding_error(a)`` the computed
 mean is off by at most ``e sqrt(variance quad / a)``, and the others by a factor of at most 1 + e: all of it is relative

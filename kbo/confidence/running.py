@@ -100,10 +100,8 @@ class RunningIntersection(Confidence):
         if state.version != self._version:
             self._follow(state)
             if not self.confidence.objections(state):
-                (lower, upper), (least, most) = (
-                    self.confidence.interval(state, self.points.to(state.device)),
-                    self.bounds,
-                )
+                lower, upper = self.confidence.interval(state, self.points.to(state.device))
+                least, most = self.bounds
                 self.bounds = torch.maximum(lower, least.to(lower)), torch.minimum(upper, most.to(upper))
                 self._statement = self.confidence.statement_on(state)
             self._version = state.version

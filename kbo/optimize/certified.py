@@ -16,6 +16,7 @@ from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
+from kbo.optimize.trials import in_words
 from kbo.recipes import Recipe
 from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, Posterior
@@ -147,26 +148,29 @@ class CertifiedBelief(Belief, Learner):
         self._checked: int | None = None
         self._next = 0  # the first trial that has not reported
         self._waiting: dict[int, tuple[Tensor, Tensor] | None] = {}  # what later ones have reported
+        self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
         self._mixed = False  # values of trials at one point were exchanged among them
 
     def observe(self, number: int, features: Tensor, y: float) -> None:
         """Add one evaluation to the posterior, or keep it until all trials that were started before have reported."""
         value = features, torch.tensor([y], dtype=features.dtype)
+        self._report(number, value)
         if self._setting.completion_independent_of_noise:
             self.posterior.update(*value)
-        else:
-            self._report(number, value)
 
     def lose(self, number: int) -> None:  # noqa: D102
-        if not self._setting.completion_independent_of_noise:
-            self._report(number, None)
+        self._report(number, None)
 
     def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
+        if self._setting.completion_independent_of_noise:
+            self._overtaken += max(number - self._next, 0)
+            self._next = max(self._next, number + 1)
+            return
         self._waiting[number] = value
         end = self._next
         while end in self._waiting:
             end += 1
-        # Trials at one point that ran at once exchange their values, so all of them enter, or none (docs/theory).
+        # Trials at one point that ran at once exchange values, so all or none of them enter (docs/theory/trials.md).
         later = {self._point(i) for i in self._waiting if i >= end} - {None}
         for i in reversed(range(self._next, end)):
             if self._point(i) in later:
@@ -187,17 +191,21 @@ class CertifiedBelief(Belief, Learner):
     @property
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        waiting = [value for value in self._waiting.values() if value is not None]
-        if not waiting:
+        if not self._late:
             return self.posterior
-        X, y = map(torch.cat, zip(*waiting, strict=True))
+        X, y = map(torch.cat, zip(*self._late, strict=True))
         return Hypothetical(self.posterior, X, y)
+
+    @property
+    def _late(self) -> list[tuple[Tensor, Tensor]]:
+        """The values that wait for earlier trials."""
+        return [value for value in self._waiting.values() if value is not None]
 
     def belief(self) -> Belief | None:  # noqa: D102
         if self.posterior.n and self._checked != self.posterior.version:
             self._check()
             self._checked = self.posterior.version
-        return self if self.posterior.n or self._waiting else None
+        return self if self.posterior.n or self._late else None
 
     def confidence(self) -> Confidence | None:  # noqa: D102
         return self._method.confidence
@@ -216,8 +224,9 @@ class CertifiedBelief(Belief, Learner):
         if reported is None:
             return NO_BOUND
         if statement := self.proved(selected):
-            declared = f", and if completion does not depend on the noise ({', '.join(selected)})" if selected else ""
-            late = len(self._waiting)
+            ways = [*selected, *in_words({"overtaken by later ones": self._overtaken})]
+            declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
+            late = len(self._late)
             waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
             return f"certified: the interval {statement}{declared}{waiting}"
         if self._recipe.norm == "estimated":

@@ -496,7 +496,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def assumed(self) -> dict[str, Any]:
-        """What bounds on the data assume, for a state dict: the ridge, the kernel and the caveats."""
+        """Ridge, kernel and caveats, which bounds on the data assume: for a state dict."""
         kernel: Any = getattr(self, "kernel", None)
         return {
             "ridge": self.ridge,

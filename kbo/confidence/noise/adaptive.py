@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from kbo.confidence import rounding
 from kbo.confidence.base import Confidence, Delegated, WidthConfidence
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.noise.bounds import NoiseBounds
@@ -19,7 +18,7 @@ from kbo.regression import Posterior
 class _Adaptive(Confidence):
     """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
-    covers_sketches = True
+    covers_sketches = covers_weights = True
     variants: ClassVar[tuple[str, ...]]
 
     def statement_on(self, state: Posterior) -> str:
@@ -27,12 +26,9 @@ class _Adaptive(Confidence):
         return self.noise_bounds(state).guarantee
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons against any theorem on this posterior; one more if the noise bounds are refuted."""
+        """Return the reasons as for any confidence; one more if the noise bounds are refuted."""
         refuted = self.noise_bounds(state).refuted
-        reasons = state.objections() + rounding.objections(state, self.least_ridge_used(state))
-        if state.clipping is not None:
-            reasons.append("the targets were clipped, and the theorem does not account for the bias")
-        return reasons + ["the bounds of the noise level contradict each other"] * refuted
+        return super().objections(state) + ["the bounds of the noise level contradict each other"] * refuted
 
     def least_ridge_used(self, state: Posterior) -> float:
         return min(state.ridge, self.noise_bounds(state).least_ridge_used)

@@ -157,8 +157,8 @@ class NoiseBounds(RidgeSchedule):
             )
         return (
             f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if the function "
-            f"has norm at most {self.norm_bound:g} and the noise is sub-Gaussian with {level}, which is also its "
-            f"standard deviation{small_ball}"
+            f"has norm at most {self.norm_bound:g}, the noise, given the past, is sub-Gaussian with {level}, which is "
+            f"also its standard deviation{small_ball}, and kernel and numbers were fixed beforehand"
         )
 
     @property

@@ -212,12 +212,12 @@ class Sketch(Stateful):
         return self._residual_trace
 
     def feature_rounding(self) -> float:
-        """What rounding in the dictionary may add to ``B'B`` or take from it, in norm."""
+        """Return the norm of the error of ``B'B`` by rounding in the dictionary."""
         self.residual_trace()
         return self._feature_rounding
 
     def stretched(self) -> float:
-        """What rounding in the dictionary may do to norms of functions; see ``error.stretching``."""
+        """Return the factor, less one, by which rounding stretches norms of functions; see ``error.stretching``."""
         if self._stretched is None:
             self._stretched = stretching(self.features, self.k)
         return self._stretched
