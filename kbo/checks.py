@@ -63,6 +63,14 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
 
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
+    _fits(name, X, like, dim)
+    if not _finite(X):
+        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
+    return X
+
+
+def _fits(name: str, X: Tensor, like: Tensor | None, dim: int | None = None) -> None:
+    """Raise InvalidInput unless ``X`` is a floating-point tensor like the data seen so far, whatever its values."""
     if not isinstance(X, Tensor):
         raise InvalidInput(f"{name} must be a torch.Tensor, got {type(X).__name__}: use torch.as_tensor(...).")
     if X.dtype not in (torch.float64, torch.float32):
@@ -77,9 +85,6 @@ def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = N
         )
     if dim is not None and X.shape[-1] != dim:
         raise InvalidInput(f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}.")
-    if not _finite(X):
-        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
-    return X
 
 
 def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
@@ -105,7 +110,20 @@ def observations(
             f"{points_name} is {X.dtype} but {targets_name} is {y.dtype}: give both the same dtype, best float64."
         )
     if y.numel():
-        points(targets_name, y, X)
+        _fits(targets_name, y, X)
+        values, most = y.detach(), largest_target(y.dtype)
+        if not float(values @ values) <= most**2:  # one number for the host; false for NaN too
+            points(targets_name, y, X)
+            if (largest := float(values.abs().max())) > most:
+                raise InvalidInput(
+                    f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "
+                    "drop that row if it is a fault, or use other units."
+                )
+
+
+def largest_target(dtype: torch.dtype) -> float:
+    """Return the largest size of a target, so that sums of squares, also over a small ridge, stay finite."""
+    return torch.finfo(dtype).max ** 0.4
 
 
 def weights(value: Tensor | None, y: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.trials import in_words
@@ -150,9 +150,13 @@ class CertifiedBelief(Belief, Learner):
         self._waiting: dict[int, tuple[Tensor, Tensor] | None] = {}  # what later ones have reported
         self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
         self._mixed = False  # values of trials at one point were exchanged among them
+        self._excluded: float | None = None  # a value too large for any of the assumptions, and for float64
 
     def observe(self, number: int, features: Tensor, y: float) -> None:
         """Add one evaluation to the posterior, or keep it until all trials that were started before have reported."""
+        if abs(y) > checks.largest_target(features.dtype):
+            self._excluded = y
+            return
         value = features, torch.tensor([y], dtype=features.dtype)
         self._report(number, value)
         if self._setting.completion_independent_of_noise:
@@ -202,6 +206,13 @@ class CertifiedBelief(Belief, Learner):
         return [value for value in self._waiting.values() if value is not None]
 
     def belief(self) -> Belief | None:  # noqa: D102
+        if self._excluded is not None:
+            raise RefutedAssumptions(
+                "The data refute the assumptions: the objective had a value that no function of this norm and no noise "
+                "of a given level explain. Correct the objective, or let it raise an exception where it has no value",
+                size=abs(self._excluded),
+                norm_bound=self._setting.norm_bound,
+            )
         if self.posterior.n and self._checked != self.posterior.version:
             self._check()
             self._checked = self.posterior.version

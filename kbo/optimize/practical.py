@@ -33,6 +33,10 @@ bad and not stretch the scale so far that all good ones look alike."""
 MOST_EXACT = 2000
 """Observations with an exact posterior; of more, a sketch is taken."""
 
+_LARGEST, _OUTSIDE = 1e300, 1e100
+"""Size at which values are cut, so that their differences stay finite; and the factor by which a value is larger than
+all before that asks for a fit at once."""
+
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
 
@@ -227,13 +231,17 @@ class PracticalLearner(Learner):
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._next_fit, self._needed = n_initial, 0
+        self._largest = [1.0, 1.0]  # size of a value below and above 0; bad ones are cut, and do not stretch the units
         self._fitted: Fitted | None = None
         self._belief: PracticalBelief | None = None
 
     def observe(self, number: int, features: Tensor, y: float) -> None:  # noqa: D102
+        y = min(max(y, -_LARGEST), _LARGEST)
+        outside = abs(y) > _OUTSIDE * self._largest[y > 0]  # its square may overflow in the fitted units
+        self._largest[y > 0] = max(self._largest[y > 0], abs(y))
         self._features.append(features)
         self._y.append(y)
-        if len(self._y) >= self._next_fit:
+        if len(self._y) >= self._next_fit or (outside and self._needed):
             self._needed = len(self._y)
             self._next_fit = math.ceil(REFIT_GROWTH * self._needed)
 

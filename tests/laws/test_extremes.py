@@ -1,0 +1,96 @@
+"""Targets of any size: a bound is finite, or refutes its assumptions, or the target is refused where it enters."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext, suppress
+
+import pytest
+import torch
+from torch import Tensor
+
+from kbo import AdaptiveRidge, Certified, Int, KernelRidge, NoiseBounds, minimize
+from kbo.confidence import (
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    Clipped,
+    Confidence,
+    HeavyTailed,
+    RunningIntersection,
+    UnknownNorm,
+    norm_lower_bound,
+)
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import Posterior
+from tests.laws.confidences import BOUNDS, Setting
+from tests.laws.states import STATES, matern
+
+SIZES = [1e-308, 1e-200, 1e100, 1e124, 1e154, 1e200, 1e308]
+
+
+def finite_or_refuted(bound: Confidence, state: Posterior, Z: Tensor) -> None:
+    with suppress(RefutedAssumptions):
+        lower, upper = bound.interval(state, Z)
+        if bound.finite_on(state):
+            assert torch.isfinite(torch.stack([lower, upper])).all(), bound
+            assert (lower <= upper).all(), bound
+
+
+@pytest.mark.parametrize("case", STATES, ids=lambda case: case.name)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")
+def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
+    X, y = case.data(12, device)
+    Z, y[9] = torch.cat([case.points(4, 1).to(device), X[:2]]), size
+    state = case.fed(X[:8], y[:8])
+    if size > 1e100:
+        with pytest.raises(InvalidInput, match=r"y has a value of size 1e\+"):
+            state.update(X[8:], y[8:])
+        assert state.n == 8
+        return
+    state.update(X[8:], y[8:])
+    bounds = [bound.make(Setting()) for bound in BOUNDS if not bound.other_numbers]
+    bounds += [UnknownNorm(0.3, 0.1, kind) for kind in ("amm", "dmm", "cmm")]
+    if state.schedule is not None:
+        bounds.append(AdaptiveSelfNormalized())
+    for bound in (*bounds, RunningIntersection(bounds[0], Z)):
+        finite_or_refuted(bound, state, Z)
+    assert math.isfinite(norm_lower_bound(state, 0.3, 0.1))
+
+
+@pytest.mark.parametrize("size", SIZES[:3])
+def test_bounds_for_other_noise_are_finite_too(size, device):
+    X, y = STATES[0].data(12, device)
+    y[9] = size
+    clipping, noise = HeavyTailed(0.3, 8.0, 0.1), NoiseBounds(8.0, 0.1, upper=1.0, variant="mixture")
+    for state, bound in (
+        (Clipped(KernelRidge(matern(2.5), 0.1), clipping), clipping),
+        (AdaptiveRidge(KernelRidge(matern(2.5), 0.1), noise), AdaptiveMixture("dmm")),
+    ):
+        state.update(X, y)
+        finite_or_refuted(bound, state, X)
+
+
+OF_THE_NORM = ("amm-ucb", "dmm-ucb", "cmm-ucb", "ay-gp-ucb")
+
+
+@pytest.mark.parametrize("method", [*OF_THE_NORM, "dmm-ucb-adaptive", "chaining-ucb-rigorous"])
+@pytest.mark.parametrize("size", SIZES[2:])
+def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, size):
+    """At 1e100 draws of a Gaussian process, and noise of unknown level, have bounds without a NaN."""
+    values, space = iter([0.1, -0.2, size, 0.3, 0.2, -0.1]), {"a": Int(0, 3), "b": Int(0, 4)}
+    setting = Certified(matern(2.5), None if "adaptive" in method else 0.3, 5.0)
+    refutes = size > 1e100 or method in OF_THE_NORM
+    with pytest.raises(RefutedAssumptions) if refutes else nullcontext() as refuted:
+        result = minimize(lambda x: next(values), space, 6, setting=setting, method=method)
+    if refuted:
+        assert [trial.value for trial in refuted.value.trials if trial.value is not None][2] == size
+    else:
+        assert result.lower is None or all(map(math.isfinite, (result.lower, result.value, result.upper, result.gap)))
+
+
+@pytest.mark.parametrize("values", [[1.0, 1e150], [1.0, -1.7e308], [1.7e308, -1.7e308], [1e-300, 2e-300, 1e-310]])
+def test_a_practical_run_has_finite_bounds_at_any_size(values):
+    later = iter([0.1, -0.2, 0.3, 0.2, -0.1, 0.4, 0.1, *values, 0.2, 0.3])
+    result = minimize(lambda x: next(later), [(0, 1)], 7 + len(values), method="ucb")
+    assert all(map(math.isfinite, (result.lower, result.value, result.upper, result.gap)))
