@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,22 +17,59 @@ from torch import Tensor
 from kbo.errors import InvalidInput
 
 
-def positive(name: str, value: float) -> float:
-    """Return ``value`` as a float if it is a finite number above zero."""
-    return _number(name, value, lambda v: v > 0, "a finite number above 0")
+def shown(value: Any, most: int = 80) -> str:
+    """Return the repr of a value for a message, shortened, whatever that repr does."""
+    try:
+        text = repr(value)
+    except Exception:  # of an object of the caller
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def non_negative(name: str, value: float) -> float:
+@contextlib.contextmanager
+def inside(place: str) -> Iterator[None]:
+    """Put a place before the messages of ``InvalidInput``, for example the parameter whose bounds are at fault."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from error
+
+
+def real(value: Any) -> float:
+    """Return a real number as a float: of Python, NumPy, ``decimal`` or ``fractions``, or a tensor of one entry.
+
+    Raises:
+        TypeError: Text, a boolean, a complex number, or whatever else is no real number.
+        Exception: Any that a conversion of the caller's own raises.
+    """
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, bool) or not (hasattr(plain, "__float__") or hasattr(plain, "__index__")):
+        raise TypeError(f"{type(plain).__name__} is no real number")
+    return float(plain)
+
+
+def number(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a finite number."""
+    return _number(name, value, lambda v: True, "a finite number")
+
+
+def positive(name: str, value: Any, most: float = math.inf) -> float:
+    """Return ``value`` as a float if it is a finite number above zero, and at most ``most``."""
+    limit = "" if most == math.inf else f" and at most {most:g}"
+    return _number(name, value, lambda v: 0 < v <= most, f"a finite number above 0{limit}")
+
+
+def non_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number of at least zero."""
     return _number(name, value, lambda v: v >= 0, "a finite number of at least 0")
 
 
-def at_least(name: str, value: float, least: float) -> float:
+def at_least(name: str, value: Any, least: float) -> float:
     """Return ``value`` as a float if it is a finite number of at least ``least``."""
     return _number(name, value, lambda v: v >= least, f"a finite number of at least {least:g}")
 
 
-def probability(name: str, value: float) -> float:
+def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
     return _number(name, value, lambda v: 0 < v < 1, "a number strictly between 0 and 1")
 
@@ -37,18 +77,55 @@ def probability(name: str, value: float) -> float:
 def whole(name: str, value: Any, least: int) -> int:
     """Return ``value`` as an int if it is a whole number of at least ``least``; ``True`` and ``3.0`` are none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}.")
     return int(value)
+
+
+def seed(value: Any, name: str = "seed") -> int:
+    """Return ``value`` as an int if it is a seed: a whole number that fits in 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or abs(int(value)) >= 2**63:
+        raise InvalidInput(f"{name} must be a whole number of less than 2**63 in size, got {shown(value)}.")
+    return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool if it is one, of Python or NumPy."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise InvalidInput(f"{name} must be True or False, got {shown(value)}.")
+    return bool(value)
+
+
+def text(name: str, value: Any) -> str:
+    """Return ``value`` if it is text."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} must be text, got {shown(value)}.")
+    return value
+
+
+def function(name: str, value: Any) -> Callable[..., Any]:
+    """Return ``value`` if it can be called."""
+    if not callable(value):
+        raise InvalidInput(f"{name} must be a function, got {shown(value)}.")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """Return ``value`` as a path if it is text or a path that the system can take; it need not exist."""
+    if not isinstance(value, (str, os.PathLike)) or not (text := os.fspath(value)) or not isinstance(text, str):
+        raise InvalidInput(f"{name} must be a path as text or pathlib.Path, got {shown(value)}.")
+    if "\0" in text:
+        raise InvalidInput(f"{name} must have no NUL characters, got {shown(value)}.")
+    return Path(text)
 
 
 def _number(name: str, value: Any, accepts: Callable[[float], bool], expected: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be {expected}, got {value!r}.") from error
-    if not math.isfinite(number) or not accepts(number):
-        raise InvalidInput(f"{name} must be {expected}, got {value!r}.")
-    return number
+        found = real(value)
+    except Exception as error:
+        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from error
+    if not math.isfinite(found) or not accepts(found):
+        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.")
+    return found
 
 
 def kernel(value: Any, owner: str | None = None) -> Kernel:

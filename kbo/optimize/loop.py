@@ -7,11 +7,9 @@ import copy
 import logging
 import math
 import os
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +20,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import Result, result_of
 from kbo.optimize.settings import Setting
+from kbo.optimize.time_limit import check_time_limit, time_limit
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Space
 
@@ -58,8 +57,9 @@ def minimize(
         method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
-        timeout: Seconds after which a trial is stopped and recorded as failed (Unix, main thread). It works like
-            Ctrl-C: a call into compiled code is only stopped when it returns.
+        timeout: Seconds after which a trial is stopped and recorded as failed, at most a year (Unix, main thread). It
+            works like Ctrl-C: ``except Exception`` does not catch it, but compiled code runs until it returns, and code
+            that catches ``BaseException`` goes on. What such a trial returns then does not count.
         max_failures: Failures in a row after which the run stops.
         stop_at_gap: Stop when the optimality gap is at most this, in units of the objective. In the certified setting
             the recommended parameters are then within this of the optimum with probability ``1 - delta``; on boxes as
@@ -114,17 +114,18 @@ class _Loop:
     callback: Callable[[Optimizer, Trial], None] | None
 
     def __post_init__(self) -> None:
+        checks.function("objective", self.objective)
+        checks.flag("progress", self.progress)
+        if self.callback is not None:
+            checks.function("callback", self.callback)
         for name in ("n_trials", "max_failures"):
-            if checks.positive(name, value := getattr(self, name)) != int(value):
-                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+            checks.whole(name, getattr(self, name), 1)
         if self.stop_at_gap is not None:
             checks.positive("stop_at_gap", self.stop_at_gap)
             if self.method is not None and not recipes.get(self.method).has_bounds:
                 raise InvalidInput(f"method {self.method!r} has no bounds, so no gap at which it could stop.")
         if self.timeout is not None:
-            checks.positive("timeout", self.timeout)
-            if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-                raise InvalidInput("timeout needs Unix and the main thread; limit the time in the objective instead.")
+            check_time_limit("timeout", self.timeout)
 
     def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike | None, **options: Any) -> Result:
         """Run all trials; ``options`` are those of the optimiser."""
@@ -175,7 +176,7 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
             value = objective(copy.copy(params))  # which the objective may change
     except Exception as error:
         seconds = round(time.perf_counter() - start, 4)
-        trial = optimizer.fail(params, f"{type(error).__name__}: {error}{place(error)}", seconds)
+        trial = optimizer.fail(params, f"{described(error)}{place(error)}", seconds)
         log.warning("trial %d failed with %s", trial.number, trial.failure)
         log.info("where it failed:", exc_info=error)
         return trial
@@ -195,7 +196,7 @@ def evaluate_again(
         for _ in trange(times if result.params is not None else 0, desc="again", disable=not progress, leave=False):
             try:
                 with time_limit(timeout):
-                    value = float(objective(copy.copy(result.params)))
+                    value = checks.real(objective(copy.copy(result.params)))
             except Exception:  # whatever an objective may raise
                 value = math.nan
             if math.isfinite(value):
@@ -205,7 +206,15 @@ def evaluate_again(
     return values, failed
 
 
-def place(error: Exception) -> str:
+def described(error: BaseException) -> str:
+    """Return type and text of an exception, whatever the text of an exception of the caller does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def place(error: BaseException) -> str:
     """Return the file and line in which an exception was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
@@ -219,22 +228,3 @@ def _show(bar: tqdm, optimizer: Optimizer) -> None:
     values = [trial.value for trial in optimizer.completed() if trial.value is not None]
     if values:
         bar.set_postfix(best=f"{(max if optimizer.maximize else min)(values):.4g}")
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise TimeoutError in the main thread after that many seconds."""
-    if seconds is None:
-        yield
-        return
-
-    def expire(signum, frame):
-        raise TimeoutError(f"no value after {seconds:g} s")
-
-    previous = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)

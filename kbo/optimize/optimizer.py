@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import recipes
+from kbo import checks, recipes
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize import proposal
@@ -68,13 +68,14 @@ class Optimizer:
         journal: str | os.PathLike | None = None,
     ) -> None:
         self.space = Space(bounds)
+        n_trials = None if n_trials is None else checks.whole("n_trials", n_trials, 1)
         self.setting, self.method = resolve(setting, method, n_trials)
-        self.maximize, self.seed = maximize, seed
+        self.maximize, self.seed = checks.flag("maximize", maximize), checks.seed(seed)
         self._n_trials, self._sign = n_trials, 1 if maximize else -1
         self._reset()
         self._journal: Journal | None = None
         if journal is not None:
-            self._journal = Journal(journal, self._header())
+            self._journal = Journal(checks.path("journal", journal), self._header())
             try:
                 self._replay(self._journal.events)
             except BaseException:
@@ -107,7 +108,9 @@ class Optimizer:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
         restriction = Restriction(self.space, context, choices)
-        return self._ask(restriction) if n is None else [self._ask(restriction) for _ in range(n)]
+        if n is None:
+            return self._ask(restriction)
+        return [self._ask(restriction) for _ in range(checks.whole("n", n, 0))]
 
     def _ask(self, restriction: Restriction) -> Params:
         self._orphans = [trial for trial in self._orphans if trial.status == "pending"]
@@ -128,7 +131,8 @@ class Optimizer:
             context: As in ``ask``.
         """
         restriction = Restriction(self.space, context)
-        return restriction.params(self._propose(len(self.trials) if number is None else number, restriction))
+        number = len(self.trials) if number is None else checks.whole("number", number, 0)
+        return restriction.params(self._propose(number, restriction))
 
     def expect(self, params: Params) -> Trial:
         """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
@@ -142,20 +146,27 @@ class Optimizer:
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
         """Report the value at parameters returned by ``ask``, or at any others.
 
-        None, NaN and infinite values are recorded as failures and never reach the model.
+        None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
+        and never reach the model.
+
+        Raises:
+            InvalidInput: Parameters outside the space, or seconds that are no finite number of at least 0.
         """
+        seconds = None if seconds is None else checks.non_negative("seconds", seconds)
         number = self._number_of(params)
         try:
-            y = math.nan if value is None else float(value)
-        except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several numbers
-            return self.fail(params, f"the objective returned {repr(value)[:80]} instead of a number", seconds)
+            y = math.nan if value is None else checks.real(value)
+        except Exception:  # whatever a conversion of the caller's own raises
+            return self.fail(params, f"the objective returned {checks.shown(value)} instead of a number", seconds)
         if not math.isfinite(y):
-            return self.fail(params, f"the objective returned {value}", seconds)
+            return self.fail(params, f"the objective returned {checks.shown(value)}", seconds)
         self._record({"event": "tell", "number": number, "value": y, "seconds": seconds})
         return self.trials[number]
 
     def fail(self, params: Params, reason: str, seconds: float | None = None) -> Trial:
-        """Report that the evaluation at these parameters failed."""
+        """Report that the evaluation at these parameters failed, with the reason as text."""
+        reason = checks.text("reason", reason)
+        seconds = None if seconds is None else checks.non_negative("seconds", seconds)
         number = self._number_of(params)
         self._record({"event": "fail", "number": number, "reason": reason, "seconds": seconds})
         return self.trials[number]
