@@ -223,7 +223,7 @@ FAULTS = [
     ),
     Fault(
         "confidence/mixture/radius.py",
-        " + torch.stack([state.residual_log_det(ridge) for ridge in ridges])",
+        " + state.residual_log_det(ridges)",
         "",
         f"{BOUNDS} on_a_sketch",
     ),
@@ -241,8 +241,8 @@ FAULTS = [
     ),
     Fault(
         "confidence/noise/bounds.py",
-        "gain + float(state.residual_log_det(ridge)) for",
-        "gain for",
+        " + state.residual_log_det(ridges)).tolist()",
+        ").tolist()",
         "tests/test_noise.py -k every_step",
     ),
     Fault(

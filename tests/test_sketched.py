@@ -303,8 +303,8 @@ def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_
 class Traced(View):
     """A sketch whose part of the log-determinant is bounded by the trace, as until version 0.7."""
 
-    def residual_log_det(self, ridge: float) -> Tensor:
-        return self.residual_trace / ridge
+    def residual_log_det(self, ridge: float | list[float]) -> Tensor:
+        return self.residual_trace / torch.tensor(ridge)
 
 
 def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():

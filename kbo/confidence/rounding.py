@@ -36,7 +36,8 @@ def log_det_error(state: Posterior, ridge: float) -> Tensor:
 
 def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
     """Return ``(1 + 4 e) (width + e sqrt(quad / ridge))``: with this width bounds contain those without rounding."""
-    return (1 + 4 * e) * (width + e * torch.sqrt(quad / ridge))
+    width = width + e * torch.sqrt(quad / ridge)
+    return torch.addcmul(width, e, width, value=4)
 
 
 def objections(state: Posterior, ridge: float) -> list[str]:

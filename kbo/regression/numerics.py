@@ -63,6 +63,12 @@ def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float
     return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())
 
 
+def algebra_error(terms: int, trace: float | Tensor, ridge: float | Tensor) -> Any:
+    """Return ``4 (t + 1) u (t + 1 + Tr K / ridge)`` with t = ``terms`` and ``u = 2^-53``; see ``rounding_error``."""
+    t = terms + 1
+    return 4 * t * 2.0**-53 * (t + trace / ridge)
+
+
 def warn_below_precision(ridge: float, least: float) -> None:
     """Warn about a ridge below ``least``, the least one at which rounding does not show in the results."""
     if ridge < least:

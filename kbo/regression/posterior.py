@@ -27,7 +27,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression.numerics import as_ridges, joint_draws
+from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
@@ -424,13 +424,13 @@ class Posterior(Stateful, ABC):
         """``Tr E``, []."""
         return self.residuals.sum()
 
-    def residual_log_det(self, ridge: float) -> Tensor:
-        """Return an upper bound of ``ln det(I + E / ridge)``, [], never above ``Tr E / ridge``.
+    def residual_log_det(self, ridge: float | Sequence[float]) -> Tensor:
+        """Return an upper bound of ``ln det(I + E / ridge)``, never above ``Tr E / ridge``; [] or [r].
 
         Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
         """
-        residuals = self.residuals
-        return (residuals / ridge).log1p().sum() if len(residuals) else residuals.sum()
+        residuals, ridges = self.residuals, self.like.new_tensor(ridge)
+        return (residuals / ridges.unsqueeze(-1)).log1p().sum(-1) if len(residuals) else torch.zeros_like(ridges)
 
     def residual_norm(self) -> Tensor:
         """Return an upper bound of the operator norm of E, []."""
@@ -539,8 +539,7 @@ class Posterior(Stateful, ABC):
         and ``quad`` are within e times themselves of their values in exact arithmetic, the mean is within
         ``e sqrt(variance quad / ridge)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
         """
-        t = self.terms + 1
-        return 4 * t * 2.0**-53 * (t + self.trace / ridge)
+        return algebra_error(self.terms, self.trace, ridge)
 
     def check(self, X: Tensor) -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""

@@ -189,12 +189,13 @@ class MartingaleMixture(SubGaussian):
             RefutedAssumptions: ``R^2(a)`` is negative for some ridge, so F is empty.
         """
         e = rounding.error(state, ridges)
-        slack = (C + ridges * self.norm_bound**2) * (1 + e) - quad * (1 - 2 * e)
+        S = torch.add(C, ridges, alpha=self.norm_bound**2)
+        slack = torch.addcmul(S, e, S, value=5) - quad
         if bool((slack < 0).any()):
             values = ridges.flatten().tolist()
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
             self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
-        return rounding.widened(e, torch.sqrt(slack / ridges), quad, ridges)
+        return torch.sqrt(torch.addcmul(slack, e, slack, value=10) / ridges)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

@@ -87,7 +87,7 @@ def averaged_radius(
         quads, gains = answers.quad(at), answers.log_det(at)
     else:  # one ridge, for which the state has a factor
         quads, gains = state.quad(ridges), state.log_det(ridges)
-    gains = gains + torch.stack([state.residual_log_det(ridge) for ridge in ridges])
+    gains = gains + state.residual_log_det(ridges)
     costs = (quads + s * (gains + 2 * math.log(1 / delta))).double()
     if len(ridges) == 1:
         return costs[0].to(quads)

@@ -297,8 +297,8 @@ class NoiseBounds(RidgeSchedule):
             return
         answers, error = state.all_ridges(), float(state.residual_norm())
         values = answers.ridges(ridges)
-        quads, gains = answers.quad(values).tolist(), answers.log_det(values).tolist()
-        gains = [gain + float(state.residual_log_det(ridge)) for ridge, gain in zip(ridges, gains, strict=True)]
+        quads = answers.quad(values).tolist()
+        gains = (answers.log_det(values) + state.residual_log_det(ridges)).tolist()
         least, most = averaged(state.n, self.event_delta, self.variant == "mixture+strict")
         # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
         halves = [max(quad + state.rounding, 1e-300) for quad in quads], [-gain / 2 for gain in gains]

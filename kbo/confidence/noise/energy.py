@@ -76,7 +76,7 @@ def crossing(rates: Sequence[float], logs: Sequence[float], level: float) -> flo
         weights = [math.exp(term - top) for term in terms]
         total = math.fsum(weights)
         step = (top + math.log(total / len(terms)) - level) * total / sum(map(mul, weights, rates))
-        if step <= 1e-14 * abs(x):
+        if step <= 1e-9 * abs(x):
             break
         x += step
     return x

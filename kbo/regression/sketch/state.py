@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -22,7 +23,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
-from kbo.regression.numerics import warn_below_precision
+from kbo.regression.numerics import algebra_error, warn_below_precision
 from kbo.regression.posterior import Posterior
 from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
@@ -169,8 +170,9 @@ class NystromRidge(Posterior):
     def residual_trace(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_trace())
 
-    def residual_log_det(self, ridge: float) -> Tensor:  # noqa: D102
-        return self._number(self.sketch.residual_log_det(ridge))
+    def residual_log_det(self, ridge: float | Sequence[float]) -> Tensor:  # noqa: D102
+        at = self.sketch.residual_log_det
+        return self._number([at(a) for a in ridge] if isinstance(ridge, Sequence) else at(ridge))
 
     @property
     def terms(self) -> int:
@@ -179,7 +181,9 @@ class NystromRidge(Posterior):
 
     def rounding_error(self, ridge: float | Tensor) -> Tensor:
         """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
-        return super().rounding_error(ridge) + self.sketch.feature_rounding() / ridge + self.sketch.stretched()
+        sketch = self.sketch
+        e = algebra_error(self.terms, sketch.trace, ridge) + sketch.feature_rounding() / ridge + sketch.stretched()
+        return e if isinstance(e, Tensor) else self._number(e)
 
     def residual_norm(self) -> Tensor:  # noqa: D102
         return self._number(self.sketch.residual_norm())
@@ -223,5 +227,5 @@ class NystromRidge(Posterior):
         self.assumed = state["assumed"]
         self.changed()
 
-    def _number(self, value: float) -> Tensor:
+    def _number(self, value: float | list[float]) -> Tensor:
         return torch.tensor(value, dtype=self.dtype, device=self.device)
