@@ -42,10 +42,15 @@ def real(value: Any) -> float:
         TypeError: Text, a boolean, a complex number, or whatever else is no real number.
         Exception: Any that a conversion of the caller's own raises.
     """
-    plain = value.item() if hasattr(value, "item") else value
-    if isinstance(plain, bool) or not (hasattr(plain, "__float__") or hasattr(plain, "__index__")):
-        raise TypeError(f"{type(plain).__name__} is no real number")
-    return float(plain)
+    found = value.item() if hasattr(value, "item") else value
+    if isinstance(found, bool) or not (hasattr(found, "__float__") or hasattr(found, "__index__")):
+        raise TypeError(f"{type(found).__name__} is no real number")
+    return float(found)
+
+
+def plain(value: Any) -> Any:
+    """Return a number or text of NumPy as one of Python, anything else as it is."""
+    return value.item() if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1) else value
 
 
 def number(name: str, value: Any) -> float:
@@ -96,9 +101,9 @@ def flag(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any) -> str:
-    """Return ``value`` if it is text."""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{name} must be text, got {shown(value)}.")
+    """Return ``value`` if it is text that UTF-8 can encode."""
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInput(f"{name} must be text of whole characters, got {shown(value)}.")
     return value
 
 

@@ -12,20 +12,33 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 
 Params = dict[str, Any] | list[float]
 Bounds = Mapping[str, Any] | Sequence[tuple[float, float]]
 
+_LARGEST = {False: 2**50, True: 2**44}
+"""Whole numbers up to which each has a coordinate of its own in float64, on a linear and on a logarithmic scale."""
+
+_MOST_COLUMNS = 3000
+"""Columns of the kernel's input up to which a proposal takes seconds."""
+
 
 @dataclass(frozen=True)
 class Float:
-    """A real number between ``low`` and ``high``, on a logarithmic scale if ``log``."""
+    """A real number between ``low`` and ``high``, on a logarithmic scale if ``log``.
+
+    Raises:
+        InvalidInput: Bounds that are no numbers, not finite, reversed, equal, not above 0 on a logarithmic scale, or
+            too far apart for float64.
+    """
 
     low: float
     high: float
@@ -33,25 +46,32 @@ class Float:
 
     columns = 1
 
+    def __post_init__(self) -> None:
+        _check_range(self, checks.number("low", self.low), checks.number("high", self.high))
+        width = math.log(self.high / self.low) if self.log else self.high - self.low
+        if not 0 < width < math.inf:
+            raise InvalidInput(
+                f"{self} is a range that float64 cannot divide: give bounds of other sizes, or on a logarithmic scale "
+                "the bounds of the exponent, and convert in the objective."
+            )
+
     def value(self, u: float) -> float:
         """The number at unit coordinate u; the ends are met exactly."""
         if u <= 0 or u >= 1:
-            return float(self.low if u <= 0 else self.high)
+            return self.low if u <= 0 else self.high
         x = self.low * (self.high / self.low) ** u if self.log else self.low + u * (self.high - self.low)
         return min(max(x, self.low), self.high)
 
     def unit(self, value: Any) -> float:
         """The unit coordinate of a number."""
-        number = float(value)
-        if not self.low <= number <= self.high:
-            raise InvalidInput(f"{number:g} is outside [{self.low:g}, {self.high:g}].")
+        number = self.plain(value)
         if self.log:
             return math.log(number / self.low) / math.log(self.high / self.low)
         return (number - self.low) / (self.high - self.low)
 
     def plain(self, value: Any) -> float:
-        """The value as a Python float."""
-        return float(value)
+        """The value as a Python float; InvalidInput if it is none of this range."""
+        return _inside(self, value)
 
     def features(self, u: Tensor) -> Tensor:
         """Columns [n 1] for unit coordinates u [n]."""
@@ -60,13 +80,29 @@ class Float:
 
 @dataclass(frozen=True)
 class Int:
-    """A whole number from ``low`` to ``high``, both included, on a logarithmic scale if ``log``."""
+    """A whole number from ``low`` to ``high``, both included, on a logarithmic scale if ``log``.
+
+    Raises:
+        InvalidInput: Bounds that are no whole numbers, reversed, equal, not above 0 on a logarithmic scale, or above
+            2**50 in size (2**44 on a logarithmic scale).
+    """
 
     low: int
     high: int
     log: bool = False
 
     columns = 1
+
+    def __post_init__(self) -> None:
+        low, high = checks.number("low", self.low), checks.number("high", self.high)
+        if low % 1 or high % 1:
+            raise InvalidInput(f"bounds of an Int must be whole numbers, got ({self.low}, {self.high}).")
+        if max(-low, high) > (most := _LARGEST[checks.flag("log", self.log)]):
+            raise InvalidInput(
+                f"{self} has whole numbers above 2**{most.bit_length() - 1} in size, which float64 cannot all tell "
+                "apart: search over an offset or a multiple, and convert in the objective."
+            )
+        _check_range(self, int(low), int(high))
 
     def value(self, u: float) -> int:
         """The number whose cell contains unit coordinate u."""
@@ -76,14 +112,15 @@ class Int:
 
     def unit(self, value: Any) -> float:
         """The unit coordinate of a number."""
-        if value != int(value) or not self.low <= value <= self.high:
-            raise InvalidInput(f"{value!r} is not a whole number from {self.low} to {self.high}.")
-        a, b = self._edges()
-        return ((math.log(value) if self.log else value) - a) / (b - a)
+        number, (a, b) = self.plain(value), self._edges()
+        return ((math.log(number) if self.log else number) - a) / (b - a)
 
     def plain(self, value: Any) -> int:
-        """The value as a Python int."""
-        return int(value)
+        """The value as a Python int; InvalidInput if it is none of this range."""
+        number = _inside(self, value)
+        if number % 1:
+            raise InvalidInput(f"expected a whole number from {self.low} to {self.high}, got {checks.shown(value)}.")
+        return int(number)
 
     def features(self, u: Tensor) -> Tensor:
         """Columns [n 1], equal for coordinates of the same whole number."""
@@ -106,12 +143,20 @@ class Int:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several options without an order; options are numbers, strings, booleans or None."""
+    """One of several options without an order; options are numbers, strings, booleans or None.
+
+    Raises:
+        InvalidInput: Fewer than two different options, or options of other kinds.
+    """
 
     options: tuple
 
     def __init__(self, options: Sequence) -> None:
-        object.__setattr__(self, "options", tuple(options))
+        if isinstance(options, (str, bytes, Mapping, set, frozenset)) or not hasattr(options, "__iter__"):
+            raise InvalidInput(f"options must be a list, got {checks.shown(options)}.")
+        object.__setattr__(self, "options", tuple(map(_option, options)))
+        if len(set(self.options)) < max(2, len(self.options)):
+            raise InvalidInput(f"a choice needs at least two different options, got {checks.shown(self.options)}.")
 
     @property
     def columns(self) -> int:
@@ -124,13 +169,18 @@ class Choice:
 
     def unit(self, value: Any) -> float:
         """The middle of the option's cell."""
-        if value not in self.options:
-            raise InvalidInput(f"{value!r} is not one of {list(self.options)}.")
-        return (self.options.index(value) + 0.5) / len(self.options)
+        return (self._index(value) + 0.5) / len(self.options)
 
     def plain(self, value: Any) -> Any:
-        """The option that equals the value."""
-        return self.options[self.options.index(value)]
+        """The option that equals the value; InvalidInput if none does."""
+        return self.options[self._index(value)]
+
+    def _index(self, value: Any) -> int:
+        try:
+            return self.options.index(value)
+        except Exception as error:  # no option, or a value that cannot be compared
+            options = checks.shown(list(self.options))
+            raise InvalidInput(f"{checks.shown(value)} is not one of {options}.") from error
 
     def features(self, u: Tensor) -> Tensor:
         """One-hot columns [n k]."""
@@ -156,22 +206,29 @@ class Space:
         if isinstance(bounds, Space):
             self.named, self.parameters = bounds.named, dict(bounds.parameters)
             return
-        if not isinstance(bounds, (Mapping, Sequence)) or isinstance(bounds, str):
-            raise InvalidInput(f"bounds must be a dict of parameters or a list of pairs (low, high), got {bounds!r}.")
+        if not isinstance(bounds, (Mapping, Sequence)) or isinstance(bounds, (str, bytes)):
+            raise InvalidInput(
+                f"bounds must be a dict of parameters or a list of pairs (low, high), got {checks.shown(bounds)}."
+            )
         self.named = isinstance(bounds, Mapping)
         entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
         self.parameters: dict[str, Parameter] = {}
         for name, spec in entries:
-            try:
-                self.parameters[str(name)] = _parameter(spec)
-            except InvalidInput as error:
-                raise InvalidInput(f"parameter {name!r}: {error}") from None
+            with checks.inside(f"bounds: parameter {checks.shown(name)}"):
+                self.parameters[checks.text("the name", name)] = _parameter(spec)
         if not self.parameters:
             raise InvalidInput(
                 "bounds are empty: give at least one parameter, for example {'lr': kbo.Float(1e-4, 1e-1, log=True)}."
             )
         if not self.named and not all(isinstance(p, Float) for p in self.parameters.values()):
             raise InvalidInput("bounds given as a list must be pairs (low, high); use a dict for other parameters.")
+        if self.columns > _MOST_COLUMNS:
+            widest = max(self.parameters, key=lambda name: self.parameters[name].columns)
+            raise InvalidInput(
+                f"bounds: parameter {widest!r}: the space has {self.columns} columns, one for a number and one for "
+                f"each option of a choice, and can have {_MOST_COLUMNS}. Give fewer options, or number them: "
+                "kbo.Int(0, n - 1)."
+            )
 
     @property
     def dimension(self) -> int:
@@ -205,16 +262,11 @@ class Space:
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
-        given = set(params) if isinstance(params, Mapping) else None
-        if (given != set(self.parameters)) if self.named else (given is not None or len(params) != self.dimension):
-            raise InvalidInput(f"expected the parameters {list(self.parameters)}, got {params!r}.")
+        values = self._values(params)
         coordinates = []
-        for i, (name, parameter) in enumerate(self.parameters.items()):
-            key = name if self.named else i
-            try:
-                coordinates.append(parameter.unit(params[key]))
-            except (KeyError, TypeError, ValueError, OverflowError) as error:
-                raise InvalidInput(f"parameter {name!r}: {error}") from error
+        for (name, parameter), value in zip(self.parameters.items(), values, strict=True):
+            with checks.inside(f"parameter {name!r}"):
+                coordinates.append(parameter.unit(value))
         return torch.tensor(coordinates, dtype=torch.float64)
 
     def canonical(self, params: Any) -> Params:
@@ -223,9 +275,24 @@ class Space:
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
-        self.unit(params)
-        keys = self.parameters if self.named else range(self.dimension)
-        return self._named([p.plain(params[key]) for key, p in zip(keys, self.parameters.values(), strict=True)])
+        found = []
+        for (name, parameter), value in zip(self.parameters.items(), self._values(params), strict=True):
+            with checks.inside(f"parameter {name!r}"):
+                found.append(parameter.plain(value))
+        return self._named(found)
+
+    def _values(self, params: Any) -> list[Any]:
+        """The values of given parameters, in order, unchecked."""
+        keys = list(self.parameters) if self.named else list(range(self.dimension))
+        try:
+            fits = isinstance(params, Mapping) == self.named and len(params) == len(keys)
+            if fits:
+                return [params[key] for key in keys]
+        except Exception:  # of whatever is no dict or list
+            pass
+        raise InvalidInput(
+            f"expected the parameters {checks.shown(list(self.parameters))}, got {checks.shown(params)}."
+        )
 
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
@@ -246,45 +313,53 @@ class Space:
 
 def _parameter(spec: Any) -> Parameter:
     """The parameter that is meant by an entry of the bounds."""
-    if isinstance(spec, list) and len(spec) == 2 and all(type(value) in (int, float) for value in spec):
+    if isinstance(spec, list) and len(spec) == 2 and all(isinstance(v, Real) and not isinstance(v, bool) for v in spec):
         raise InvalidInput(
             f"{spec} could be a range or a choice: write ({spec[0]}, {spec[1]}) for real numbers between, "
             f"kbo.Int({spec[0]}, {spec[1]}) for whole ones, or kbo.Choice({spec}) for one of the two."
         )
     if isinstance(spec, list):
-        spec = Choice(spec)
-    elif isinstance(spec, tuple) and len(spec) == 2:
-        spec = Float(*spec)
-    if isinstance(spec, Choice):
-        _check_options(spec.options)
-    elif isinstance(spec, (Float, Int)):
-        _check_range(spec)
-    else:
-        raise InvalidInput(f"expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, got {spec!r}.")
+        return Choice(spec)
+    if isinstance(spec, tuple) and len(spec) == 2:
+        return Float(*spec)
+    if not isinstance(spec, Parameter):
+        raise InvalidInput(
+            f"expected kbo.Float, kbo.Int, kbo.Choice, (low, high) or a list of options, got {checks.shown(spec)}."
+        )
     return spec
 
 
-def _check_options(options: tuple) -> None:
-    if not all(o is None or isinstance(o, (str, int, float)) for o in options):
-        raise InvalidInput("options must be numbers, strings, booleans or None.")
-    if any(isinstance(o, float) and not math.isfinite(o) for o in options):
-        raise InvalidInput(f"options must be finite, got {options}.")
-    if len(set(options)) < max(2, len(options)):
-        raise InvalidInput(f"a choice needs at least two different options, got {options}.")
+def _option(value: Any) -> Any:
+    """An option of a choice as a Python value that a journal can keep."""
+    plain = checks.plain(value)
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        checks.number("an option", plain)
+    elif isinstance(plain, str):
+        checks.text("an option", plain)
+    elif plain is not None and not isinstance(plain, bool):
+        raise InvalidInput(f"options must be numbers, strings, booleans or None, got {checks.shown(value)}.")
+    return plain
 
 
-def _check_range(spec: Float | Int) -> None:
+def _check_range(spec: Float | Int, low: float, high: float) -> None:
+    """Check finite bounds and the scale, and keep them as Python values."""
+    if low >= high:
+        correct = f"reversed: write ({high}, {low})"
+        raise InvalidInput(
+            f"bounds ({low}, {high}) are {correct if low > high else 'empty: fix the value in the objective instead'}."
+        )
+    if checks.flag("log", spec.log) and low <= 0:
+        raise InvalidInput(f"a logarithmic scale needs low > 0, got {low}.")
+    for name, value in {"low": low, "high": high, "log": bool(spec.log)}.items():
+        object.__setattr__(spec, name, value)
+
+
+def _inside(spec: Float | Int, value: Any) -> float:
+    """The value as a float, if it is a number within the bounds."""
     try:
-        finite = math.isfinite(spec.low) and math.isfinite(spec.high)
-    except TypeError as error:
-        raise InvalidInput(f"bounds must be numbers, got {spec}.") from error
-    if not finite:
-        raise InvalidInput(f"bounds must be finite, got ({spec.low}, {spec.high}).")
-    if spec.low >= spec.high:
-        correct = f"reversed: write ({spec.high}, {spec.low})"
-        hint = correct if spec.low > spec.high else "empty: fix the value in the objective instead"
-        raise InvalidInput(f"bounds ({spec.low}, {spec.high}) are {hint}.")
-    if spec.log and spec.low <= 0:
-        raise InvalidInput(f"a logarithmic scale needs low > 0, got {spec.low}.")
-    if isinstance(spec, Int) and (spec.low != int(spec.low) or spec.high != int(spec.high)):
-        raise InvalidInput(f"bounds of an Int must be whole numbers, got ({spec.low}, {spec.high}).")
+        number = checks.real(value)
+    except Exception:  # whatever a conversion of the caller's own raises
+        number = math.nan
+    if not spec.low <= number <= spec.high:
+        raise InvalidInput(f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}.")
+    return number

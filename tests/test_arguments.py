@@ -1,5 +1,6 @@
 """Arguments and results that are almost right: odd numbers, odd paths, objects that raise when they are shown."""
 
+import json
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -81,6 +82,17 @@ def test_an_exception_without_a_text_fails_the_trial_and_nothing_else():
     failures = [trial.failure for trial in kbo.minimize(objective, [(0, 1)], 6).trials if trial.failure]
     assert failures
     assert all(failure.startswith("HostileError") for failure in failures)
+
+
+def test_numpy_numbers_are_written_as_python_numbers(tmp_path):
+    low, high, n = np.float64(0.25), np.float32(2.0), np.int64(3)
+    bounds = {"x": (low, high), "n": kbo.Int(np.int64(1), n), "c": [n, np.int64(4), np.float32(0.5), np.True_]}
+    journal = tmp_path / "run.jsonl"
+    result = kbo.minimize(lambda p: np.float32(p["x"]), bounds, n, seed=np.int64(2), journal=journal)
+    plain = {"x": (0.25, 2.0), "n": kbo.Int(1, 3), "c": [3, 4, 0.5, True]}
+    assert result.trials == kbo.minimize(lambda p: p["x"], plain, 5, seed=2, journal=journal).trials[:3]
+    told = kbo.Optimizer(plain).tell({"x": np.float32(0.5), "n": np.int8(2), "c": np.int64(4)}, 1.0, np.float32(1.5))
+    json.dumps([told.params, told.seconds])
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_recommended_and_best_of_nothing():
     ("bounds", "given", "says"),
     [
         (PLANE, {"context": {"d": 1.0}}, r"no parameter 'd'; the parameters are \['x', 'c'\]"),
-        (PLANE, {"context": {"c": 1.5}}, r"parameter 'c'.*outside \[0, 1\]"),
+        (PLANE, {"context": {"c": 1.5}}, r"parameter 'c': expected a number in \[0, 1\], got 1.5"),
         (PLANE, {"context": {"c": float("nan")}}, "parameter 'c'"),
         (PLANE, {"context": {"c": None}}, "parameter 'c'"),
         (PLANE, {"context": {"c": 0.5, "x": 0.5}}, "fixes all parameters.*tell"),
@@ -250,7 +250,7 @@ def test_recommended_and_best_of_nothing():
         (PLANE, {"choices": [{"x": 0.5, "c": 0.5, "d": 1}]}, "no parameter 'd'"),
         (PLANE, {"context": {"c": 0.5}, "choices": [{"x": 0.5, "c": 0.6}]}, r"contradicts the context at \['c'\]"),
         (MIXED, {"context": {"kind": "d"}}, "not one of"),
-        (MIXED, {"context": {"n": 2.5}}, "not a whole number"),
+        (MIXED, {"context": {"n": 2.5}}, "expected a whole number"),
         ([(0, 1), (0, 1)], {"context": {2: 0.5}}, r"no parameter 2; the parameters are \[0, 1\]"),
         ([(0, 1), (0, 1)], {"context": {"x0": 0.5}}, "no parameter 'x0'"),
         ([(0, 1), (0, 1)], {"context": [0.5]}, "from index to value"),

@@ -516,6 +516,21 @@ def test_arguments_that_cannot_be_used_are_refused_at_once(arguments, message):
         KBOSampler(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("suggest", "says"),
+    [
+        (lambda trial: trial.suggest_float("x", -1e308, 1e308), "parameter 'x': .*float64"),
+        (lambda trial: trial.suggest_int("x", 0, 2**63), "parameter 'x': .*float64"),
+        (lambda trial: trial.suggest_categorical("x", range(20_000)), "parameter 'x': .*20000 columns"),
+    ],
+)
+def test_ranges_that_cannot_be_modelled_are_refused_in_the_first_trial(suggest, says):
+    study = optuna.create_study(sampler=KBOSampler(seed=0))
+    with pytest.raises(kbo.InvalidInput, match=says):
+        study.optimize(lambda trial: float(suggest(trial)), n_trials=3)
+    assert len(study.trials) == 1
+
+
 def test_methods_and_settings_of_every_kind_run():
     for arguments in (
         {"method": "igp-ucb", "n_trials": 8},

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space import Params, Space
 
@@ -106,11 +107,8 @@ class Restriction:
             key = given if self._space.named else _index(given)
             if key not in parameters:
                 raise InvalidInput(f"{what}: there is no parameter {given!r}; the parameters are {self._keys}.")
-            try:
-                parameters[key].unit(value)
+            with checks.inside(f"{what}: parameter {given!r}"):
                 found[key] = parameters[key].plain(value)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise InvalidInput(f"{what}: parameter {given!r}: {error}") from error
         return found
 
 

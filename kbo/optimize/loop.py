@@ -207,9 +207,9 @@ def evaluate_again(
 
 
 def described(error: BaseException) -> str:
-    """Return type and text of an exception, whatever the text of an exception of the caller does."""
+    """Return type and text of an exception, whatever that text is and does."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
     except Exception:
         return f"{type(error).__name__} (its text cannot be shown)"
 

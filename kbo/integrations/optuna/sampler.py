@@ -151,6 +151,7 @@ class KBOSampler(BaseSampler):
     ) -> Any:
         """Return a random value, which depends on the seed, the number of the trial and the name alone."""
         _check_single_objective(study)
+        SearchSpace({param_name: param_distribution})  # what kbo cannot model is refused in the first trial
         digest = hashlib.sha256(f"{self._seed}/{trial.number}/{param_name}".encode()).digest()
         random = RandomSampler(seed=int.from_bytes(digest[:4], "big"))
         return random.sample_independent(study, trial, param_name, param_distribution)

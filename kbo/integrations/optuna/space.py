@@ -13,6 +13,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space import Choice, Float, Int, Parameter, Space
 
@@ -37,7 +38,10 @@ class SearchSpace:
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
         self.distributions = {name: distributions[name] for name in sorted(distributions)}
-        self._codings = {name: _coding(name, d) for name, d in self.distributions.items()}
+        self._codings: dict[str, _Coding] = {}
+        for name, distribution in self.distributions.items():
+            with checks.inside(f"parameter {name!r}"):
+                self._codings[name] = _coding(distribution)
         self.space = Space({name: coding.parameter for name, coding in self._codings.items()})
         self.defaults = {
             name: p.options[0] if isinstance(p, Choice) else p.value(0.5) for name, p in self.space.parameters.items()
@@ -52,7 +56,7 @@ class SearchSpace:
         for name in [name for name in self.distributions if name in params]:
             try:
                 found[name] = self._codings[name].encode(params[name])
-                self.space.parameters[name].unit(found[name])  # checks the bounds
+                self.space.parameters[name].plain(found[name])  # checks the bounds
             except (TypeError, ValueError, OverflowError) as error:
                 raise InvalidInput(
                     f"parameter {name!r}: {params[name]!r} is not in {self.distributions[name]}."
@@ -88,16 +92,16 @@ class _Coding(NamedTuple):
     decode: Callable[[Any], Any]
 
 
-def _coding(name: str, d: BaseDistribution) -> _Coding:
+def _coding(d: BaseDistribution) -> _Coding:
     if isinstance(d, CategoricalDistribution):
         return _Coding(Choice(range(len(d.choices))), lambda value: int(d.to_internal_repr(value)), d.to_external_repr)
     if not isinstance(d, (FloatDistribution, IntDistribution)):
         raise InvalidInput(
-            f"parameter {name!r}: expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {d!r}."
+            f"expected a FloatDistribution, IntDistribution or CategoricalDistribution, got {checks.shown(d)}."
         )
     if d.step is not None and (isinstance(d, FloatDistribution) or d.step > 1):
         low, high, step = d.low, d.high, d.step
-        grid = Int(0, round((high - low) / step))
+        grid = Int(0, round(checks.number("the number of steps", (high - low) / step)))
         return _Coding(grid, lambda value: _index(value, low, step), lambda i: min(low + i * step, high))
     if isinstance(d, IntDistribution):
         return _Coding(Int(d.low, d.high, log=d.log), lambda value: value, lambda value: value)
