@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
+import math
 import os
+import zlib
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, KboError
 
 _versions = itertools.count()
 
@@ -59,34 +63,57 @@ class Stateful:
         return twin
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values and tensors, from which ``load_state_dict`` continues exactly."""
-        return {name: _plain(getattr(self, name)) for name in self.saved}
+        """Return plain values and tensors with a checksum, from which ``load_state_dict`` continues exactly."""
+        state = _plain(self)
+        return {**state, "checksum": checksum(state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of ``state_dict``, for an equally constructed object.
 
         Raises:
-            InvalidInput: The state is of another class or of another version of kbo.
+            InvalidInput: The state is of another class, of an object that was constructed otherwise or of another
+                version of kbo, or was changed or damaged since it was made; then the memory stays as it is.
         """
+        name = type(self).__name__
+        plain = {key: state[key] for key in state if key != "checksum"} if isinstance(state, dict) else state
+        self.check_state_dict(plain)
+        if state.get("checksum") != checksum(plain):
+            raise InvalidInput(
+                f"the state dict of a {name} does not have the checksum that was made with it: it was changed or "
+                "damaged. Load another copy, or build the object from its data."
+            )
+        try:
+            self.fork().restore(plain)  # a rehearsal: a failure changes a copy only
+        except KboError:
+            raise
+        except Exception as error:
+            raise InvalidInput(
+                f"the state dict does not fit this {name} ({error!s:.200}): load it into an equally constructed object."
+            ) from error
+        self.restore(plain)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Replace the memory by a part of a state dict whose checksum is right; what differs from it may raise."""
         self.check_state_dict(state)
         for name in self.saved:
             part = getattr(self, name)
             if isinstance(part, Stateful):
-                part.load_state_dict(state[name])
+                part.restore(state[name])
             else:
                 setattr(self, name, _plain(state[name]))
         self.restored()
 
     def restored(self) -> None:
-        """Derive what is not saved from what is; called at the end of ``load_state_dict``."""
+        """Derive what is not saved from what is; called at the end of ``restore``."""
 
     def check_state_dict(self, state: dict[str, Any]) -> None:
-        """Raise InvalidInput unless the state has the keys of this class."""
-        if not isinstance(state, dict) or set(state) != set(self.saved):
-            found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+        """Raise InvalidInput unless the state is of this class."""
+        own = type(self).__name__
+        if not isinstance(state, dict) or state.get("class") != own or set(state) != {"class", *self.saved}:
+            found = state.get("class", "an unknown class") if isinstance(state, dict) else f"a {type(state).__name__}"
             raise InvalidInput(
-                f"the state dict of a {type(self).__name__} has the keys {sorted(self.saved)}, got {found}. States of "
-                "another class or of kbo 0.7 and earlier cannot be loaded: build the object from its data again."
+                f"a {own} loads the state dict of a {own} of this version of kbo, got that of {found!s:.80}. States "
+                "of another class or of kbo 0.8 and earlier cannot be loaded: build the object from its data again."
             )
 
 
@@ -101,5 +128,29 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Stateful):
-        return value.state_dict()
+        return {"class": type(value).__name__, **{name: _plain(getattr(value, name)) for name in value.saved}}
     return value.clone() if isinstance(value, Tensor) else copy.copy(value)
+
+
+def checksum(value: Any) -> float:
+    """Return the CRC-32 of tensors and plain values, nested in dicts and lists; NaN, equal to none, if it has none."""
+    try:
+        return functools.reduce(lambda crc, part: zlib.crc32(part, crc), _bytes_of(value), 0)
+    except (TypeError, ValueError, RuntimeError):  # of sparse tensors, of those without data, and the like
+        return math.nan
+
+
+def _bytes_of(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Tensor):
+        yield f"{value.dtype} {tuple(value.shape)}".encode()
+        yield value.detach().cpu().contiguous().numpy().tobytes()
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield repr(key).encode()
+            yield from _bytes_of(part)
+    elif isinstance(value, list | tuple) and any(isinstance(part, Tensor | dict | list | tuple) for part in value):
+        yield f"{type(value).__name__} {len(value)}".encode()
+        for part in value:
+            yield from _bytes_of(part)
+    else:
+        yield repr(value).encode()

@@ -97,22 +97,13 @@ def off_diagonal(matrix: Tensor) -> Tensor:
 class Grid(RidgeSchedule):
     """A ridge that moves with the number of observations."""
 
+    saved = ("ridge",)
+
     def __init__(self, continuous: bool) -> None:
         self.continuous, self.ridge = continuous, 5.0
 
     def update(self, state: Posterior) -> None:
         self.ridge = 3.0 / state.n  # 0.1 after 30
-
-    def fork(self) -> Grid:
-        fork = Grid(self.continuous)
-        fork.ridge = self.ridge
-        return fork
-
-    def state_dict(self):
-        return {"ridge": self.ridge}
-
-    def load_state_dict(self, state):
-        self.ridge = state["ridge"]
 
 
 def sketch() -> NystromRidge:

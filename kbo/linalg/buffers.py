@@ -70,7 +70,7 @@ class GrowingTensor(Stateful):
         twin._allocate(self.value, self.capacity, self.stride)
         return twin
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+    def restore(self, state: dict[str, Any]) -> None:  # noqa: D102
         self.check_state_dict(state)
         self._allocate(state["value"], state["capacity"], state["stride"])
 

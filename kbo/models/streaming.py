@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
+from kbo.models import saved
 from kbo.models.base import PosteriorModel, name_constructor
 from kbo.regression import Dictionary, Posterior
 
@@ -149,6 +150,35 @@ class StreamingGP(PosteriorModel):
         if targets is not None:
             self.train_targets = targets.clone()
         self._state = None
+
+    def get_extra_state(self) -> Tensor:
+        """Return the place of the checksum, which ``state_dict`` fills in."""
+        return torch.zeros((), dtype=torch.int64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Do nothing: ``load_state_dict`` has compared the checksum."""
+
+    def state_dict(self, *args: Any, prefix: str = "", **options: Any) -> dict[str, Any]:
+        """Return kernel, ridge and transforms with a checksum; the data are not among them. As in PyTorch."""
+        state = super().state_dict(*args, prefix=prefix, **options)
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        state[prefix + saved.CHECKSUM] = saved.checksum_of(own)
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, **options: Any) -> None:
+        """Replace kernel, ridge and transforms by those of an equally constructed model.
+
+        Args:
+            state_dict: From ``state_dict()``.
+            strict: Whether all values are needed, with the checksum; False takes those that are given.
+            **options: As in BoTorch.
+
+        Raises:
+            InvalidInput: Values are missing, have another shape, were changed or damaged, or are not finite; then
+                nothing is replaced.
+        """
+        saved.check(type(self).__name__, state_dict, self.state_dict(), strict)
+        super().load_state_dict(state_dict, strict, **options)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.

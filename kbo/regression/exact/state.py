@@ -163,13 +163,13 @@ class KernelRidge(Posterior):
         self._basis = (self._basis or Eigenbasis(self.data, self._k)).grown()
         return self._basis
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the data by those of ``state_dict``; kernel and ridge are those of this object."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Replace the data by those of a state dict; kernel and ridge are those of this object."""
         self.check_state_dict(state)
         self._begin(None)
         if (saved := state["data"]) is not None:
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
-            data.load_state_dict(saved)
+            data.restore(saved)
             self._begin(data)
             self._trace = state["trace"].clone()
             self._kappa = float(self.prior_variance(data.X).max())

@@ -219,11 +219,11 @@ class NystromRidge(Posterior):
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of ``state_dict``, for a state with equal kernel, ridge and dictionary."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Replace the memory by that of a state dict, for a state with equal kernel, ridge and dictionary."""
         self.check_state_dict(state)
         self._begin(state["like"])
-        self.sketch.load_state_dict(state["sketch"])
+        self.sketch.restore(state["sketch"])
         self.assumed = state["assumed"]
         self.changed()
 

@@ -87,9 +87,9 @@ class AdaptiveRidge(View):
         followed = self.state.follow(points)
         return followed.moving() if self._schedule.continuous else followed
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of ``state_dict``, for an equally constructed state."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Replace the memory by that of a state dict, for an equally constructed state."""
         self.check_state_dict(state)
-        self._schedule.load_state_dict(state["schedule"])
+        self._schedule.restore(state["schedule"])
         self.state.move_ridge(self._schedule.ridge)
-        self.state.load_state_dict(state["state"])
+        self.state.restore(state["state"])

@@ -1,0 +1,131 @@
+"""Saved states: what is loaded is exactly what was saved, or nothing changes and the error says why."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from botorch.models.transforms import Standardize
+from torch import Tensor
+
+from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
+from kbo.confidence import Clipped, HeavyTailed
+from kbo.errors import InvalidInput
+from kbo.models import KernelRidgeGP
+from kbo.regression import FixedDictionary, GreedyDictionary, track
+from tests.laws.states import DICTIONARIES, STATES, matern, rbf, unit_square
+from tests.laws.test_states import answers, identical
+
+OTHERS = {
+    "integer": lambda t: t.long(),
+    "of another dtype": lambda t: t.float(),
+    "sparse": lambda t: t.to_sparse(),
+    "nested": lambda t: torch.nested.nested_tensor([t]),
+    "meta": lambda t: t.to("meta"),
+    "of another shape": lambda t: torch.cat([t.flatten(), t.new_zeros(1)]),
+    "negative": lambda t: -1.0 * t - 1,
+    "NaN": lambda t: t * torch.nan,
+    "zero": lambda t: torch.zeros_like(t),
+    "a list": lambda t: t.tolist(),
+    "missing": lambda t: None,
+}
+
+
+def changes(value, make):
+    """Copies of a state dict, each with one tensor or plain value changed by one of the functions of ``make``."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from ({**value, key: changed} for changed in changes(part, make))
+    else:
+        yield from (new for change in make(value) if repr(new := change(value)) != repr(value))
+
+
+def bad(value):
+    """Functions that change one value."""
+    return OTHERS.values() if isinstance(value, Tensor) else [lambda v: [v], lambda v: None if v else "1"]
+
+
+@pytest.mark.parametrize("case", [*STATES, *DICTIONARIES], ids=lambda case: case.name)
+def test_a_changed_state_dict_is_refused_and_changes_nothing(case, device):
+    (X, y), Z = case.data(30, device), case.points(5, 1).to(device)
+    saved, state = case.fed(X, y).state_dict(), case.fed(X[:7], -y[:7])
+    before = answers(state, Z)
+    for changed in changes(saved, bad):
+        with pytest.raises(InvalidInput, match="state dict"):
+            state.load_state_dict(changed)
+    for changed in (None, [saved], {}, {**saved, "more": 1}, {k: v for k, v in saved.items() if k != "checksum"}):
+        with pytest.raises(InvalidInput, match="state dict"):
+            state.load_state_dict(changed)
+    assert state.n == 7
+    identical(answers(state, Z), before)
+    state.load_state_dict(saved)
+    identical(answers(state, Z), answers(case.fed(X, y), Z))
+
+
+def test_the_wrong_class_is_named(device):
+    X, y = STATES[0].data(9, device)
+    exact, greedy, fixed = (
+        KernelRidge(rbf(), 0.1),
+        NystromRidge(rbf(), 0.1, GreedyDictionary()),
+        NystromRidge(rbf(), 0.1, FixedDictionary(unit_square(5, 0).to(device))),
+    )
+    clipped = Clipped(KernelRidge(rbf(), 0.1), HeavyTailed(0.3, 4.0, 0.1))
+    adaptive = AdaptiveRidge(KernelRidge(rbf(), 0.1), NoiseBounds(4.0, 0.1, upper=1.0))
+    for saved, into, names in (
+        (exact, greedy, ("KernelRidge", "NystromRidge")),
+        (greedy, fixed, ("GreedyDictionary", "FixedDictionary")),
+        (adaptive, exact, ("AdaptiveRidge", "KernelRidge")),
+        (clipped, adaptive, ("Clipped", "AdaptiveRidge")),
+    ):
+        saved.update(X, y)
+        with pytest.raises(InvalidInput) as error:
+            into.load_state_dict(saved.state_dict())
+        assert all(name in str(error.value) for name in names)
+
+
+def test_a_state_of_points_with_other_columns_is_refused(device):
+    """Kernels with a lengthscale for each column cannot read the points."""
+    state, other = KernelRidge(matern(2.5), 0.1), KernelRidge(rbf(), 0.1)
+    other.update(
+        torch.rand(4, 3, dtype=torch.float64, device=device), torch.rand(4, dtype=torch.float64, device=device)
+    )
+    with pytest.raises(InvalidInput, match="2 lengthscales for 3 columns"):
+        state.load_state_dict(other.state_dict())
+    assert state.n == 0
+    assert state.dimension is None
+
+
+def test_a_view_that_loads_leaves_the_underlying_state_in_place(device):
+    (X, y), Z = STATES[0].data(9, device), unit_square(4, 1).to(device)
+    state = KernelRidge(rbf(), 0.1)
+    view, other = track(state, Z), KernelRidge(rbf(), 0.1)
+    other.update(X, y)
+    view.load_state_dict(track(other, Z).state_dict())
+    identical(answers(state, Z), answers(other, Z))
+
+
+def test_a_changed_state_dict_of_a_model_is_refused_and_changes_nothing(device):
+    X, Z = unit_square(12, 0).to(device), unit_square(4, 1).to(device)
+    model = KernelRidgeGP(X, X[:, :1], matern(2.5), 0.1, outcome_transform=Standardize(1))
+    model.posterior(Z)
+    saved, before = copy.deepcopy(model.state_dict()), model.posterior(Z).mean
+    cases = [*changes(saved, bad), None, [saved], {}, {**saved, "more": torch.zeros(1)}, {name: 1.0 for name in saved}]
+    for changed in cases:
+        with pytest.raises(InvalidInput, match="state"):
+            model.load_state_dict(changed)
+        assert torch.equal(model.posterior(Z).mean, before)
+    for value in (torch.tensor(torch.nan), torch.ones(2), torch.tensor(1), torch.tensor(0.5).to("meta"), 0.5, None):
+        with pytest.raises(InvalidInput, match="ridge of the state dict must be a finite tensor"):
+            model.load_state_dict({"ridge": value}, strict=False)
+    model.load_state_dict({"ridge": torch.tensor(0.3)}, strict=False)
+    assert float(model.ridge) == pytest.approx(0.3)
+    model.load_state_dict(saved)
+    assert torch.equal(model.posterior(Z).mean, before)
+
+
+def test_a_model_inside_another_module_is_saved_and_loaded(device):
+    X = unit_square(12, 0).to(device)
+    one, other = (torch.nn.ModuleList([KernelRidgeGP(X, X[:, :1], rbf(), ridge)]) for ridge in (0.1, 0.2))
+    other.load_state_dict(one.state_dict())
+    assert float(other[0].ridge) == pytest.approx(0.1)
