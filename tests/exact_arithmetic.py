@@ -119,11 +119,21 @@ class Exact:
         gain = self.at(1 + mpmath.mpf(eta))[2] + self.n * mpmath.mpf(eta) + 2 * mpmath.log(1 / mpmath.mpf(delta))
         return self.bounds(1 + mpmath.mpf(eta), mpmath.mpf(noise_std) * mpmath.sqrt(gain) + norm_bound)
 
+    def squared_radius(self, noise_std, delta, scale=1.0) -> mpmath.mpf:
+        """Equation 8 of the paper."""
+        s = mpmath.mpf(noise_std) ** 2
+        _, _, log_det, quad = self.at(s / mpmath.mpf(scale))
+        return quad + s * log_det + 2 * s * mpmath.log(1 / mpmath.mpf(delta))
+
+    def norm_lower_bound(self, ridges, noise_std, delta) -> mpmath.mpf:
+        """The least norm that is not refuted at these ridges; without a sketch."""
+        square = self.squared_radius(noise_std, delta)
+        return mpmath.sqrt(max(0, *((self.at(a)[3] - square) / mpmath.mpf(a) for a in ridges)))
+
     def mixture(self, ridges, noise_std, norm_bound, delta, scale=1.0) -> list[tuple]:
         """AMM and DMM: the best of some ridges at every point and side."""
-        s, B = mpmath.mpf(noise_std) ** 2, mpmath.mpf(norm_bound)
-        _, _, log_det, quad = self.at(s / mpmath.mpf(scale))
-        radius = mpmath.sqrt(quad + s * log_det + 2 * s * mpmath.log(1 / mpmath.mpf(delta)))
+        B = mpmath.mpf(norm_bound)
+        radius = mpmath.sqrt(self.squared_radius(noise_std, delta, scale))
         square = (radius + B * mpmath.sqrt(self.error)) ** 2
         every = []
         for ridge in map(mpmath.mpf, ridges):

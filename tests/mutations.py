@@ -223,9 +223,15 @@ FAULTS = [
     ),
     Fault(
         "confidence/mixture/radius.py",
-        " + state.residual_log_det(ridges)",
+        " + state.residual_log_det(read)",
         "",
         f"{BOUNDS} on_a_sketch",
+    ),
+    Fault(
+        "confidence/mixture/radius.py",
+        "rounded_down: bool = True",
+        "rounded_down: bool = False",
+        "tests/test_rounding.py -k lower_bound",
     ),
     Fault(
         "confidence/mixture/dual.py",

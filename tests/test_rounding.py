@@ -15,7 +15,15 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from kbo import KernelRidge, NystromRidge
-from kbo.confidence import Confidence, FiniteSet, ImprovedGPUCB, MartingaleMixture, SelfNormalized, widths
+from kbo.confidence import (
+    Confidence,
+    FiniteSet,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    SelfNormalized,
+    norm_lower_bound,
+    widths,
+)
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
 from kbo.regression import FixedDictionary, Tracked
 from tests.exact_arithmetic import Exact, real
@@ -82,21 +90,27 @@ def contradicted(value) -> bool:
         return True
 
 
+def fitted(seed: int, level: float, largest: int = 40):
+    """Return the state of a setting at a noise level, and the same in exact arithmetic."""
+    shape, lengthscale, X, f, noise, Z = points(seed, largest)
+    k, y = kernel(shape, lengthscale), f + level * noise
+    state = fed(KernelRidge(k, level**2), X, y, (len(X), 1, 7)[seed % 3])
+    return state, Exact(shape, k.lengthscale.item(), X.tolist(), y.tolist(), Z.tolist()), Z
+
+
 def cases(seed: int, levels=LEVELS, largest: int = 40):
     """Yield name, level, whether there is a guarantee, and by how much the interval lies inside the exact one."""
-    shape, lengthscale, X, f, noise, Z = points(seed, largest)
-    k = kernel(shape, lengthscale)
     for level in levels:
-        y, ridge = f + level * noise, level**2
-        state = fed(KernelRidge(k, ridge), X, y, (len(X), 1, 7)[seed % 3])
-        exact = Exact(shape, k.lengthscale.item(), X.tolist(), y.tolist(), Z.tolist())
-        for name, confidence, value in bounds(level, ridge, exact):
+        state, exact, Z = fitted(seed, level, largest)
+        for name, confidence, value in bounds(level, level**2, exact):
             proved = confidence.guarantee_on(state) is not None
             view = Tracked(state, Z) if seed % 2 else state
             try:
                 yield name, level, proved, inside(confidence.interval(view, Z), value())
-            except (NotPositiveDefinite, RefutedAssumptions):
-                assert not proved or contradicted(value)
+            except NotPositiveDefinite:
+                assert not proved
+            except RefutedAssumptions:
+                assert contradicted(value)
 
 
 def sketched_cases(seed: int, gaps=(1e-2, 1e-4, 1e-6, 1e-8), levels=(1e-4, 1e-2, 0.1), largest: int = 40):
@@ -132,10 +146,20 @@ def test_no_interval_of_a_sketch_with_a_guarantee_lies_inside_the_one_without_ro
 @pytest.mark.parametrize("seed", [0, 1, 11])
 def test_no_interval_with_a_guarantee_lies_inside_the_exact_one(seed):
     kept = 0
-    for name, level, proved, by in cases(seed, (1e-6, 1e-4, 0.1), largest=24):
+    for name, level, proved, by in cases(seed, (1e-9, 1e-6, 1e-4, 0.1), largest=24):
         kept += proved
         assert by <= 0 or not proved, (name, level, by)
     assert 6 < kept < 18
+
+
+@pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")
+@pytest.mark.parametrize("level", [1e-7, 1e-5, 1e-2])
+def test_the_lower_bound_of_the_norm_is_at_most_the_exact_one_and_no_norm_above_that_is_refuted(level):
+    state, exact, Z = fitted(0, level, largest=30)
+    for ridges in ([100 * level**2], [1e4 * level**2, 1e3]):
+        least = exact.norm_lower_bound(ridges, level, DELTA)
+        assert 0.8 * least <= float(norm_lower_bound(state, level, DELTA, ridges=ridges)) <= least
+        MartingaleMixture(level, float(least) or 1.0, DELTA, "dmm", ridges=ridges).upper(state, Z)
 
 
 def single(seed: int) -> list[str]:

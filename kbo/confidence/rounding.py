@@ -34,6 +34,12 @@ def log_det_error(state: Posterior, ridge: float) -> Tensor:
     return math.sqrt(state.terms + 1) * error(state, ridge)
 
 
+def radius_factor(state: Posterior, ridge: float, delta: float) -> Tensor:
+    """Return the factor by which rounding may have lowered the squared radius of a mixture at a ridge, []."""
+    # It is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
+    return 1 + (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / delta))) * error(state, ridge)
+
+
 def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
     """Return ``(1 + 4 e) (width + e sqrt(quad / ridge))``: with this width bounds contain those without rounding."""
     width = width + e * torch.sqrt(quad / ridge)

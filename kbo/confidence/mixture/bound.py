@@ -16,7 +16,6 @@ kernel matrix (the state's residual), zero for exact states: every f in F fits t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -107,8 +106,9 @@ class MartingaleMixture(SubGaussian):
         """
         lower, upper = self._bounds(state, X, (-1, 1))
         crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
-        # Only for observed data is crossing a contradiction: hypothetical points shrink variances without evidence.
-        if bool(crossed.any()) and not state.hypothetical:
+        # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
+        # evidence, and only where rounding is small.
+        if bool(crossed.any()) and not (state.hypothetical or rounding.objections(state, self.least_ridge_used(state))):
             self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
 
@@ -172,9 +172,7 @@ class MartingaleMixture(SubGaussian):
 
     def _rounded_up(self, state: Posterior) -> Tensor:
         """Return the squared radius with what rounding may have taken from it, []."""
-        # It is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
-        lost = 2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / self.delta))
-        return self.squared_radius(state) * (1 + lost * rounding.error(state, self.mixture_ridge))
+        return self.squared_radius(state) * rounding.radius_factor(state, self.mixture_ridge, self.delta)
 
     def _width(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
         """Return ``sqrt(R^2(a) / a)`` for quad at these ridges a, with what rounding may do to mean and variance.
@@ -186,7 +184,7 @@ class MartingaleMixture(SubGaussian):
             ridges: The ridges.
 
         Raises:
-            RefutedAssumptions: ``R^2(a)`` is negative for some ridge, so F is empty.
+            RefutedAssumptions: ``R^2(a)`` is negative for some ridge, by more than rounding, so F is empty.
         """
         e = rounding.error(state, ridges)
         S = torch.add(C, ridges, alpha=self.norm_bound**2)
@@ -194,7 +192,9 @@ class MartingaleMixture(SubGaussian):
         if bool((slack < 0).any()):
             values = ridges.flatten().tolist()
             least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
-            self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
+            if float(least) > self.norm_bound:
+                self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
+            slack = slack.clamp_min(0)
         return torch.sqrt(torch.addcmul(slack, e, slack, value=10) / ridges)
 
     def _refuted(self, reason: str, **figures: float) -> None:

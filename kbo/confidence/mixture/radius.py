@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import rounding
 from kbo.confidence.mixture.line_search import minimise
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
@@ -71,23 +72,26 @@ def squared_radius(
 
 
 def averaged_radius(
-    state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool = False
+    state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool = False, floor: float = 0.0
 ) -> Tensor:
     """Return ``R^2 = 2 s ln(1/delta) - 2 s ln mean_a exp(-quad(a) / (2 s) - log_det(a) / 2)`` with s = noise_std^2, [].
 
     The mean over the ridges of the martingales of Flynn & Reeb (2024) is one too (docs/theory/mixtures.md): R^2 is at
     most ``2 s ln r`` above that of the best of r ridges. For the residual ``E = K - K~ >= 0`` of an approximate state
     it is an upper bound of the exact R^2: ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A)
-    det(I + E')``. Arguments as for ``squared_radius``; the ridges are fixed beforehand.
+    det(I + E')``. Arguments as for ``squared_radius``; the ridges are fixed beforehand. For those below ``floor`` an
+    upper bound is read there: ``quad(a)`` grows with a, and ``log_det(a) - n ln(1/a)`` does.
     """
-    s = noise_std**2
-    if many or len(ridges) > 1:
+    s, read = noise_std**2, [max(ridge, floor) for ridge in ridges]
+    if many or len(read) > 1:
         answers = state.all_ridges()
-        at = answers.ridges(ridges)
+        at = answers.ridges(read)
         quads, gains = answers.quad(at), answers.log_det(at)
     else:  # one ridge, for which the state has a factor
-        quads, gains = state.quad(ridges), state.log_det(ridges)
-    gains = gains + state.residual_log_det(ridges)
+        quads, gains = state.quad(read), state.log_det(read)
+    gains = gains + state.residual_log_det(read)
+    if floor:
+        gains = gains + gains.new_tensor([state.n * math.log(b / a) for a, b in zip(ridges, read, strict=True)])
     costs = (quads + s * (gains + 2 * math.log(1 / delta))).double()
     if len(ridges) == 1:
         return costs[0].to(quads)
@@ -121,7 +125,13 @@ def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
 
 @torch.no_grad()
 def norm_lower_bound(
-    state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0, ridges: Sequence[float] | None = None
+    state: Posterior,
+    noise_std: float,
+    delta: float,
+    scale: Scale = 1.0,
+    ridges: Sequence[float] | None = None,
+    *,
+    rounded_down: bool = True,
 ) -> Tensor:
     """Return ``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
 
@@ -130,27 +140,36 @@ def norm_lower_bound(
     norm bound F is empty (Flynn & Reeb 2024, Lemma 4.2 and Cor. 4.3; R does not contain B).
 
     Args:
-        state: The posterior.
+        state: The posterior, in float64: rounding in float32 is not accounted for.
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
         delta: Probability that the bound may fail, ever.
         scale: Covariance scale of the mixture, or several.
         ridges: Take the maximum over these ridges only, which gives a smaller, still valid bound; by default over
             all of them: concave over affine, the ratio has a single peak, which one search finds.
+        rounded_down: Whether the bound is lowered by what rounding may have done, and read at no ridge where that is
+            not small (docs/theory/rounding.md); without, it is no bound.
     """
-    square = squared_radius(state, noise_std, delta, scale, many=True)
+    own, floor = mixture_ridges(noise_std, scale), rounding.least_ridge(state) if rounded_down else 0.0
+    if math.isinf(floor):
+        return state.trace.new_zeros(())
+    square = averaged_radius(state, noise_std, delta, own, many=True, floor=floor)
     error, quad = state.residual_norm().to(square), state.all_ridges().quad
+    if rounded_down:
+        factor = rounding.radius_factor(state, max(own[0], floor), delta).to(square)
+        square, error = square * factor, error * factor
 
     def least_norm(a: Tensor) -> Tensor:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
-        excess = quad(a).to(square) - square
+        e = rounding.error(state, a).to(square) if rounded_down else 0.0
+        excess = quad(a).to(square) * (1 - 2 * e) / (1 + e) - square
         root = torch.sqrt((square * error + (a + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
         return torch.where(excess > 0, root, excess) / (a + error)
 
     if ridges is not None:
-        return least_norm(square.new_tensor(list(ridges))).max().clamp_min(0)
-    own = mixture_ridges(noise_std, scale)
-    start = square.new_tensor(starts(own))
-    low, high = (math.log(ridge) for ridge in ridge_range(state, own[0]))
+        return least_norm(square.new_tensor(list(ridges)).clamp_min(floor)).max().clamp_min(0)
+    first = starts(own)
+    start = square.new_tensor(first) * max(1.0, floor / first[0])
+    low, high = (math.log(max(ridge, floor)) for ridge in ridge_range(state, own[0]))
     coarse = -least_norm(start).unsqueeze(-1)
     peak = -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0]
     return torch.where(peak > 0, peak, 0.0)
