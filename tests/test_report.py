@@ -17,6 +17,7 @@ import kbo
 from kbo import report
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize import journal
+from kbo.optimize.events import Tell
 from kbo.optimize.result import result_of
 from kbo.report import replay
 from kbo.report.record import Record, optimizer_of
@@ -159,20 +160,20 @@ def test_a_certified_page_has_bounds_with_the_kernel_and_says_that_they_are_miss
 def test_the_replay_has_the_bounds_of_every_moment(proved):
     moments = report.history(proved, matern(), most_gaps=2)
     header, events = journal.read(proved)
-    observed = [event for event in events if event["event"] == "tell"]
+    observed = [event for event in events if isinstance(event, Tell)]
     again = optimizer_of(header, matern())
     assert len(moments) == len(observed) == 12
     for k, (moment, event) in enumerate(zip(moments, observed, strict=True), 1):
-        params = events[2 * k - 2]["params"]
+        params = events[2 * k - 2].params
         before = again.interval(params)
         assert moment.expected == (before and (before[0] - 0.2, before[2] + 0.2))
-        again.tell(params, event["value"])
+        again.tell(params, event.value)
         best = again.recommended()
-        assert (moment.trial, moment.value, moment.recommended) == (event["number"], event["value"], best.number)
+        assert (moment.trial, moment.value, moment.recommended) == (event.number, event.value, best.number)
         assert (moment.lower, moment.mean, moment.upper) == again.interval(best.params)
         assert (moment.noise_std, moment.norm_bound, moment.ridge) == (0.1, 3.0, again.belief().posterior.ridge)
         assert moment.finished == k
-        assert moment.best == max(e["value"] for e in observed[:k])
+        assert moment.best == max(e.value for e in observed[:k])
     assert [m.gap is not None for m in moments].count(True) == 2
     assert moments[-1].gap == Record.of(proved, matern()).optimizer.gap().value
 
@@ -392,10 +393,10 @@ def test_what_cannot_be_reported_is_an_error_in_words(rows, proved, practical, f
     torn = folder / "torn.jsonl"
     torn.write_text(proved.read_text().replace('"tell"', '"te', 1))
     odd = folder / "odd.jsonl"
-    odd.write_text(proved.read_text() + '{"event": "tell", "number": 99, "value": 1.0}\n')
+    header, events = journal.read(proved)
+    journal.write(odd, header, [*events, Tell(number=99, value=1.0)])
     headless = folder / "headless.jsonl"
-    header = {k: v for k, v in json.loads(practical.read_text().splitlines()[0]).items() if k != "space"}
-    headless.write_text(json.dumps(header) + "\n")
+    journal.write(headless, {name: value for name, value in header.items() if name != "space"}, [])
     for run, words in (
         (folder / "none.jsonl", "cannot read the journal"),
         (folder / "none.parquet", "there is no file"),

@@ -27,11 +27,10 @@ def plot(
 
             redraw(path, target)
         else:
-            from kbo.optimize.journal import read
-            from kbo.optimize.trials import trials_of
+            from kbo.report.record import Record
 
-            header, events = read(path)
-            lines.trace(trials_of(events), target, title=path.stem, maximize=bool(header.get("maximize")))
+            record = Record.of(path)
+            lines.trace(record.trials, target, title=path.stem, maximize=record.maximize)
     except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
         raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
     typer.echo(f"picture  {target}")

@@ -1,68 +1,117 @@
-"""A crash-safe journal: one JSON object per line, on disk before the run goes on.
+"""A crash-safe journal: one event per line, on disk before the run goes on.
 
-The first line identifies the problem; then ``ask``, ``tell`` and ``fail`` events follow. A
-process that is killed while writing leaves at most a last line without its newline, which opening the
-journal removes. Nothing in a journal is ever executed.
+A process that is killed while writing leaves at most a last line without its newline, which opening the journal
+removes. Nothing in a journal is ever executed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import stat
+import threading
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kbo import checks
 from kbo.errors import JournalError
+from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
-FORMAT = "kbo-journal-1"
+_open: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for journal in list(_open):
+        journal.close("this process was forked from the one that writes it. Report values to that one")
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Journal:
-    """An append-only event log, locked against a second process.
+    """An append-only event log, locked against other writers.
 
     Args:
         path: The file; created, with its folders, if it does not exist.
-        header: Identifies the problem; a journal with another header is refused.
-
-    Attributes:
-        events: The events on disk, oldest first.
+        description: The problem; a journal of another one is refused.
 
     Raises:
-        JournalError: The file cannot be written, is damaged, is in use, or belongs to another problem.
+        JournalError: The file cannot be written, or is in use.
     """
 
-    def __init__(self, path: str | os.PathLike, header: Mapping[str, Any]) -> None:
-        self.path = Path(path)
-        self._header = {"format": FORMAT, **header}
+    def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
+        self.path, self._place = path, path.absolute()
+        self._header: Header = {"format": FORMAT, **header_of(description)}
+        self._closed = ""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._place.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: a write that failed must not come back with the next one.
-            self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (lives as long as the journal)
+            self._file = open(self._place, "a+b", buffering=0)  # noqa: SIM115  (lives as long as the journal)
         except OSError as error:
             raise JournalError(
                 f"cannot write the journal {self.path}: {error.strerror}. Choose a writable place with journal=... "
                 "(or --journal)."
             ) from error
+        _open.add(self)
         try:
             self._lock()
-            self.events = self._recover()
         except BaseException:
             self._file.close()
             raise
 
-    def append(self, event: Mapping[str, Any]) -> None:
-        """Write an event; when this returns it survives a crash of the machine."""
-        self._write(event)
-        self.events.append(dict(event))
+    def recover(self) -> list[Event]:
+        """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is.
 
-    def close(self) -> None:
-        """Release the file."""
+        Raises:
+            JournalError: The file is damaged, not a journal, or of another problem.
+        """
+        self._check_open()
+        self._file.seek(0)
+        text = self._file.read()
+        first, checksum = line(self._header, 0)
+        if first.startswith(text) and first != text:
+            self._file.truncate(0)
+            self._size, self._checksum = 0, checksum
+            self._write(first)
+            _sync_folder(self._place)
+            return []
+        found = _valid(parse(text), self.path)
+        self._size, self._checksum = found.size, found.checksum
+        different = differences(found.header, self._header)
+        if different:
+            raise JournalError(
+                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
+                "arguments, or start a new one with another path."
+            )
+        if found.unfinished:
+            warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")
+            self._file.truncate(self._size)
+        return found.events
+
+    def append(self, event: Event) -> None:
+        """Write an event; when this returns it survives a crash of the machine.
+
+        Raises:
+            InvalidInput: An event that is too long; nothing was written.
+            JournalError: It cannot be written, or the file is not the one that was opened, or was changed.
+        """
+        self._check_open()
+        self._check_place()
+        text, checksum = line(event, self._checksum)
+        self._write(text)
+        self._checksum = checksum
+
+    def close(self, reason: str = "open it again with Optimizer(..., journal=...)") -> None:
+        """Release the file; the reason is part of the error that later writes raise."""
+        self._closed = self._closed or reason
         self._file.close()
 
     def _lock(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            raise JournalError(f"the journal {self.path} is not a file: choose another path.")
         try:
             import fcntl
         except ImportError:  # no advisory locks on this platform
@@ -73,80 +122,101 @@ class Journal:
             raise JournalError(
                 f"the journal {self.path} is in use by another process: wait for it, or choose another path."
             ) from error
-
-    def _recover(self) -> list[dict[str, Any]]:
-        """Return the events on disk, after removing an unfinished last line; a foreign file is left as it is."""
-        self._file.seek(0)
-        text = self._file.read()
-        self._size = whole = text.rfind(b"\n") + 1
-        if not whole:
-            if not _line(self._header).startswith(text):
-                raise _not_a_journal(self.path)
-            self._file.truncate(0)
-            self._write(self._header)
-            _sync_folder(self.path)
-            return []
-        header, events = _parse(text[:whole], self.path)
-        different = differences(header, self._header)
-        if different:
+        except OSError as error:
             raise JournalError(
-                f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
-                "arguments, or start a new one with another path."
-            )
-        if whole < len(text):
-            warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")
-            self._file.truncate(whole)
-        return events
+                f"cannot lock the journal {self.path}: {error.strerror}. Choose another place."
+            ) from error
 
-    def _write(self, event: Mapping[str, Any]) -> None:
-        rest = _line(event)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed: {self._closed}.")
+
+    def _check_place(self) -> None:
+        """Raise JournalError if the path leads elsewhere by now, or somebody else has written there."""
+        here = os.fstat(self._file.fileno())
+        try:
+            there = os.stat(self._place)
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(here, there):
+            raise JournalError(
+                f"the journal {self.path} was deleted or replaced while it was open, so nothing was written. Save what "
+                "is known with optimizer.save(path), and open that with Optimizer(..., journal=path)."
+            )
+        if here.st_size != self._size:
+            raise JournalError(
+                f"the journal {self.path} was changed by another program, so nothing was written. See `kbo journal "
+                "check`, or save what is known with optimizer.save(path)."
+            )
+
+    def _write(self, text: bytes) -> None:
+        rest = text
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            with contextlib.suppress(OSError):
+            try:
                 self._file.truncate(self._size)
+            except OSError:
+                self.close("a line was left half written. Open it again, which removes that line")
             raise JournalError(f"cannot write to the journal {self.path}: {error.strerror}.") from error
-        self._size = os.fstat(self._file.fileno()).st_size
+        self._size += len(text)
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return header and events of a journal, without locking or repairing it.
+def examine(path: str | os.PathLike) -> Contents:
+    """Return what a journal holds, as far as it is valid, without locking or repairing it.
 
     Raises:
         JournalError: There is no such file, or it is not a journal.
     """
     try:
-        text = Path(path).read_bytes()
+        text = checks.path("path", path).read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
-    return _parse(text[: text.rfind(b"\n") + 1], path)
+    found = parse(text)
+    _check_header(found, path)
+    return found
 
 
-def write(path: str | os.PathLike, header: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
+def read(path: str | os.PathLike) -> tuple[Header, list[Event]]:
+    """Return header and events of a journal, without locking or repairing it.
+
+    Raises:
+        JournalError: There is no such file, it is not a journal, or it is damaged.
+    """
+    found = _valid(examine(path), path)
+    return found.header, found.events
+
+
+def write(path: str | os.PathLike, description: Mapping[str, Any], events: Sequence[Event]) -> None:
     """Write a whole journal, replacing ``path`` in one step.
 
     Raises:
-        JournalError: The place cannot be written.
+        JournalError: The place cannot be written; nothing was changed.
     """
     target = Path(path)
-    temporary = target.with_name(target.name + ".part")
+    temporary = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with open(temporary, "wb") as file:
-            file.write(b"".join(map(_line, [{"format": FORMAT, **header}, *events])))
+            checksum: int | None = 0
+            for entry in ({**description, "format": FORMAT}, *events):
+                text, checksum = line(entry, checksum)
+                file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target)
     except OSError as error:
         raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    _sync_folder(target)
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words where the header of a journal differs from the expected one; empty if it does not."""
-    expected = {"format": FORMAT, **json.loads(json.dumps(expected))}
-    return "; ".join(_differences("", found, expected))
+    return "; ".join(_differences("", {**found, "format": FORMAT}, {**expected, "format": FORMAT}))
 
 
 def _differences(name: str, found: Any, expected: Any) -> list[str]:
@@ -178,10 +248,6 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     return {str(entry["name"]): entry for entry in value}
 
 
-def _line(event: Mapping[str, Any]) -> bytes:
-    return json.dumps(event, allow_nan=False).encode() + b"\n"
-
-
 def _sync_folder(path: Path) -> None:
     """Make a new name in a folder survive a crash of the machine, where the platform can."""
     with contextlib.suppress(OSError):
@@ -192,30 +258,21 @@ def _sync_folder(path: Path) -> None:
             os.close(folder)
 
 
-def _not_a_journal(path: str | os.PathLike) -> JournalError:
-    return JournalError(f"{path} is not a kbo journal (its first line has no format {FORMAT!r}); choose another path.")
+def _check_header(found: Contents, path: str | os.PathLike) -> None:
+    if not found.header:
+        raise JournalError(f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path.")
 
 
-def _parse(text: bytes, path: str | os.PathLike) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return header and events of whole lines."""
-    lines = text.splitlines()
-    try:
-        header = json.loads(lines[0]) if lines else None
-    except ValueError as error:
-        raise _not_a_journal(path) from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise _not_a_journal(path)
-    return header, [_event(line, number, path) for number, line in enumerate(lines[1:], 2)]
+def _valid(found: Contents, path: str | os.PathLike) -> Contents:
+    """Return the contents of a journal if all its lines are valid.
 
-
-def _event(line: bytes, number: int, path: str | os.PathLike) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
+    Raises:
+        JournalError: Not a journal, or damaged.
+    """
+    _check_header(found, path)
+    if found.damage:
         raise JournalError(
-            f"line {number} of {path} is damaged ({error}). Only a last line can be left unfinished by a crash, so the "
-            "file was changed otherwise: restore it, or cut it before that line to continue from there."
-        ) from error
-    if not isinstance(value, dict):
-        raise JournalError(f"line {number} of {path} is not a JSON object; the file is not a kbo journal.")
-    return value
+            f"the journal {path} was changed or damaged: {found.damage}. Restore it, or save what comes before that "
+            f"line with `kbo journal repair {path} NEW`."
+        )
+    return found

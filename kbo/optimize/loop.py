@@ -147,6 +147,8 @@ class _Loop:
 
     def _trials(self, optimizer: Optimizer) -> str:
         """Run trials until there is a reason to stop, and return it."""
+        for trial in optimizer.fail_lost():
+            log.warning("trial %d failed: %s", trial.number, trial.failure)
         known, in_a_row = _done(optimizer), 0
         with tqdm(total=self.n_trials, initial=known, disable=not self.progress, desc="kbo", unit="trial") as bar:
             _show(bar, optimizer)
@@ -174,7 +176,7 @@ def evaluate(optimizer: Optimizer, objective: Callable[[Any], float], timeout: f
     try:
         with time_limit(timeout):
             value = objective(copy.copy(params))  # which the objective may change
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         seconds = round(time.perf_counter() - start, 4)
         trial = optimizer.fail(params, f"{described(error)}{place(error)}", seconds)
         log.warning("trial %d failed with %s", trial.number, trial.failure)
@@ -197,7 +199,7 @@ def evaluate_again(
             try:
                 with time_limit(timeout):
                     value = checks.real(objective(copy.copy(result.params)))
-            except Exception:  # whatever an objective may raise
+            except (Exception, SystemExit):  # whatever an objective may raise
                 value = math.nan
             if math.isfinite(value):
                 values.append(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import heapq
 import math
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,24 +16,35 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.confidence import Confidence
-from kbo.errors import InvalidInput, JournalError
+from kbo.errors import JournalError
+from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize import proposal
 from kbo.optimize.belief import Belief
 from kbo.optimize.context import Context, Restriction
+from kbo.optimize.events import LONGEST_REASON, Again, Ask, Event, Fail, Header, Tell, header_of, shortened
+from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.settings import Setting, resolve
-from kbo.optimize.trials import Trial, apply
+from kbo.optimize.trials import Trial, Trials
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Bounds, Params, Space
 
+MOST_STARTS = 2
+"""Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
 
-class Optimizer:
+_LOST = f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
+
+
+class Optimizer(Guarded):
     """Chooses parameters, learns from values, records everything in a journal.
 
     The next point is a function of the seed and of the events so far, so a run that was killed and is opened again
     on its journal continues as if nothing had happened. After reopening, pending trials are returned first, where they
-    fit the context; ``fail`` those that will never be evaluated. Several points may be requested before any value is
-    reported: each treats those before it as pending.
+    fit the context; ``fail`` those that will never be evaluated. A trial that was lost twice is failed. Several points
+    may be requested before any value is reported: each treats those before it as pending.
+
+    Threads may share an optimiser; its methods run one at a time. After a method was interrupted, the next one begins
+    with what is on record (docs/reliability.md).
 
     Some parameters may be given from outside, for example the weather or the customer: ``ask(context=...)`` chooses the
     others, ``ask(choices=...)`` one of a list.
@@ -72,27 +84,36 @@ class Optimizer:
         self.setting, self.method = resolve(setting, method, n_trials)
         self.maximize, self.seed = checks.flag("maximize", maximize), checks.seed(seed)
         self._n_trials, self._sign = n_trials, 1 if maximize else -1
-        self._reset()
-        self._journal: Journal | None = None
-        if journal is not None:
-            self._journal = Journal(checks.path("journal", journal), self._header())
-            try:
-                self._replay(self._journal.events)
-            except BaseException:
-                self._journal.close()
-                raise
+        super().__init__()
+        self._events: list[Event] = []
+        self._running: set[int] = set()  # the trials that this object has handed out
+        self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
+        try:
+            self._rebuild()
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         trials = dict(Counter(trial.status for trial in self.trials))
         return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
 
-    def _reset(self) -> None:
-        self.learner = self.setting.begin(self.method, self._n_trials, self.space)
-        self.trials: list[Trial] = []
-        self._units: list[Tensor] = []
-        self._orphans: list[Trial] = []
-        self._events: list[dict[str, Any]] = []
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial, in the order of their starts."""
+        return self._trials.all
 
+    @property
+    def header(self) -> Header:
+        """The description of the problem, as in the first line of a journal."""
+        return header_of(self._header())
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened so far, oldest first."""
+        return list(self._events)
+
+    @guarded
     def ask(self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Any:
         """Return the next parameters, or a list of n of them, and record them as pending.
 
@@ -107,42 +128,65 @@ class Optimizer:
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        restriction = Restriction(self.space, context, choices)
-        if n is None:
-            return self._ask(restriction)
-        return [self._ask(restriction) for _ in range(checks.whole("n", n, 0))]
+        restriction, running = Restriction(self.space, context, choices), self._running.copy()
+        self._fail_lost()
+        params = [self._begin(restriction, running) for _ in range(1 if n is None else checks.whole("n", n, 0))]
+        self._running = running
+        return params[0] if n is None else params
 
-    def _ask(self, restriction: Restriction) -> Params:
-        self._orphans = [trial for trial in self._orphans if trial.status == "pending"]
-        for i, trial in enumerate(self._orphans):
-            if restriction.accepts(trial.params):
-                del self._orphans[i]
-                self._record({"event": "again", "number": trial.number})
-                return copy.copy(trial.params)
-        params = restriction.params(self._propose(len(self.trials), restriction))
-        return copy.copy(self.expect(params).params)  # the caller may change its copy
+    def _begin(self, restriction: Restriction, running: set[int]) -> Params:
+        """Begin a trial, one that was lost if there is one, and add it to those that are running."""
+        lost = (trial for trial in self._lost(running) if restriction.accepts(trial.params))
+        if (trial := next(lost, None)) is not None:
+            self._record(Again(number=trial.number, time=_now()))
+        else:
+            trial = self._expect(restriction.params(self._propose(len(self.trials), restriction)))
+        running.add(trial.number)
+        return copy.copy(trial.params)  # the caller may change its copy
 
-    def suggest(self, number: int | None = None, *, context: Context | None = None) -> Params:
-        """Return the next parameters without recording them, for tools that keep trials of their own.
+    @guarded
+    def fail_lost(self) -> list[Trial]:
+        """Fail the pending trials that were started twice and lost each time: they may be what ends the process.
+
+        ``ask`` does so too.
+        """
+        return self._fail_lost()
+
+    def _fail_lost(self) -> list[Trial]:
+        lost = [trial for trial in self._lost(self._running) if trial.starts >= MOST_STARTS]
+        return [self._record(Fail(number=trial.number, reason=_LOST, time=_now())) for trial in lost]
+
+    def _lost(self, running: set[int]) -> list[Trial]:
+        """Return the pending trials that are not running: nobody will report their values."""
+        return [trial for trial in self._trials.pending.values() if trial.number not in running]
+
+    @guarded
+    def suggest(
+        self, number: int | None = None, *, context: Context | None = None, pending: Iterable[Params] = ()
+    ) -> Params:
+        """Return the next parameters without recording them.
 
         Args:
-            number: The number of the trial, which seeds the choice; by default the next one here. Suggestions under
-                different numbers differ while there is no bound, those under the same number and data do not.
+            number: The number of the trial, which decides its random choices; by default the next one.
             context: As in ``ask``.
+            pending: More parameters that are being evaluated, besides the pending trials.
         """
         restriction = Restriction(self.space, context)
         number = len(self.trials) if number is None else checks.whole("number", number, 0)
-        return restriction.params(self._propose(number, restriction))
+        return restriction.params(self._propose(number, restriction, [self.space.unit(params) for params in pending]))
 
+    @guarded
     def expect(self, params: Params) -> Trial:
         """Record that parameters are being evaluated, whoever chose them: a new pending trial."""
-        return self._expect(params, {})
+        trial = self._expect(params)
+        self._running.add(trial.number)
+        return trial
 
-    def _expect(self, params: Params, how: dict[str, Any]) -> Trial:
-        number = len(self.trials)
-        self._record({"event": "ask", "number": number, "params": self.space.canonical(params), **how})
-        return self.trials[number]
+    def _expect(self, params: Params, asked: bool = True) -> Trial:
+        event = Ask(number=len(self.trials), params=self.space.canonical(params), asked=asked, time=_now())
+        return self._record(event)
 
+    @guarded
     def tell(self, params: Params, value: float | None, seconds: float | None = None) -> Trial:
         """Report the value at parameters returned by ``ask``, or at any others.
 
@@ -157,20 +201,23 @@ class Optimizer:
         try:
             y = math.nan if value is None else checks.real(value)
         except Exception:  # whatever a conversion of the caller's own raises
-            return self.fail(params, f"the objective returned {checks.shown(value)} instead of a number", seconds)
+            return self._fail(number, f"the objective returned {checks.shown(value)} instead of a number", seconds)
         if not math.isfinite(y):
-            return self.fail(params, f"the objective returned {checks.shown(value)}", seconds)
-        self._record({"event": "tell", "number": number, "value": y, "seconds": seconds})
-        return self.trials[number]
+            return self._fail(number, f"the objective returned {checks.shown(value)}", seconds)
+        return self._record(Tell(number=number, value=y, seconds=seconds, time=_now()))
 
+    @guarded
     def fail(self, params: Params, reason: str, seconds: float | None = None) -> Trial:
         """Report that the evaluation at these parameters failed, with the reason as text."""
         reason = checks.text("reason", reason)
         seconds = None if seconds is None else checks.non_negative("seconds", seconds)
-        number = self._number_of(params)
-        self._record({"event": "fail", "number": number, "reason": reason, "seconds": seconds})
-        return self.trials[number]
+        return self._fail(self._number_of(params), reason, seconds)
 
+    def _fail(self, number: int, reason: str, seconds: float | None) -> Trial:
+        reason = shortened(reason, LONGEST_REASON)
+        return self._record(Fail(number=number, reason=reason, seconds=seconds, time=_now()))
+
+    @guarded
     def belief(self) -> Belief | None:
         """Compute the posterior and the bounds after all values; None while there are too few.
 
@@ -179,16 +226,31 @@ class Optimizer:
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        return self.learner.belief()
+        return self._belief()
 
+    def _belief(self) -> Belief | None:
+        fresh = self._trials.finished[self._learned :]
+        for trial, features in zip(fresh, self._features(fresh).unsqueeze(1), strict=True):
+            if trial.failure is None:
+                self._learner.observe(trial.number, features, self._signed(trial))
+            else:
+                self._learner.lose(trial.number)
+            self._learned += 1
+        return self._learner.belief()
+
+    @guarded
     def recommended(self) -> Trial | None:
         """Return the completed trial with the best pessimistic bound, or value while there is no bound."""
-        complete, known = self.completed(), self._bounded()
+        return self._recommended()
+
+    def _recommended(self) -> Trial | None:
+        complete, known = self._trials.complete, self._bounded()
         if not complete or known is None:
             return max(complete, key=self._signed, default=None)
         belief, reported = known
         return complete[int(reported.lower(belief.searched, self._features(complete)).argmax())]
 
+    @guarded
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
         """Return the parameters with the best pessimistic bound in a context; None while there is no bound.
 
@@ -207,6 +269,7 @@ class Optimizer:
         search = self._search(restriction, len(self._events))
         return restriction.params(proposal.argmax_lower(reported, belief.searched, search))
 
+    @guarded
     def interval(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
         known = self._bounded()
@@ -216,6 +279,7 @@ class Optimizer:
         low, mean, high = (self._sign * float(value) for value in known[0].interval(features))
         return min(low, high), mean, max(low, high)
 
+    @guarded
     def gap(self) -> proposal.SpaceGap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is exact.
 
@@ -223,7 +287,7 @@ class Optimizer:
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
         it is the best that a search from many starts finds. None while there is no bound.
         """
-        best, known = self.recommended(), self._bounded()
+        best, known = self._recommended(), self._bounded()
         if best is None or known is None:
             return None
         belief, reported = known
@@ -234,38 +298,36 @@ class Optimizer:
 
     def completed(self) -> list[Trial]:
         """Return the trials with a value."""
-        return self._with_status("complete")
+        return list(self._trials.complete)
 
     def failed(self) -> list[Trial]:
         """Return the trials that failed."""
-        return self._with_status("failed")
+        return list(self._trials.failed)
 
+    @guarded
     def save(self, path: str | os.PathLike) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""
-        write(path, self._header(), self._events)
+        write(checks.path("path", path), self._header(), self._events)
 
+    @guarded
     def load(self, path: str | os.PathLike) -> None:
         """Replace the run by a saved one of the same problem.
 
         Raises:
-            JournalError: Not a journal, damaged, or of another problem.
+            JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
         """
         if self._journal is not None:
             raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
-        header, events = read(path)
-        different = differences(header, self._header())
+        header, events = read(checks.path("path", path))
+        different = differences(header, self.header)
         if different:
             raise JournalError(f"{path} belongs to another problem ({different}).")
-        before = dict(vars(self))
-        self._reset()
-        try:
-            self._replay(events)
-        except BaseException:
-            vars(self).update(before)
-            raise
+        Trials.of(self.space, events, path)
+        self._events, self._running = events, set()
+        self._rebuild()
 
     def close(self) -> None:
-        """Release the journal."""
+        """Release the journal; what is known can still be read."""
         if self._journal is not None:
             self._journal.close()
 
@@ -282,51 +344,54 @@ class Optimizer:
 
     def _bounded(self) -> tuple[Belief, Confidence] | None:
         """Return the belief and its reported bound; None while there is no bound."""
-        belief = self.belief()
+        belief = self._belief()
         reported = None if belief is None else belief.reported()
         return None if belief is None or reported is None else (belief, reported)
 
-    def _propose(self, number: int, restriction: Restriction) -> Tensor:
+    def _propose(self, number: int, restriction: Restriction, pending: Sequence[Tensor] = ()) -> Tensor:
         """Return a point [P] of the unit cube for trial ``number``."""
         search = self._search(restriction, number)
         if not recipes.get(self.method).has_bounds:
             return restriction.sample(search.generator)
-        belief = self.belief()
+        belief = self._belief()
         if belief is None:
             return proposal.filling(restriction, number, self.seed, search.generator)
         confidence = belief.confidence()
         assert confidence is not None
         find = proposal.argmax_draw if belief.draws else proposal.argmax_upper
-        return find(confidence, self._hypothetical(belief), search)
+        return find(confidence, self._hypothetical(belief, pending), search)
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
-        best = sorted(self.completed(), key=self._signed, reverse=True)[: proposal.KEPT]
-        starts = torch.stack([self._units[t.number] for t in best]) if best else torch.empty(0, self.space.dimension)
+        starts = self._units_of(heapq.nlargest(proposal.KEPT, self._trials.complete, self._signed))
         generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
         return proposal.Search(self.space, restriction, starts, generator)
 
-    def _hypothetical(self, belief: Belief) -> Posterior:
+    def _hypothetical(self, belief: Belief, pending: Sequence[Tensor]) -> Posterior:
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
 
         Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
         search would return to them: the data say nothing against them.
         """
-        posterior, failed, pending = belief.searched, self.failed(), self._with_status("pending")
+        posterior, failed = belief.searched, self._trials.failed
         if failed:
-            X, worst = self._features(failed), belief.target(min(map(self._signed, self.completed())))
+            X, worst = self._features(failed), belief.target(min(map(self._signed, self._trials.complete)))
             posterior = Hypothetical(posterior, X, X.new_full((len(failed),), worst))
-        return Hypothetical(posterior, self._features(pending)) if pending else posterior
+        running = torch.cat([self._units_of(list(self._trials.pending.values())), *(u.unsqueeze(0) for u in pending)])
+        return Hypothetical(posterior, self.space.features(running)) if len(running) else posterior
 
     def _signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""
         return self._sign * (trial.value or 0.0)
 
-    def _with_status(self, status: str) -> list[Trial]:
-        return [trial for trial in self.trials if trial.status == status]
-
     def _features(self, trials: list[Trial]) -> Tensor:
-        return self.space.features(torch.stack([self._units[trial.number] for trial in trials]))
+        return self.space.features(self._units_of(trials))
+
+    def _units_of(self, trials: list[Trial]) -> Tensor:
+        """Return the points [n P] of the unit cube of trials."""
+        if fresh := self.trials[self._units.n :]:
+            self._units.append(torch.stack([self.space.unit(trial.params) for trial in fresh]))
+        return self._units.value[[trial.number for trial in trials]]
 
     def _number_of(self, params: Params) -> int:
         """Return the number of the pending trial with these parameters; of a new one if there is none.
@@ -335,32 +400,25 @@ class Optimizer:
         have, and nobody can choose which of their values comes first.
         """
         params = self.space.canonical(params)
-        for trial in reversed(self.trials):
-            if trial.status == "pending" and trial.params == params:
+        for trial in reversed(self._trials.pending.values()):
+            if trial.params == params:
                 return trial.number
-        return self._expect(params, {"asked": False}).number
+        return self._expect(params, asked=False).number
 
-    def _record(self, event: dict[str, Any]) -> None:
-        """Write an event to disk, then apply it, so that the disk is never behind."""
+    def _record(self, event: Event) -> Trial:
+        """Write an event to disk, then apply it: the disk is never behind, and memory can be computed from it."""
         if self._journal is not None:
-            self._journal.append({**event, "time": round(time.time(), 3)})
-        self._apply(event)
-
-    def _replay(self, events: list[dict[str, Any]]) -> None:
-        for event in events:
-            try:
-                self._apply(event)
-            except (KeyError, IndexError, TypeError, InvalidInput) as error:
-                raise JournalError(f"the journal has an event that does not fit: {event} ({error}).") from error
-        self._orphans = self._with_status("pending")
-
-    def _apply(self, event: dict[str, Any]) -> None:
-        unit = self.space.unit(event["params"]) if event["event"] == "ask" else None  # raises before anything changes
-        trial = apply(self.trials, event)
-        if unit is not None:
-            self._units.append(unit)
+            self._journal.append(event)
         self._events.append(event)
-        if trial.status == "complete":
-            self.learner.observe(trial.number, self._features([trial]), self._signed(trial))
-        elif trial.status == "failed":
-            self.learner.lose(trial.number)
+        return self._trials.add(event)
+
+    def _rebuild(self) -> None:
+        if self._journal is not None:
+            self._events = self._journal.recover()
+        self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
+        self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
+        self._learner, self._learned = self.setting.begin(self.method, self._n_trials, self.space), 0
+
+
+def _now() -> float:
+    return round(time.time(), 3)

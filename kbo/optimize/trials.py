@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbo.errors import InvalidInput
-from kbo.space import Params
+from kbo.errors import InvalidInput, JournalError
+from kbo.optimize.events import Again, Ask, Event, Fail, Tell, shortened
+from kbo.space import Params, Space
 
 
-@dataclass
+@dataclass(slots=True)
 class Trial:
     """One evaluation: pending until its value or failure is reported.
 
@@ -40,40 +43,94 @@ class Trial:
         return "pending" if self.value is None else "complete"
 
 
-def apply(trials: list[Trial], event: dict[str, Any]) -> Trial:
-    """Apply an event of a journal to the trials so far, and return the trial that it concerns.
+class Trials:
+    """The trials that events describe.
 
-    Raises:
-        InvalidInput: An event that cannot follow these trials.
+    Args:
+        space: The search space.
+
+    Attributes:
+        all: In the order of their starts.
+        pending: Those without value and failure, by number.
+        finished: The others in the order of their ends.
+        complete, failed: Those with a value and those that failed, in the order of their starts.
+        n_events: The number of events so far.
     """
-    kind, number = event["event"], event["number"]
-    if kind not in ("ask", "again", "tell", "fail"):
-        raise InvalidInput(f"unknown event {kind!r}")
-    if kind == "ask":
-        if number != len(trials):
-            raise InvalidInput(f"trial {number} out of order")
-        trials.append(Trial(number, event["params"], asked=event.get("asked", True)))
-        return trials[number]
-    trial = trials[number]
-    if trial.status != "pending":
-        raise InvalidInput(f"trial {number} is already {trial.status}")
-    if kind == "again":
-        trial.starts += 1
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.all: list[Trial] = []
+        self.pending: dict[int, Trial] = {}
+        self.finished: list[Trial] = []
+        self.complete: list[Trial] = []
+        self.failed: list[Trial] = []
+        self.n_events = 0
+
+    @classmethod
+    def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike) -> Trials:
+        """Return the trials that the events of a journal describe.
+
+        Raises:
+            JournalError: An event that cannot follow those before it.
+        """
+        trials = cls(space)
+        if damage := trials.add_all(events):
+            raise JournalError(f"{path} has an event that does not fit: {damage}. It was not written by such a run.")
+        return trials
+
+    def add_all(self, events: Iterable[Event]) -> str:
+        """Apply the events of a journal up to the first that does not fit; say which and why, empty if all do."""
+        for event in events:
+            try:
+                self.add(event)
+            except InvalidInput as error:
+                return f"line {self.n_events + 2} ({shortened(str(error), 200)})"  # the first line is the header
+        return ""
+
+    def add(self, event: Event) -> Trial:
+        """Apply an event, and return the trial that it concerns.
+
+        Raises:
+            InvalidInput: An event that cannot follow those before it; nothing was changed.
+        """
+        match event:
+            case Ask():
+                trial = self._begun(event)
+            case Again():
+                trial = self._pending(event.number)
+                trial.starts += 1
+            case Tell():
+                trial = self._pending(event.number)
+                trial.value, trial.seconds = event.value, event.seconds
+                self._finish(trial, self.complete)
+            case Fail():
+                trial = self._pending(event.number)
+                trial.failure, trial.seconds = event.reason, event.seconds
+                self._finish(trial, self.failed)
+        self.n_events += 1
         return trial
-    trial.seconds = event.get("seconds")
-    if kind == "tell":
-        trial.value = float(event["value"])
-    else:
-        trial.failure = str(event["reason"])
-    return trial
 
+    def _begun(self, event: Ask) -> Trial:
+        if event.number != len(self.all):
+            raise InvalidInput(f"trial {event.number} begins where trial {len(self.all)} is expected")
+        params = self._space.canonical(event.params)
+        if params != event.params:
+            raise InvalidInput(f"the parameters {event.params} are not {params}, as they would have been written")
+        trial = Trial(event.number, params, asked=event.asked)
+        self.all.append(trial)
+        self.pending[event.number] = trial
+        return trial
 
-def trials_of(events: list[dict[str, Any]]) -> list[Trial]:
-    """Return the trials that the events of a journal describe, without a model."""
-    trials: list[Trial] = []
-    for event in events:
-        apply(trials, event)
-    return trials
+    def _pending(self, number: int) -> Trial:
+        if number not in self.pending:
+            status = self.all[number].status if number < len(self.all) else "unknown"
+            raise InvalidInput(f"trial {number} is {status}")
+        return self.pending[number]
+
+    def _finish(self, trial: Trial, others: list[Trial]) -> None:
+        del self.pending[trial.number]
+        self.finished.append(trial)
+        bisect.insort(others, trial, key=lambda other: other.number)
 
 
 def selected(trials: Sequence[Trial]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,7 +13,8 @@ from gpytorch.kernels import Kernel
 
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Optimizer, Practical, Trial, journal
-from kbo.optimize.trials import trials_of
+from kbo.optimize.events import Event, Header
+from kbo.optimize.trials import Trials
 from kbo.space import Choice, Float, Int, Space
 
 
@@ -31,8 +31,8 @@ class Record:
         path: The journal, if there is one.
     """
 
-    header: dict[str, Any]
-    events: list[dict[str, Any]]
+    header: Header
+    events: list[Event]
     trials: list[Trial]
     optimizer: Optimizer | None = None
     obstacle: str = ""
@@ -55,17 +55,10 @@ class Record:
         if isinstance(run, Optimizer):
             if kernel is not None:
                 raise InvalidInput("the optimiser has a kernel already: pass kernel only with the path of a journal.")
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "run.jsonl"
-                run.save(path)
-                header, events = journal.read(path)
-            return cls(header, events, list(run.trials), run)
+            return cls(run.header, run.events, list(run.trials), run)
         path = Path(run)
         header, events = journal.read(path)
-        with _reading(
-            f"{path} has an event that does not fit", ": it was changed by hand, or is not the journal of a run"
-        ):
-            trials = trials_of(events)
+        trials = Trials.of(space_of(header), events, path).all
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
         if header.get("setting") != "certified" and kernel is not None:
@@ -116,14 +109,14 @@ _NEEDS_KERNEL = (
 
 
 @contextlib.contextmanager
-def _reading(what: str, hint: str = "", passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
-    """Raise JournalError where a header or an event was not written by kbo."""
+def _reading(what: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[None]:
+    """Raise JournalError where a header was not written by kbo."""
     try:
         yield
     except passed_on:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise JournalError(f"{what} ({type(error).__name__}: {error}){hint}.") from error
+        raise JournalError(f"{what} ({type(error).__name__}: {error}).") from error
 
 
 def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:

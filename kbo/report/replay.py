@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 from kbo.confidence import NoiseBounds
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
+from kbo.optimize.events import Again, Ask, Fail, Tell
 from kbo.report.record import Record
 from kbo.space import Params
 
@@ -104,7 +105,7 @@ def history(
     """
     record = Record.of(run, kernel)
     optimizer, better = record.blank(), max if record.maximize else min
-    observed = [event["number"] for event in record.events if event["event"] == "tell"]
+    observed = [event.number for event in record.events if isinstance(event, Tell)]
     replayed = observed if optimizer.setting.certified else observed[:MOST_FITTED]
     if most is None:
         most = max(_LEAST_MOMENTS, round(MOST_MOMENTS * min(1.0, (_SHORT / max(len(replayed), 1)) ** 2)))
@@ -115,19 +116,19 @@ def history(
     numbers: dict[int, int] = {}
     finished, best, trouble = 0, None, ""
     for event in record.events:
-        number = event["number"]
+        number = event.number
         if len(moments) == len(watched):
             break
-        if event["event"] == "ask":
-            params[number] = event["params"]
+        if isinstance(event, Ask):
+            params[number] = event.params
             optimizer.expect(params[number])
-        if event["event"] in ("ask", "again"):
+        if isinstance(event, Ask | Again):
             continue
         finished += 1
-        if event["event"] == "fail":
-            optimizer.fail(params[number], event["reason"])
+        if isinstance(event, Fail):
+            optimizer.fail(params[number], event.reason)
             continue
-        value, expected, bounds = float(event["value"]), None, {}
+        value, expected, bounds = event.value, None, {}
         if number in watched and not trouble:
             expected, trouble = _expected(optimizer, params[number])
         # Of two pending trials with the same parameters the last gets the value, whichever of them this was.

@@ -75,11 +75,10 @@ def _result(record: Record) -> tuple[Result | None, str, bool]:
 
 def _dates(record: Record) -> str:
     """Return the times of the first and the last event, as far as the journal has them."""
-    times = [event["time"] for event in record.events if isinstance(event.get("time"), (int, float))]
-    try:
-        first, last = (f"{datetime.fromtimestamp(f(times), UTC):%Y-%m-%d %H:%M}" for f in (min, max))
-    except (ValueError, OverflowError, OSError):  # no times, or some that are none
+    times = [event.time for event in record.events if event.time is not None]
+    if not times:
         return ""
+    first, last = (f"{datetime.fromtimestamp(f(times), UTC):%Y-%m-%d %H:%M}" for f in (min, max))
     return f"{first} UTC." if first == last else f"{first} to {last} UTC."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,27 +53,18 @@ class StudyModel:
             self.events.append(event)
 
     def suggest(self, trial: FrozenTrial, pending: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """The next values, apart from pending ones; those enter a copy of the optimiser only."""
+        """The next values, apart from pending ones."""
         fixed = _or_none(self.search_space.encode, _fixed(trial)) or {}
         if len(fixed) == self.search_space.space.dimension:
             return fixed
-        view, values = self._expecting(pending), {}
+        values, running = {}, [pending[number] for number in sorted(pending)]
         for doubling in range(_DOUBLINGS):
-            values = view.suggest(trial.number, context=fixed)
+            values = self.optimizer.suggest(trial.number, context=fixed, pending=running)
             if values not in pending.values():
                 break
-            for _ in range(2**doubling):
-                view.expect(values)  # as if evaluated more often, until another point is better
+            running += [values] * 2**doubling  # as if evaluated more often, until another point is better
         assert isinstance(values, dict)
         return values
-
-    def _expecting(self, pending: Mapping[int, dict[str, Any]]) -> Optimizer:
-        """The optimiser with pending trials: a copy that shares the data, which pending trials do not change."""
-        kept = (self.optimizer.learner, self.optimizer.setting, self.optimizer.space)
-        view = copy.deepcopy(self.optimizer, {id(part): part for part in kept}) if pending else self.optimizer
-        for number in sorted(pending):
-            view.expect(pending[number])
-        return view
 
 
 def finished(study: Study) -> list[FrozenTrial]:
