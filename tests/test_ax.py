@@ -196,6 +196,7 @@ def test_certified_data_are_not_cut(objective):
         expected = by_hand(client, kernel, features, point, 1.0, 500.0)
         assert kbo_ax.interval(client, point) == pytest.approx(expected, rel=1e-7)
         assert abs(expected[1]) > 40
+    assert "attached, perhaps with values that were known before: 8" in kbo_ax.guarantee(client)
 
 
 KBO_SPACE = space.Space({"lr": space.Float(1e-4, 1e-1, log=True), "k": space.Int(1, 5), "act": CHOICE.values})

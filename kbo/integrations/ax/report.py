@@ -9,6 +9,7 @@ from typing import Any
 from ax.adapter.torch import TorchAdapter
 from ax.api.client import Client
 from ax.core.base_trial import BaseTrial, TrialStatus
+from ax.core.generator_run import GeneratorRunType
 from ax.core.observation import ObservationFeatures
 from ax.core.parameter import FixedParameter
 
@@ -59,9 +60,14 @@ def _selected(trials: list[BaseTrial]) -> list[str]:
     running = [trial for trial in trials if trial.status == TrialStatus.RUNNING]
     ways = {
         "failed, abandoned or stopped early": sum(trial.status in lost for trial in trials),
+        "attached, perhaps with values that were known before": sum(map(_attached, complete)),
         "overtaken by later ones": overtaken(trial.index for trial in [*ended, *running]),
     }
     return in_words(ways)
+
+
+def _attached(trial: BaseTrial) -> bool:
+    return any(run.generator_run_type == GeneratorRunType.MANUAL.name for run in trial.generator_runs)
 
 
 class _TooFew(InvalidInput):
