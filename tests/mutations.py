@@ -174,8 +174,8 @@ FAULTS = [
     ),
     Fault(
         "regression/views/tracked.py",
-        "self.points = points.detach().clone()",
-        "self.points = points.detach()",
+        "self._points = points.detach().clone()",
+        "self._points = points.detach()",
         f"{REFILL} tracked",
     ),
     Fault(

@@ -89,3 +89,13 @@ def test_a_bonus_follows_delta():
     before = chaining.bonus(state)
     chaining.delta = 1e-6
     assert chaining.bonus(state) is not before
+
+
+def test_tracked_points_that_are_changed_outside_change_nothing():
+    X, points = unit_square(9, 0), unit_square(5, 1)
+    state = KernelRidge(rbf(), 0.1)
+    state.update(X, X[:, 0])
+    tracked, expected = track(state, points.clone()), state.predict(points)
+    tracked.points.add_(1)
+    close(torch.stack(tracked.predict()), torch.stack(expected))
+    assert torch.equal(tracked.points, points)

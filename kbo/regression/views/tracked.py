@@ -32,22 +32,27 @@ class Tracked(View):
         state.check(points)
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
-        self.points = points.detach().clone()
-        self.followed = state.follow(self.points)
+        self._points = points.detach().clone()
+        self.followed = state.follow(self._points)
 
     version = passed_on("state.version")
     at_moving = passed_on("state.at_moving")
     follow = passed_on("state.follow")
 
+    @property
+    def points(self) -> Tensor:
+        """A copy of the fixed points [A d]."""
+        return self._points.clone()
+
     def tracks(self, X: Tensor) -> bool:
         """Return whether X are the tracked points [A d]."""
-        points = self.points
+        points = self._points
         same = X.shape == points.shape and X.dtype == points.dtype and X.device == points.device
         return same and not X.requires_grad and torch.equal(X, points)
 
     def predict(self, X: Tensor | None = None, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance at the tracked points (X omitted, or equal to ``points``), else as the state."""
-        return super().predict(self.points if X is None else X, ridge)
+        return super().predict(self._points if X is None else X, ridge)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return _TrackedAnswers(self, self.state.at(ridge))
