@@ -56,10 +56,10 @@ class Stateful:
 
     def fork_with(self, memo: dict[int, Any]) -> Self:
         """Return a copy, with parts that were copied already taken from ``memo`` (by the identity of the original)."""
-        twin = object.__new__(type(self))
+        twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         for name, value in vars(self).items():
-            vars(twin)[name] = _forked(value, memo)
+            vars(twin).setdefault(name, _forked(value, memo))  # what __new__ made is the copy's own
         return twin
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Tensor
 
@@ -10,6 +11,13 @@ from kbo import checks
 from kbo.confidence import rounding
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
+from kbo.regression.locking import lock_first_argument
+
+_LOCKED = (
+    *("interval", "upper", "lower", "quick_upper", "argmax_upper", "argmax_lower", "inflated", "width"),
+    *("finite_on", "objections", "guarantee_on", "update"),
+)
+"""Methods during which the posterior, their first argument, stays as it is."""
 
 
 class Confidence(ABC):
@@ -30,6 +38,10 @@ class Confidence(ABC):
             noise (docs/theory/weights.md).
         covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        lock_first_argument(cls, _LOCKED)
 
     guarantee: str | None = None
     covers_sketches: bool = False
@@ -138,6 +150,9 @@ class Confidence(ABC):
         deviation = safe_sqrt(state.predict(X)[1])
         known = deviation == 0  # and g with it
         return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
+
+
+lock_first_argument(Confidence, [name for name in _LOCKED if hasattr(Confidence, name)], inherited=True)
 
 
 class WidthConfidence(Confidence):

@@ -117,12 +117,13 @@ class StreamingGP(PosteriorModel):
             self.eval()
         now = self._hyperparameters()
         if self._state is None or not _equal(now, self._values):
-            self._state, self._values = self._new_state(), _copies(now)
-            self._state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
-            if not self._state.n:
-                self._first_values = self._values
-            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(self._values, self._first_values))):
-                self._state.add_caveat(caveat)
+            state, values = self._new_state(), _copies(now)
+            state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
+            if not state.n:
+                self._first_values = values
+            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(values, self._first_values))):
+                state.add_caveat(caveat)
+            self._values, self._state = values, state  # last: another thread may read them
         return self._state
 
     def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:

@@ -18,20 +18,30 @@ On paper                                            | in code
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.regression.locking import lock_methods
 from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
+
+_LOCKED = (
+    *("update", "move_ridge", "fork", "fork_frozen", "state_dict", "load_state_dict", "observe"),
+    *("at", "at_moving", "all_ridges", "predict", "covariance", "log_det", "quad", "rss", "effective_dimension"),
+    *("leverage", "leverage_sum", "sample", "check", "rounding_error"),
+    *("residuals", "residual_trace", "residual_log_det", "residual_norm"),
+)
+"""Methods and properties that change a state or read what changes; their intermediate results are kept in it."""
 
 MOST_JOINT = 2048
 """Points whose joint covariance is decomposed or remembered."""
@@ -328,11 +338,24 @@ class Posterior(Stateful, ABC):
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
     rounding: float = 0.0
+    _lock: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        lock_methods(cls, _LOCKED)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102
+        state = super().__new__(cls)
+        state._lock = threading.RLock()
+        return state
 
     def __init__(self, ridge: float) -> None:
         self.ridge = checks.positive("ridge", ridge)
         self.prior_version = fresh_version()
         self.changed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -459,6 +482,14 @@ class Posterior(Stateful, ABC):
         return None
 
     # Written once
+
+    @property
+    def lock(self) -> Any:
+        """A ``threading.RLock``, held during every call that reads or changes the state.
+
+        Hold it over several calls between which no other thread is to update the state.
+        """
+        return self._lock
 
     @property
     def dimension(self) -> int | None:
@@ -612,6 +643,9 @@ class Posterior(Stateful, ABC):
 
     def _at(self, ridge: Ridge) -> Answers:
         return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
+
+
+lock_methods(Posterior, [name for name in _LOCKED if hasattr(Posterior, name)], inherited=True)
 
 
 def _is_single(ridge: Ridge) -> bool:

@@ -45,6 +45,7 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._own_version
 
+    lock = passed_on("state.lock")
     ridge = passed_on("state.ridge")
     like = passed_on("state.like")
     hypothetical = passed_on("state.hypothetical")
