@@ -3,18 +3,20 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
+N      ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow mutations lint docs bench clean help
+.PHONY: demo test test-slow test-faults mutations lint docs bench clean help
 
 help:
-	@echo "make demo       tune a neural network on the digits data with kbo (about a minute after installation)"
-	@echo "make test       run the tests"
-	@echo "make test-slow  run the long acceptance tests, which make test leaves out"
-	@echo "make mutations  check that the tests find each of 40 hand-made faults"
-	@echo "make lint       formatting, style, types and the import contract"
-	@echo "make docs       run the tutorials and build the documentation into docs/_build/html"
-	@echo "make bench      speed, as ratios against BoTorch in one process"
+	@echo "make demo        tune a neural network on the digits data with kbo (about a minute after installation)"
+	@echo "make test        run the tests"
+	@echo "make test-slow   run the long acceptance tests, which make test leaves out"
+	@echo "make test-faults inject faults: a part of make test; with N=100 a hundred times as many"
+	@echo "make mutations   check that the tests find each of the hand-made faults"
+	@echo "make lint        formatting, style, types and the import contract"
+	@echo "make docs        run the tutorials and build the documentation into docs/_build/html"
+	@echo "make bench       speed, as ratios against BoTorch in one process"
 
 # torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.
 $(VENV)/torch:
@@ -42,6 +44,9 @@ test: $(VENV)/test
 
 test-slow: $(VENV)/test
 	$(BIN)/pytest -n 2 -m slow
+
+test-faults: $(VENV)/test
+	FAULTS=$(N) $(BIN)/pytest -n 2 tests/faults
 
 mutations: $(VENV)/test
 	$(BIN)/python -m tests.mutations
