@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,23 @@ def test_a_damaged_or_foreign_file_is_not_taken_for_a_result(tmp_path):
     folder.file(one).write_bytes(folder.file(one).read_bytes()[:100])
     assert not folder.contains(one)
     assert sweep([one, two], tmp_path, workers=1, progress=False).rows["square"].tolist() == [0, 0, 1, 1]
+
+
+def test_a_flipped_byte_of_a_cell_costs_one_line_and_a_retry(tmp_path, caplog):
+    (cell,) = squares(1)
+    sweep([cell], tmp_path, workers=1, progress=False)
+    path, expected = Folder(tmp_path).file(cell), read_rows(tmp_path)
+    content = path.read_bytes()
+    for at in (0, 20, len(content) // 2, content.index(b"kbo.cell"), content.index(b"kbo.crc32"), len(content) - 1):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        with suppress(InvalidInput):  # if not, the values are the same
+            assert read_rows(path)["square"].tolist() == expected["square"].tolist()
+        caplog.clear()
+        pd.testing.assert_frame_equal(sweep([cell], tmp_path, workers=1, progress=False).rows, expected)
+        assert [record.levelname for record in caplog.records].count("WARNING") == 1
+        assert path.read_bytes() == content
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):

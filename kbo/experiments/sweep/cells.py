@@ -1,7 +1,8 @@
 """Cells, the pieces of work of an experiment, and the folder of those that are done.
 
 A finished cell is one parquet file, written in one step, so it is never half there. It stores its function and
-arguments, and its name contains a hash of them, so a changed definition is a new cell.
+arguments, and its name contains a hash of them, so a changed definition is a new cell. A checksum in its metadata
+covers every other byte of the file, so a damaged one is noticed and done again.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import contextlib
 import hashlib
 import importlib
 import json
+import logging
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +25,15 @@ from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 Rows = list[dict[str, Any]]
 
+logger = logging.getLogger(__name__)
+
 _DEFINITION = b"kbo.cell"
+_CHECKSUM = "kbo.crc32"
+_BEFORE_CHECKSUM, _NONE = f'"{_CHECKSUM}": "'.encode(), "0" * 8
 _TEMPORARY = ".tmp"
 
 
@@ -107,12 +115,17 @@ class Folder:
 
     def contains(self, cell: Cell) -> bool:
         """Return whether exactly this cell is done; a damaged file, or one of another cell, does not count."""
-        import pyarrow.parquet as pq
-
-        try:
-            return json.loads(pq.read_schema(self.file(cell)).metadata[_DEFINITION])["identity"] == cell.identity
-        except (OSError, KeyError, TypeError, ValueError):  # the first and the last are pyarrow's, of damaged files
+        path = self.file(cell)
+        if not path.exists():
             return False
+        try:
+            if json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])["identity"] == cell.identity:
+                return True
+            reason = "it is of another cell"
+        except (InvalidInput, OSError, KeyError, TypeError, ValueError) as error:
+            reason = str(error)
+        logger.warning("%s does not count, and is done again: %s", path, reason)
+        return False
 
     def write(self, cell: Cell, rows: Rows) -> None:
         """Store the rows of a finished cell, whole or not at all."""
@@ -123,13 +136,18 @@ class Folder:
             raise InvalidInput(f"{cell.function} must return a non-empty list of dictionaries, got {rows!r:.100}.")
         names = dict.fromkeys(name for row in rows for name in row)
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
-        definition = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments}
+        definition = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments, _CHECKSUM: _NONE}
+        content = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), content)
         temporary = self.path / f".{cell.key}.{os.getpid()}{_TEMPORARY}"
-        with open(temporary, "wb") as file:
-            pq.write_table(table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.file(cell))
+        try:
+            with open(temporary, "wb") as file:
+                file.write(_sealed(content.getvalue().to_pybytes()))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.file(cell))
+        finally:
+            temporary.unlink(missing_ok=True)  # of a full disk
         self.error_file(cell).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -165,10 +183,8 @@ def read_rows(path: str | os.PathLike) -> pd.DataFrame:
     as they are.
 
     Raises:
-        InvalidInput: There is no such file, or no cell in the folder.
+        InvalidInput: There is no such file, or no cell in the folder, or a file is damaged.
     """
-    import pyarrow.parquet as pq
-
     path = Path(path)
     if path.is_dir():
         if files := sorted(path.glob("*.parquet")):
@@ -176,13 +192,40 @@ def read_rows(path: str | os.PathLike) -> pd.DataFrame:
         raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
     if not path.exists():
         raise InvalidInput(f"there is no file {path}.")
-    table = pq.read_table(path)
+    table = _table(path)
     rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
     if definition is None:
         return rows
     arguments = json.loads(definition)["arguments"]
     single = {k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
     return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
+
+
+def _sealed(content: bytes) -> bytes:
+    """Return the bytes of a file with the checksum of all others in its place, the last one that is marked."""
+    start = content.rindex(_BEFORE_CHECKSUM) + len(_BEFORE_CHECKSUM)
+    before, after = content[:start], content[start + len(_NONE) :]
+    return before + f"{zlib.crc32(after, zlib.crc32(before)):08x}".encode() + after
+
+
+def _table(path: Path, sealed: bool = False) -> pa.Table:
+    """Return the rows in a file; one without a checksum, of another program or of kbo 0.8, unless ``sealed``.
+
+    Raises:
+        InvalidInput: The file is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = path.read_bytes()
+    try:
+        if (sealed or _BEFORE_CHECKSUM in content) and _sealed(content) != content:
+            raise ValueError("its bytes do not have their checksum")
+        return pq.read_table(pa.BufferReader(content))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InvalidInput(
+            f"the file {path} is damaged ({error!s:.200}): delete it, and run the experiment again."
+        ) from error
 
 
 def concatenate(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
