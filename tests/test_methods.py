@@ -302,9 +302,14 @@ def test_unknown_and_unused_options_are_refused():
         method("igp-ucb", horizont=3)
     with pytest.raises(InvalidInput, match="'cmm-ucb' has no grid of ridges: do not pass ridges"):
         method("cmm-ucb", ridges=[0.1])
-    with pytest.raises(InvalidInput, match="no choice among bounds of the noise level"):
+    with pytest.raises(InvalidInput, match="rests on noise bounds of variant 'mixture' or 'mix"):
         method("dmm-ucb-adaptive", noise_variant="paper")
+    with pytest.raises(InvalidInput, match="'cmm-ucb' does not bound the noise level"):
+        method("cmm-ucb", noise_variant="mixture")
+    with pytest.raises(InvalidInput, match="'ay-gp-ucb' averages over no scales"):
+        method("ay-gp-ucb", scale=[1.0, 4.0])
     assert method("kernel-ts-adaptive", noise_variant="paper").noise.variant == "paper"
+    assert method("cmm-ucb", scale=[1, 4, 16]).ridge == pytest.approx(SIGMA**2 / 4)
 
 
 def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):

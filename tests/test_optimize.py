@@ -12,8 +12,9 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import norm_lower_bound
+from kbo.confidence import MIXED_SCALES, MartingaleMixture, norm_lower_bound
 from kbo.errors import InvalidInput
+from kbo.optimize.result import result_of
 from kbo.optimize.settings import Practical
 from kbo.problems import RKHSBandit, branin, hartmann6
 
@@ -418,6 +419,25 @@ def test_a_certified_run_needs_no_noise_level(method):
     assert 0.05 < result.assumptions["noise_std"] <= 0.2
     assert result.lower < math.sin(2 * result.params[0]) < result.upper
     assert result.params[0] > 0.4
+
+
+def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise(tmp_path):
+    kernel, path = RBFKernel().double().initialize(lengthscale=1.0), tmp_path / "run.jsonl"
+    setting = kbo.Certified(kernel, 0.1, 5.0, scale=MIXED_SCALES)
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=setting, method="cmm-ucb", journal=path, maximize=True)
+    optimizer.tell([0.5], 1.0)
+    optimizer.close()
+    x = torch.tensor([[0.2]], dtype=torch.float64)
+    bounds = MartingaleMixture(0.1, 5.0, 0.1, scale=MIXED_SCALES).interval(optimizer.belief().posterior, x)
+    assert optimizer.interval([0.2])[::2] == pytest.approx(tuple(map(float, bounds)))
+    declared = dataclasses.replace(setting, completion_independent_of_noise=True)
+    resumed = kbo.Optimizer([(0.0, 1.0)], setting=declared, method="cmm-ucb", journal=path, maximize=True)
+    assert resumed.trials  # it may be declared later
+    for variant in (None, "mixture+strict"):
+        setting = kbo.Certified(kernel, None, 5.0, noise_upper=0.2, noise_variant=variant)
+        optimizer = kbo.Optimizer([(0.0, 1.0)], setting=setting, method="dmm-ucb-adaptive")
+        optimizer.tell(optimizer.ask(), 1.0)
+        assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (variant is None)
 
 
 def test_before_there_is_a_noise_bound_a_run_fills_the_space_and_recommends_by_value():

@@ -1,5 +1,6 @@
 """Pages of runs: numbers equal the optimiser's, guarantees are stated as they are, nothing is fetched."""
 
+import html
 import json
 import math
 import os
@@ -352,8 +353,12 @@ def test_the_page_has_the_code_that_resumes_the_run(practical, proved, folder):
     code = Page(report.write(proved, folder / "q.html")).source
     (call,) = re.findall(r"<code>(import kbo\n\nbounds.*?)</code>", code, re.DOTALL)
     names = {"kernel": matern(), "objective": wave(2)}
-    exec(__import__("html").unescape(call).replace("n_trials=32", "n_trials=13"), names)
+    exec(html.unescape(call).replace("n_trials=32", "n_trials=13"), names)
     assert len(names["result"].trials) == 13
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=certified(scale=(0.25, 4.0), completion_independent_of_noise=True))
+    optimizer.tell([0.5], 0.0)
+    code = html.unescape(Page(report.write(optimizer, folder / "d.html")).source)
+    assert "scale=[0.25, 4.0], completion_independent_of_noise=True)" in code
 
 
 @pytest.fixture(scope="module")

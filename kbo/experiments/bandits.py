@@ -52,9 +52,10 @@ class BanditMethod:
 
     @property
     def settings(self) -> str:
-        """Ridge and multiplier in words, as far as they are set."""
+        """Ridge, multiplier and variant in words, as far as they are set."""
         numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
-        return "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
+        words = "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
+        return words if self.noise_variant is None else f"{words} {self.noise_variant}"
 
     @property
     def uses_norm_bound(self) -> bool:

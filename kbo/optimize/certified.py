@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
+from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
@@ -37,22 +38,25 @@ class Certified:
         norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
             "chaining-ucb" and "chaining-ucb-rigorous", which take the objective for a draw of the Gaussian process.
         delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture.
-        noise_upper: An upper bound of the noise level, for those methods, if there is one.
+        scale: Covariance scale of the mixture, or several that are averaged, as for ``MartingaleMixture``.
+        noise_upper: An upper bound of the noise level, for the methods that bound it online, if there is one.
         completion_independent_of_noise: Whether you know that the noise of a trial decides neither when it reports nor
             whether it does. Then every value counts at once, also after failures. Otherwise reported bounds rest on the
             trials in the order of their starts, up to the first that has not reported, and nothing is certified after
             a trial has failed, was lost and started again, or has a value at parameters that ``ask`` did not return
             (docs/theory/trials.md).
+        noise_variant: Variant of ``NoiseBounds``, for the methods that bound the noise level online; their own by
+            default. "dmm-ucb-adaptive" and "cmm-ucb-adaptive" with "mixture+strict" assume least of the noise.
     """
 
     kernel: Kernel
     noise_std: float | None
     norm_bound: float
     delta: float = 0.1
-    scale: float = 1.0
+    scale: Scale = 1.0
     noise_upper: float | None = None
     completion_independent_of_noise: bool = False
+    noise_variant: str | None = None
 
     default_method: ClassVar[str] = "dmm-ucb"
     certified: ClassVar[bool] = True
@@ -64,7 +68,7 @@ class Certified:
                 checks.positive(name, value)
         checks.positive("norm_bound", self.norm_bound)
         checks.probability("delta", self.delta)
-        checks.positive("scale", self.scale)
+        object.__setattr__(self, "scale", checked_scale(self.scale))  # Ax reads several from its storage as a list
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> CertifiedBelief:
         """Return the belief before the first evaluation, to which all are added.
@@ -80,7 +84,8 @@ class Certified:
         _fingerprint(self.kernel, space.columns)
         recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
         points = _finite(space, method) if recipe.fixed_kernel else None
-        numbers = {"scale": self.scale, "horizon": n_trials, "noise_upper": self.noise_upper, "points": points}
+        numbers = {name: getattr(self, name) for name in ("scale", "noise_upper", "noise_variant")}
+        numbers |= {"horizon": n_trials, "points": points}
         made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
         _check_noise(method, self, knows_level=recipe.noise == "given")
         return CertifiedBelief(self, recipe, made, float(getattr(made.confidence, "noise_std", noise_std)))
@@ -88,8 +93,9 @@ class Certified:
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "delta", "scale")}
-        upper = {} if self.noise_upper is None else {"noise_upper": self.noise_upper}
-        return {"setting": "certified", "kernel": _fingerprint(self.kernel, space.columns), **numbers, **upper}
+        for name in ("noise_upper", "noise_variant", "completion_independent_of_noise"):
+            numbers |= {name: value} if (value := getattr(self, name)) else {}
+        return {"setting": "certified", "kernel": _fingerprint(self.kernel, space.columns), **numbers}
 
 
 def _fingerprint(kernel: Kernel, columns: int) -> str:

@@ -68,7 +68,7 @@ class Fail(_Event, tag="fail"):
 
 
 Event = Ask | Again | Tell | Fail
-Header = dict[str, Scalar | list[dict[str, Scalar | list[Scalar]]]]
+Header = dict[str, Scalar | list[float | dict[str, Scalar | list[Scalar]]]]
 
 
 def _plain(value: Any) -> float:

@@ -164,6 +164,10 @@ class Journal:
         self._size += len(text)
 
 
+_DECLARED = "completion_independent_of_noise"
+"""Says how trials are read, not which problem they are of: a run may continue with another declaration."""
+
+
 def examine(path: str | os.PathLike) -> Contents:
     """Return what a journal holds, as far as it is valid, without locking or repairing it.
 
@@ -216,7 +220,8 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], events: Seque
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words where the header of a journal differs from the expected one; empty if it does not."""
-    return "; ".join(_differences("", {**found, "format": FORMAT}, {**expected, "format": FORMAT}))
+    same = {"format": FORMAT, _DECLARED: False}
+    return "; ".join(_differences("", {**found, **same}, {**expected, **same}))
 
 
 def _differences(name: str, found: Any, expected: Any) -> list[str]:

@@ -17,6 +17,7 @@ from kbo import checks
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
 from kbo.confidence import Confidence, FixedWidth, NoiseBounds
+from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
 from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
@@ -31,7 +32,8 @@ class Inputs:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets; used if ``Recipe.noise`` is "given".
         norm_bound: Bound of the RKHS norm of the function; used if ``Recipe.norm`` is "given".
         delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller one.
-        scale: Covariance scale c of the mixtures; the ridge is ``noise_std^2 / c`` unless the recipe fixes it.
+        scale: Covariance scale c of the mixtures, or several that are averaged; the ridge is ``noise_std^2 / c``, with
+            the middle one, unless the recipe fixes it.
         horizon: Number of rounds T.
         n_points: Size of the finite set for "gp-ucb", number of arms of a round for "supk-ucb".
         points: The finite set [N d], instead of its size; for "chaining-ucb...", None means the arms that are offered
@@ -42,7 +44,7 @@ class Inputs:
         ridge: The ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
         ridges: The grid of "dmm-ucb", instead of the paper's.
         dictionary: The dictionary of a sketched posterior, instead of the recipe's own.
-        noise_variant: Variant of ``NoiseBounds``.
+        noise_variant: Variant of ``NoiseBounds``, instead of the recipe's own.
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do; this removes the
             guarantee.
     """
@@ -51,7 +53,7 @@ class Inputs:
     noise_std: float
     norm_bound: float
     delta: float
-    scale: float = 1.0
+    scale: Scale = 1.0
     horizon: int = 0
     n_points: int = 0
     points: Tensor | None = None
@@ -61,7 +63,7 @@ class Inputs:
     ridge: float = 0.0
     ridges: list[float] | None = None
     dictionary: Dictionary | None = None
-    noise_variant: str = "tight+grid"
+    noise_variant: str | None = None
     multiplier: float | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from kbo.confidence import (
     UnknownNorm,
     widths,
 )
+from kbo.confidence.mixture.radius import checked_scale, mixture_ridges
 from kbo.errors import InvalidInput
 from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Inputs, Method, Rule, ThompsonSampling, UniformChoice, UpperBound
@@ -54,7 +55,6 @@ OPTIONS = {
     "ridge": "a ridge of its own",
     "ridges": "no grid of ridges",
     "dictionary": "an exact posterior",
-    "noise_variant": "no choice among bounds of the noise level",
     "multiplier": "no bound at a fixed ridge for which a multiplier has a meaning",
 }
 """Inputs that a recipe refuses unless it uses them, and why; the others are facts about a problem, for any recipe."""
@@ -75,7 +75,7 @@ class Recipe:
         norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or "unused".
         needs: Names of inputs that must be given, besides noise level and norm bound.
         takes: Names of ``OPTIONS`` that may be given.
-        noise_variant: Variant of ``NoiseBounds`` if ``noise`` is "online"; None for the given one.
+        noise_variants: Variants of ``NoiseBounds`` that fit if ``noise`` is "online"; the first is the recipe's own.
         noise_share: Share of delta at which ``NoiseBounds`` are taken.
         fixed_kernel: Whether the bound rests on distances between points under a kernel that must not be refitted; to
             search a space it needs all ``points`` of it.
@@ -85,14 +85,14 @@ class Recipe:
 
     name: str
     confidence: Callable[[Inputs], Confidence] | None
-    ridge: Callable[[Inputs], float] = lambda s: s.noise_std**2 / s.scale
+    ridge: Callable[[Inputs], float] = lambda s: _middle(mixture_ridges(s.noise_std, s.scale))
     dictionary: Callable[[Inputs], Dictionary] | None = None
     rule: type[Rule] = UpperBound
     noise: Literal["given", "upper bound", "online"] = "given"
     norm: Literal["given", "estimated", "unused"] = "given"
     needs: Collection[str] = ()
     takes: Collection[str] = ("multiplier",)
-    noise_variant: str | None = None
+    noise_variants: Sequence[str] = ()
     noise_share: float = 1.0
     fixed_kernel: bool = False
     counts_each_round: bool = False
@@ -125,13 +125,14 @@ class Recipe:
         given = {name: value for name, value in options.items() if value is not None}
         self._check(given | {"noise_std": noise_std, "norm_bound": norm_bound})
         s = Inputs(kernel, noise_std, norm_bound, delta, **given)  # pyright: ignore[reportArgumentType]
+        s.scale = checked_scale(s.scale)
         noise = None
         if s.points is not None:
             s.n_points = len(s.points)
         if self.noise == "upper bound":
             s.noise_std = given["noise_upper"]
         if self.noise == "online":
-            variant = self.noise_variant or s.noise_variant
+            variant = s.noise_variant or self.noise_variants[0]
             noise = NoiseBounds(s.norm_bound, self.noise_share * delta, s.noise_upper, s.noise_lower, variant)
             s.ridge = noise.ridge
         elif "ridge" not in given:
@@ -139,6 +140,8 @@ class Recipe:
         if s.dictionary is None and self.dictionary is not None:
             s.dictionary = self.dictionary(s)
         confidence = None if self.confidence is None else self.confidence(s)
+        if isinstance(s.scale, tuple) and getattr(confidence, "scale", None) != s.scale:
+            raise InvalidInput(f"method {self.name!r} averages over no scales: pass one number, or choose 'cmm-ucb'.")
         rule = self.rule.from_inputs(s)
         method = Method(self.name, kernel, s.ridge, confidence, s.dictionary, noise, rule, self.posterior)
         return method if s.multiplier is None else method.with_multiplier(s.multiplier)
@@ -152,7 +155,11 @@ class Recipe:
             if name in OPTIONS and name not in self.takes:
                 takes = ", ".join(self.takes) or "no options"
                 raise InvalidInput(f"method {self.name!r} has {OPTIONS[name]}: do not pass {name}. It takes {takes}.")
-            if name in ("scale", "horizon", "n_points", "ridge"):
+            if name == "noise_variant" and value not in self.noise_variants:
+                fit = " or ".join(map(repr, self.noise_variants))
+                reason = f"rests on noise bounds of variant {fit}" if fit else "does not bound the noise level"
+                raise InvalidInput(f"method {self.name!r} {reason}: do not pass noise_variant={value!r}.")
+            if name in ("horizon", "n_points", "ridge"):
                 checks.positive(name, value)
         checks.non_negative("multiplier", given.get("multiplier", 0.0))
         level = {"given": ["noise_std"], "upper bound": ["noise_upper"], "online": []}[self.noise]
@@ -204,6 +211,10 @@ def _near(name: str, known: Collection[str]) -> str:
     return f"{hint}{' All names' if near else ' the names are'}: {', '.join(sorted(known))}."
 
 
+def _middle(ridges: Sequence[float]) -> float:
+    return ridges[len(ridges) // 2]
+
+
 def _noise_variance(s: Inputs) -> float:
     return s.noise_std**2
 
@@ -242,9 +253,12 @@ def _bkb(name: str, dictionary: type[LeverageResampling]) -> Recipe:
 
 
 def _adaptive_mixture(kind: str) -> Recipe:
-    takes = ("dictionary",)
     return Recipe(
-        f"{kind}-ucb-adaptive", lambda s: AdaptiveMixture(kind), noise="online", noise_variant="mixture", takes=takes
+        f"{kind}-ucb-adaptive",
+        lambda s: AdaptiveMixture(kind),
+        noise="online",
+        noise_variants=AdaptiveMixture.variants,
+        takes=("dictionary",),
     )
 
 
@@ -255,7 +269,7 @@ def _ek_ucb(s: Inputs) -> Confidence:
 
 _EXACT = ("ridge", "multiplier")
 _SKETCHED = ("ridge", "dictionary", "multiplier")
-_ADAPTIVE = ("dictionary", "noise_variant")
+_SANDWICHES = ("tight+grid", "tight", "paper")
 
 _ENTRIES = (
     Recipe("random", None, rule=UniformChoice, norm="unused", takes=()),
@@ -306,7 +320,13 @@ _ENTRIES = (
     ),
     Recipe("kernel-ucb-oracle", _self_normalized(), _noise_to_norm),
     Recipe("kernel-ucb-fixed", _self_normalized(), _noise_to_norm, noise="upper bound"),
-    Recipe("kernel-ucb-adaptive", lambda s: AdaptiveSelfNormalized(), noise="online", takes=_ADAPTIVE),
+    Recipe(
+        "kernel-ucb-adaptive",
+        lambda s: AdaptiveSelfNormalized(),
+        noise="online",
+        noise_variants=_SANDWICHES,
+        takes=("dictionary",),
+    ),
     # The radius of Thompson sampling is taken at delta / 12, Durand et al. (2018), Sec. 6.4.
     Recipe("kernel-ts-oracle", _self_normalized(1 / 12), _noise_to_norm, rule=ThompsonSampling),
     Recipe("kernel-ts-fixed", _self_normalized(1 / 12), _noise_to_norm, rule=ThompsonSampling, noise="upper bound"),
@@ -316,8 +336,9 @@ _ENTRIES = (
         lambda s: AdaptiveSelfNormalized(),
         rule=ThompsonSampling,
         noise="online",
+        noise_variants=_SANDWICHES,
         noise_share=1 / 4,
-        takes=_ADAPTIVE,
+        takes=("dictionary",),
     ),
     # A Gaussian process with prior covariance scale * k, and inflation 1:
     Recipe(

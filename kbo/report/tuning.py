@@ -8,11 +8,12 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
-from kbo.optimize import Optimizer, Practical, Result, Trial
+from kbo.optimize import Certified, Optimizer, Practical, Result, Trial
 from kbo.optimize.result import format_params, result_of
 from kbo.problems import TUNING
 from kbo.report import figures
@@ -206,9 +207,8 @@ def _call(record: Record, path: str) -> str:
     lines = ["import kbo", "", f"bounds = {{{parameters}}}" if space.named else f"bounds = {space.pairs()!r}"]
     given = f"method={header['method']!r}, seed={header['seed']!r}, journal={path!r}"
     if header.get("setting") == "certified":
-        names = ("noise_std", "norm_bound", "delta", "scale", "noise_upper")
-        numbers = ", ".join(f"{name}={header[name]!r}" for name in names if name in header)
-        lines.append(f"setting = kbo.Certified(kernel, {numbers})")
+        names = (entry.name for entry in fields(Certified)[1:] if entry.name in header)
+        lines.append(f"setting = kbo.Certified(kernel, {', '.join(f'{name}={header[name]!r}' for name in names)})")
     elif _changed(record):
         lines.append(f"setting = kbo.Practical({', '.join(_changed(record))})")
     given += ", setting=setting" * (len(lines) > 3)
