@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
@@ -262,12 +262,12 @@ class Space:
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
-        values = self._values(params)
-        coordinates = []
-        for (name, parameter), value in zip(self.parameters.items(), values, strict=True):
-            with checks.inside(f"parameter {name!r}"):
-                coordinates.append(parameter.unit(value))
-        return torch.tensor(coordinates, dtype=torch.float64)
+        return self.units([params])[0]
+
+    def units(self, many: Sequence[Any]) -> Tensor:
+        """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
+        coordinates = [self._converted(params, lambda p, value: p.unit(value)) for params in many]
+        return torch.tensor(coordinates, dtype=torch.float64).reshape(len(many), self.dimension)
 
     def canonical(self, params: Any) -> Params:
         """A new dict or list of given parameters, with plain Python values.
@@ -275,11 +275,17 @@ class Space:
         Raises:
             InvalidInput: A parameter is missing, unknown or outside its bounds.
         """
-        found = []
-        for (name, parameter), value in zip(self.parameters.items(), self._values(params), strict=True):
-            with checks.inside(f"parameter {name!r}"):
-                found.append(parameter.plain(value))
-        return self._named(found)
+        return self._named(self._converted(params, lambda p, value: p.plain(value)))
+
+    def _converted(self, params: Any, convert: Callable[[Parameter, Any], Any]) -> list[Any]:
+        """What becomes of each value of given parameters, in order."""
+        values, found = self._values(params), []
+        for (name, parameter), value in zip(self.parameters.items(), values, strict=True):
+            try:
+                found.append(convert(parameter, value))
+            except InvalidInput as error:
+                raise InvalidInput(f"parameter {name!r}: {error}") from error
+        return found
 
     def _values(self, params: Any) -> list[Any]:
         """The values of given parameters, in order, unchecked."""

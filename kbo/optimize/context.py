@@ -49,7 +49,7 @@ class Restriction:
             if key in self._context:
                 self.fixed[i] = parameter.unit(self._context[key])
         self._listed = None if choices is None else self._complete(choices)
-        self.choices = None if self._listed is None else torch.stack([space.unit(params) for params in self._listed])
+        self.choices = None if self._listed is None else space.units(self._listed)
 
     def accepts(self, params: Params) -> bool:
         """Whether parameters agree with the context and are among the choices."""

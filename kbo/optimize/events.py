@@ -35,7 +35,7 @@ Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 """Seconds from 1970 up to the year 9999."""
 
 
-class _Event(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="event"):
+class _Event(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag_field="event"):
     """What all events have: the number of the trial, and when it happened."""
 
     number: Whole

@@ -173,7 +173,7 @@ class Optimizer(Guarded):
         """
         restriction = Restriction(self.space, context)
         number = len(self.trials) if number is None else checks.whole("number", number, 0)
-        return restriction.params(self._propose(number, restriction, [self.space.unit(params) for params in pending]))
+        return restriction.params(self._propose(number, restriction, self.space.units(list(pending))))
 
     @guarded
     def expect(self, params: Params) -> Trial:
@@ -348,8 +348,8 @@ class Optimizer(Guarded):
         reported = None if belief is None else belief.reported()
         return None if belief is None or reported is None else (belief, reported)
 
-    def _propose(self, number: int, restriction: Restriction, pending: Sequence[Tensor] = ()) -> Tensor:
-        """Return a point [P] of the unit cube for trial ``number``."""
+    def _propose(self, number: int, restriction: Restriction, pending: Tensor | None = None) -> Tensor:
+        """Return a point [P] of the unit cube for trial ``number``; points [n P] are pending besides the trials."""
         search = self._search(restriction, number)
         if not recipes.get(self.method).has_bounds:
             return restriction.sample(search.generator)
@@ -367,7 +367,7 @@ class Optimizer(Guarded):
         generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
         return proposal.Search(self.space, restriction, starts, generator)
 
-    def _hypothetical(self, belief: Belief, pending: Sequence[Tensor]) -> Posterior:
+    def _hypothetical(self, belief: Belief, pending: Tensor | None) -> Posterior:
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
 
         Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
@@ -377,7 +377,8 @@ class Optimizer(Guarded):
         if failed:
             X, worst = self._features(failed), belief.target(min(map(self._signed, self._trials.complete)))
             posterior = Hypothetical(posterior, X, X.new_full((len(failed),), worst))
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), *(u.unsqueeze(0) for u in pending)])
+        running = self._units_of(list(self._trials.pending.values()))
+        running = running if pending is None else torch.cat([running, pending])
         return Hypothetical(posterior, self.space.features(running)) if len(running) else posterior
 
     def _signed(self, trial: Trial) -> float:
@@ -390,7 +391,7 @@ class Optimizer(Guarded):
     def _units_of(self, trials: list[Trial]) -> Tensor:
         """Return the points [n P] of the unit cube of trials."""
         if fresh := self.trials[self._units.n :]:
-            self._units.append(torch.stack([self.space.unit(trial.params) for trial in fresh]))
+            self._units.append(self.space.units([trial.params for trial in fresh]))
         return self._units.value[[trial.number for trial in trials]]
 
     def _number_of(self, params: Params) -> int:

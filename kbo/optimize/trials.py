@@ -116,6 +116,7 @@ class Trials:
         params = self._space.canonical(event.params)
         if params != event.params:
             raise InvalidInput(f"the parameters {event.params} are not {params}, as they would have been written")
+        event.params = params  # of which there is one in memory then
         trial = Trial(event.number, params, asked=event.asked)
         self.all.append(trial)
         self.pending[event.number] = trial
