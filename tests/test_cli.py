@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from kbo import recipes
+from kbo.cli.tuning import _aside
 from kbo.problems import BANDITS, TUNING
 
 SCRIPT = """
@@ -51,6 +53,15 @@ def test_fresh_sets_the_old_journal_aside(tmp_path):
     kbo("tune", "branin", "-n", "3", "-q", cwd=tmp_path)
     kbo("tune", "branin", "-n", "3", "-q", "--fresh", cwd=tmp_path)
     assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 2
+
+
+def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "strftime", lambda form: "now")
+    path = tmp_path / "j.jsonl"
+    for content in "abc":
+        path.write_text(content)
+        path.replace(_aside(path))
+    assert {found.read_text() for found in tmp_path.iterdir()} == set("abc")
 
 
 def test_run_compares_methods_in_a_table_and_a_picture(tmp_path):

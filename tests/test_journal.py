@@ -1,5 +1,6 @@
 """Journals survive kills, refuse what is not theirs, and never execute anything."""
 
+import csv
 import json
 import os
 import random
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from gpytorch.kernels import MaternKernel
+from typer.testing import CliRunner
 
 import kbo
+from kbo.cli import app
 from kbo.optimize.journal import Journal
 
 SCRIPT = """
@@ -318,3 +321,39 @@ def test_a_journal_of_version_0_6_continues_as_it_did_there(tmp_path, name, pend
     optimizer.tell(pending, 0.2)
     assert optimizer.suggest() == following
     assert optimizer.interval(pending) == pytest.approx(bounds, rel=1e-9)
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["journal", *map(str, arguments)])
+
+
+def test_the_commands_check_show_repair_and_export(tmp_path):
+    path, new = tmp_path / "j", tmp_path / "new"
+    optimizer = kbo.Optimizer({"x": (0, 1), "kind": ["a", "b"]}, journal=path, method="random")
+    for value in (1.0, 2.0):
+        optimizer.tell(optimizer.ask(), value)
+    optimizer.fail(optimizer.ask(), "\x1b[31mdiverged")
+    optimizer.close()
+    whole = command("check", path)
+    assert whole.exit_code == 0
+    assert "is whole: 3 trials, 2 complete, 1 failed, 0 pending" in whole.stdout
+    shown = command("show", path).stdout
+    assert "diverged" in shown
+    assert "\x1b[31m" not in shown
+
+    rows = list(csv.DictReader(command("export", path).stdout.splitlines()))
+    assert [row["value"] for row in rows] == ["1.0", "2.0", ""]
+    assert {row["params.kind"] for row in rows} <= {"a", "b"}
+    assert command("export", path, "--to", tmp_path / "out.json").exit_code == 0
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert [row["params.x"] for row in found] == [trial.params["x"] for trial in optimizer.trials]
+
+    path.write_bytes(path.read_bytes().replace(b'"value":2.0', b'"value":3.0'))
+    damaged = command("check", path)
+    assert damaged.exit_code == 1
+    assert "line 5 is damaged (its checksum does not fit)" in str(damaged.exception)
+    assert "2 trials (3 events)" in command("repair", path, new).stdout
+    assert command("check", new).exit_code == 0
+    again = command("repair", path, new)
+    assert again.exit_code == 1
+    assert "overwrites nothing" in str(again.exception)

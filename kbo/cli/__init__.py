@@ -1,4 +1,4 @@
-"""Command line: kbo tune | run | reproduce | plot | report | bench.
+"""Command line: kbo tune | run | reproduce | plot | report | journal | bench.
 
 Modules of this package import only typer and kbo.errors at their head; the functions of the commands import the rest,
 so that ``kbo --help`` does not load PyTorch.
@@ -16,6 +16,7 @@ except ImportError:  # pragma: no cover
 
 import kbo
 from kbo.cli.bandits import reproduce, run
+from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
@@ -50,6 +51,7 @@ for listing_names in (tune, run):
     app.command(cls=CommandWithNames)(listing_names)
 for command in (reproduce, plot, report, bench):
     app.command()(command)
+app.add_typer(journal, name="journal")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -85,7 +86,7 @@ def tune(
     name, objective, bounds = _load(target)
     path = journal or out / f"tune-{name}.jsonl"
     if fresh and path.exists():
-        path.replace(path.with_name(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}"))
+        path.replace(_aside(path))
     elif path.exists() and not quiet:
         typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     result = (kbo.maximize if maximize else kbo.minimize)(
@@ -110,6 +111,15 @@ def tune(
     of_trace = {"maximize": maximize, "recommended": chosen, "again": values}
     lines.trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
+
+
+def _aside(path: Path) -> Path:
+    """Return a path that does not exist, with the time in its name."""
+    name = place = f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbers = itertools.count(2)
+    while path.with_name(place + path.suffix).exists():
+        place = f"{name}-{next(numbers)}"
+    return path.with_name(place + path.suffix)
 
 
 def _again(objective: Any, result: Result, times: int, timeout: float | None, quiet: bool) -> list[float]:

@@ -1,0 +1,123 @@
+"""``kbo journal``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbo.errors import InvalidInput, JournalError
+
+if TYPE_CHECKING:
+    from kbo.optimize.events import Contents
+    from kbo.optimize.trials import Trials
+
+journal = typer.Typer(no_args_is_help=True, help="Check, show, repair or export the journal of a run.")
+
+File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
+
+
+def _read(path: Path) -> tuple[Contents, Trials, str]:
+    """Return what a journal holds, its trials up to the first line that is damaged or does not fit, and that line."""
+    from kbo.optimize.journal import examine
+    from kbo.optimize.trials import Trials
+    from kbo.report.record import space_of
+
+    found = examine(path)
+    trials = Trials(space_of(found.header))
+    return found, trials, trials.add_all(found.events) or found.damage
+
+
+def _whole(path: Path) -> tuple[Contents, Trials]:
+    found, trials, damage = _read(path)
+    if damage:
+        raise JournalError(f"{path} is damaged: {damage}. Save what comes before with `kbo journal repair {path} NEW`.")
+    return found, trials
+
+
+@journal.command()
+def check(path: File) -> None:
+    """Say whether a journal is whole; the exit code is 1 if it is not."""
+    found, trials = _whole(path)
+    counts = f"{len(trials.complete)} complete, {len(trials.failed)} failed, {len(trials.pending)} pending"
+    typer.echo(f"{path} is whole: {len(trials.all)} trials, {counts}")
+    if found.unfinished:
+        typer.echo("An unfinished last line follows, of a run that was killed; it will be removed.")
+    if found.checksum is None:
+        typer.echo("It is of kbo 0.8 or before and has no checksums; `kbo journal repair` writes a copy that has.")
+
+
+@journal.command()
+def show(path: File) -> None:
+    """Show the trials of a journal as a table."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from kbo.optimize.result import format_params
+
+    table = Table("trial", "status", "value", "seconds", "parameters", "failure")
+    for trial in _whole(path)[1].all:
+        numbers = ("" if number is None else f"{number:.6g}" for number in (trial.value, trial.seconds))
+        cells = (str(trial.number), trial.status, *numbers, format_params(trial.params), trial.failure or "")
+        table.add_row(
+            *(Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cell)) for cell in cells)
+        )
+    Console().print(table)
+
+
+@journal.command()
+def repair(path: File, new: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")]) -> None:
+    """Write the lines before the first damaged one to a new journal."""
+    from kbo.optimize.journal import write
+
+    found, trials, damage = _read(path)
+    if new.exists():
+        raise InvalidInput(f"{new} exists, and repair overwrites nothing: choose another file.")
+    write(new, found.header, found.events[: trials.n_events])
+    typer.echo(f"{new} has {len(trials.all)} trials ({trials.n_events} events)")
+    typer.echo(f"left out: all from {damage}" if damage else "nothing was damaged")
+
+
+@journal.command()
+def export(
+    path: File,
+    to: Annotated[Path | None, typer.Option("--to", help="A .csv or .json file, by default CSV on the screen.")] = None,
+) -> None:
+    """Write the trials of a journal as CSV or JSON."""
+    form = ".csv" if to is None else to.suffix
+    if form not in (".csv", ".json"):
+        raise InvalidInput(f"export writes .csv or .json files, got {to}: change --to.")
+    rows = [_row(trial) for trial in _whole(path)[1].all]
+    try:
+        if to is None:
+            _write_csv(rows, sys.stdout)
+            return
+        with to.open("w", encoding="utf-8", newline="") as file:
+            if form == ".csv":
+                _write_csv(rows, file)
+            else:
+                import json
+
+                json.dump(rows, file, indent=1)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {to or 'the output'}: {error.strerror}. Choose a writable place.") from error
+    typer.echo(f"{len(rows)} trials in {to}")
+
+
+def _row(trial: Any) -> dict[str, Any]:
+    params = (
+        trial.params if isinstance(trial.params, dict) else {f"x{i}": value for i, value in enumerate(trial.params)}
+    )
+    names = ("number", "status", "value", "seconds", "failure", "starts", "asked")
+    return {name: getattr(trial, name) for name in names} | {f"params.{name}": value for name, value in params.items()}
+
+
+def _write_csv(rows: list[dict[str, Any]], file: Any) -> None:
+    import csv
+
+    writer = csv.DictWriter(file, rows[0] if rows else ["number"])
+    writer.writeheader()
+    writer.writerows(rows)
