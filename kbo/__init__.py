@@ -72,7 +72,7 @@ _HOME = {
     "kbo.space": ("Choice", "Float", "Int"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_SUBMODULES = set(__all__) - set(_MODULE_OF)
+_SUBMODULES = {*__all__, "errors", "integrations", "optimize", "report", "space"} - set(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -59,7 +59,9 @@ def main() -> None:
     try:
         app()
     except KboError as error:
-        typer.echo(f"error: {error}", err=True)
+        from kbo.terminal import printable
+
+        typer.echo(printable(f"error: {error}"), err=True)
         raise SystemExit(1) from error
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm import tqdm, trange
-
 from kbo import checks, recipes
 from kbo.errors import InvalidInput, RefutedAssumptions, TooManyFailures
 from kbo.optimize.optimizer import Optimizer
@@ -23,6 +21,7 @@ from kbo.optimize.settings import Setting
 from kbo.optimize.time_limit import check_time_limit, time_limit
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Space
+from kbo.terminal import Bar
 
 log = logging.getLogger("kbo")
 
@@ -150,7 +149,7 @@ class _Loop:
         for trial in optimizer.fail_lost():
             log.warning("trial %d failed: %s", trial.number, trial.failure)
         known, in_a_row = _done(optimizer), 0
-        with tqdm(total=self.n_trials, initial=known, disable=not self.progress, desc="kbo", unit="trial") as bar:
+        with Bar(total=self.n_trials, initial=known, disable=not self.progress, desc="kbo", unit="trial") as bar:
             _show(bar, optimizer)
             while _done(optimizer) < self.n_trials:
                 if self.stop_at_gap is not None and (gap := optimizer.gap()) and gap.value <= self.stop_at_gap:
@@ -195,7 +194,7 @@ def evaluate_again(
     values: list[float] = []
     failed = 0
     with contextlib.suppress(KeyboardInterrupt):
-        for _ in trange(times if result.params is not None else 0, desc="again", disable=not progress, leave=False):
+        for _ in Bar(range(times if result.params is not None else 0), desc="again", disable=not progress, leave=False):
             try:
                 with time_limit(timeout):
                     value = checks.real(objective(copy.copy(result.params)))
@@ -226,7 +225,7 @@ def _done(optimizer: Optimizer) -> int:
     return len(optimizer.completed()) + len(optimizer.failed())
 
 
-def _show(bar: tqdm, optimizer: Optimizer) -> None:
+def _show(bar: Bar, optimizer: Optimizer) -> None:
     values = [trial.value for trial in optimizer.completed() if trial.value is not None]
     if values:
         bar.set_postfix(best=f"{(max if optimizer.maximize else min)(values):.4g}")

@@ -34,8 +34,8 @@ MOST_EXACT = 2000
 """Observations with an exact posterior; of more, a sketch is taken."""
 
 _LARGEST, _OUTSIDE = 1e300, 1e100
-"""Size at which values are cut, so that their differences stay finite; and the factor by which a value is larger than
-all before that asks for a fit at once."""
+"""Size at which values are cut, so that their differences stay finite; and standard deviations from the mean at which a
+value asks for a fit at once, since its square would overflow."""
 
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
@@ -128,15 +128,20 @@ class Fitted:
     largest_sem: float | None = None
 
 
-def fit_raw(X: Tensor, y: Tensor) -> Fitted:
-    """Fit kernel, noise level and constant to values y [n] in units of the objective at X [n D]."""
+def units_of(y: Tensor) -> tuple[float, float, float]:
+    """Return where values y [n] are cut below, and their mean and standard deviation then (1 in place of 0)."""
     low, high = y.quantile(0.25), y.quantile(0.75)
     floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
     y = y.clamp_min(floor)
     peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
     spread = float((y / peak).std()) * peak
-    centre, unit = float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
-    found = fit(X, (y - centre) / unit)
+    return floor, float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
+
+
+def fit_raw(X: Tensor, y: Tensor) -> Fitted:
+    """Fit kernel, noise level and constant to values y [n] in units of the objective at X [n D]."""
+    floor, centre, unit = units_of(y)
+    found = fit(X, (y.clamp_min(floor) - centre) / unit)
     return Fitted(found.kernel, found.noise_std, centre + unit * found.constant, unit, floor, len(y))
 
 
@@ -231,19 +236,20 @@ class PracticalLearner(Learner):
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._next_fit, self._needed = n_initial, 0
-        self._largest = [1.0, 1.0]  # size of a value below and above 0; bad ones are cut, and do not stretch the units
+        self._units = -math.inf, 0.0, 1.0  # of the first observations, as many as are needed
         self._fitted: Fitted | None = None
         self._belief: PracticalBelief | None = None
 
     def observe(self, number: int, features: Tensor, y: float) -> None:  # noqa: D102
         y = min(max(y, -_LARGEST), _LARGEST)
-        outside = abs(y) > _OUTSIDE * self._largest[y > 0]  # its square may overflow in the fitted units
-        self._largest[y > 0] = max(self._largest[y > 0], abs(y))
+        floor, centre, unit = self._units
+        outside = abs(max(y, floor) - centre) > _OUTSIDE * unit
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit or (outside and self._needed):
             self._needed = len(self._y)
             self._next_fit = math.ceil(REFIT_GROWTH * self._needed)
+            self._units = units_of(torch.tensor(self._y, dtype=torch.float64))
 
     def belief(self) -> PracticalBelief | None:
         """Fit if the data have grown enough, update the posterior, and return the belief.

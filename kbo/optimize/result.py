@@ -9,6 +9,7 @@ from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.trials import Trial, selected
 from kbo.space import Params
+from kbo.terminal import printable
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,6 +102,6 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
 def format_params(params: Params) -> str:
     """Format parameters on one line, numbers with four digits."""
     entries = params.items() if isinstance(params, dict) else ((f"x{i}", v) for i, v in enumerate(params))
-    return "  ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries
+    return printable(
+        "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
     )

@@ -11,6 +11,7 @@ from typing import Any
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.events import Again, Ask, Event, Fail, Tell, shortened
 from kbo.space import Params, Space
+from kbo.terminal import printable
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Trials:
                 self._finish(trial, self.complete)
             case Fail():
                 trial = self._pending(event.number)
-                trial.failure, trial.seconds = event.reason, event.seconds
+                trial.failure, trial.seconds = printable(event.reason), event.seconds
                 self._finish(trial, self.failed)
         self.n_events += 1
         return trial

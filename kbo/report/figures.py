@@ -14,6 +14,7 @@ from kbo.experiments.draw.canvas import (
     BLUE,
     GREEN,
     GREY,
+    LARGEST,
     RED,
     blank,
     dot_size,
@@ -312,7 +313,7 @@ def _frame(axes: Any, values: Sequence[float], needed: Sequence[float]) -> None:
     low, high = (ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]) if ordered else (0.0, 0.0)
     reach = _FAR * (high - low)
     near = [v for v in ordered if low - reach <= v <= high + reach]
-    shown = [v for v in (*near, *needed) if math.isfinite(v)]
+    shown = [v for v in (*near, *needed) if abs(v) <= LARGEST]
     if not shown or max(shown) == min(shown):
         return
     margin = 0.06 * (max(shown) - min(shown))

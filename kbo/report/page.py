@@ -11,6 +11,8 @@ from typing import Any
 
 import jinja2
 
+from kbo.terminal import printable
+
 _MANY_POINTS = 300  # scattered points from which an image of them is smaller than their outlines
 
 
@@ -65,10 +67,16 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_visible,
     )
     environment.filters["number"] = number
     environment.tests["numeric"] = _numeric
     return environment
+
+
+def _visible(value: Any) -> Any:
+    """Return text with its control characters as escape sequences; pages of others are passed on."""
+    return printable(value) if type(value) is str else value
 
 
 def _numeric(value: Any) -> bool:

@@ -37,12 +37,7 @@ _COLUMNS = {
 
 def read(path: Path) -> pd.DataFrame:
     """Read rows of ``kbo run``: a file of them, or a folder of finished runs."""
-    try:
-        rows = read_rows(path)
-    except (OSError, ValueError) as error:  # pyarrow's errors of damaged files are one or the other
-        if isinstance(error, KboError):
-            raise
-        raise InvalidInput(f"cannot read {path}: {error}. Run the experiment again, or choose another file.") from error
+    rows = read_rows(path)
     missing = [name for name in _NEEDED if name not in rows]
     if missing:
         raise InvalidInput(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpytorch.kernels import Kernel
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize import Optimizer
 from kbo.report import regret, tuning
@@ -40,11 +41,13 @@ def write(
         >>> optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
         >>> kbo.report.write(optimizer, "run.html")
     """
-    if not isinstance(run, (Record, Optimizer)) and (Path(run).suffix == ".parquet" or Path(run).is_dir()):
+    if not isinstance(run, (Record, Optimizer)):
+        run = checks.path("run", run)
+    if isinstance(run, Path) and (run.suffix == ".parquet" or run.is_dir()):
         if kernel is not None:
             raise InvalidInput(f"{run} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
-        target, name = _target(Path(run), page)
-        text = regret.page(regret.read(Path(run)), title or name)
+        target, name = _target(run, page)
+        text = regret.page(regret.read(run), title or name)
     else:
         record = Record.of(run, kernel)
         target, name = _target(record.path, page)
@@ -66,6 +69,7 @@ def _target(path: Path | None, page: str | os.PathLike | None) -> tuple[Path, st
                 "an optimiser has no file beside which the page could go: pass its path, write(optimizer, 'run.html')."
             )
         return path.with_name(f"{name}.html"), name
-    if Path(page).suffix not in (".html", ".htm"):
-        raise InvalidInput(f"the page must be a .html file, got {page}.")
-    return Path(page), name
+    target = checks.path("page", page)
+    if target.suffix not in (".html", ".htm"):
+        raise InvalidInput(f"page must be a .html file, got {checks.shown(page)}.")
+    return target, name

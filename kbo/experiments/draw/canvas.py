@@ -33,6 +33,8 @@ _STYLES = {
 _COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
 """Colours in pictures of one run: the fit, highlights, a second line, the data."""
+LARGEST = 1e300
+"""Size of a value in a picture: matplotlib's margins around larger ones overflow."""
 _DASHES = ("-", "--", ":")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from kbo.experiments.draw.canvas import (
     BLUE,
     GREY,
+    LARGEST,
     RED,
     dot_size,
     legend_below,
@@ -54,7 +55,7 @@ def draw_trace(
         recommended: Number of the recommended trial.
         again: Values of the recommended parameters when evaluated again.
     """
-    done = [(t.number, t.value) for t in trials if t.value is not None]
+    done = [(t.number, min(max(t.value, -LARGEST), LARGEST)) for t in trials if t.value is not None]
     if done:
         numbers, values = zip(*done, strict=True)
         axes.scatter(numbers, values, s=dot_size(len(done)), lw=0, color=GREY, label="observed (noisy)", zorder=2)

@@ -122,7 +122,7 @@ class Folder:
             if json.loads(_table(path, sealed=True).schema.metadata[_DEFINITION])["identity"] == cell.identity:
                 return True
             reason = "it is of another cell"
-        except (InvalidInput, OSError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             reason = str(error)
         logger.warning("%s does not count, and is done again: %s", path, reason)
         return False
@@ -212,19 +212,19 @@ def _table(path: Path, sealed: bool = False) -> pa.Table:
     """Return the rows in a file; one without a checksum, of another program or of kbo 0.8, unless ``sealed``.
 
     Raises:
-        InvalidInput: The file is damaged.
+        InvalidInput: The file is damaged, or cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = path.read_bytes()
     try:
+        content = path.read_bytes()
         if (sealed or _BEFORE_CHECKSUM in content) and _sealed(content) != content:
             raise ValueError("its bytes do not have their checksum")
         return pq.read_table(pa.BufferReader(content))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InvalidInput(
-            f"the file {path} is damaged ({error!s:.200}): delete it, and run the experiment again."
+            f"cannot read {path}, or it is damaged ({error!s:.200}): delete it, and run the experiment again."
         ) from error
 
 

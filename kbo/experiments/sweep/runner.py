@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.sweep.cells import Cell, Folder, concatenate, read_rows
 from kbo.experiments.sweep.pool import Engine, Processes, run_all, threads
+from kbo.terminal import Bar, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ class Failure:
     path: Path
 
     def __str__(self) -> str:
-        return f"{self.cell.label}: {self.text.strip().splitlines()[-1]} (in full: {self.path})"
+        return f"{self.cell.label}: {printable(self.text.strip().splitlines()[-1])} (in full: {self.path})"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers 
 def _run(todo: list[Cell], store: Folder, workers: Workers, requested: int, progress: bool) -> list[Failure]:
     """Do the cells; progress counts those that were done before."""
     failures: list[Failure] = []
-    bar = tqdm(total=requested, initial=requested - len(todo), disable=not progress, unit="cell")
+    bar = Bar(total=requested, initial=requested - len(todo), disable=not progress, unit="cell")
     with bar, logging_redirect_tqdm([logging.getLogger()]), closing(_outcomes(todo, workers)) as outcomes:
         for cell, outcome in outcomes:
             reason = outcome if isinstance(outcome, str) else ""

@@ -1,0 +1,18 @@
+"""Text and progress bars for terminals."""
+
+from __future__ import annotations
+
+from tqdm import tqdm
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters, but line ends and tabs, as escape sequences: they would be obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+class Bar(tqdm):
+    """A progress bar without the thread that tqdm starts, also for hidden bars, to refresh slow ones."""
+
+    monitor_interval = 0

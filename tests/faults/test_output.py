@@ -1,0 +1,72 @@
+"""Text and pictures of a run, whatever its names, values and failures are."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import kbo
+from kbo.errors import InvalidInput
+from kbo.experiments.draw import lines
+
+ESCAPE = "\x1b[31m"
+
+
+def finished(values, name: str = "a", maximize: bool = False) -> kbo.Optimizer:
+    optimizer = kbo.Optimizer({name: (0.0, 1.0)}, maximize=maximize)
+    for value in values:
+        optimizer.tell(optimizer.ask(), value)
+    return optimizer
+
+
+def test_terminal_escapes_are_shown_and_not_sent(tmp_path, caplog):
+    def objective(params):
+        raise ValueError(f"{ESCAPE}\nbad \ud800")
+
+    with caplog.at_level(logging.WARNING), pytest.raises(kbo.TooManyFailures) as error:
+        kbo.minimize(objective, {f"a{ESCAPE}": (0.0, 1.0)}, 2, max_failures=2)
+    optimizer = finished([0.3], f"a{ESCAPE}")
+    optimizer.fail(optimizer.ask(), f"{ESCAPE}bad")
+    page = kbo.report.write(optimizer, tmp_path / "run.html", title=f"{ESCAPE}\udfff").read_text()
+    result = str(kbo.minimize(lambda params: 0.0, {f"a{ESCAPE}": (0.0, 1.0)}, 1))
+    for shown in (caplog.text, str(error.value), page, result):
+        assert "\x1b" not in shown
+        assert "\\x1b[31m" in shown
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("far", [[1.7e308], [1.7e308, -1.7e308], [1.7e308] * 9])
+def test_the_largest_numbers_can_be_drawn(tmp_path, far, maximize):
+    values = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.3]
+    for told in ([*values, *far, 0.1], [*far, *values]):
+        optimizer = finished(told, maximize=maximize)
+        assert kbo.report.write(optimizer, tmp_path / "run.html").exists()
+        lines.trace(optimizer.trials, tmp_path / "run.png", title="run")
+
+
+@pytest.mark.parametrize(("run", "page"), [(None, "a.html"), (3, "a.html"), ("a\0", "a.html"), ("there", "a.html")])
+def test_a_run_that_is_none_is_refused_by_name(tmp_path, monkeypatch, run, page):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(InvalidInput, match=r"run|there"):
+        kbo.report.write(run, page)
+
+
+def test_a_page_that_is_none_is_refused_by_name(tmp_path):
+    optimizer = finished([0.3])
+    (tmp_path / "folder.html").mkdir()
+    for page in (3, "run.txt", tmp_path / "folder.html", "a\0.html"):
+        with pytest.raises(InvalidInput, match="page"):
+            kbo.report.write(optimizer, page)
+
+
+def test_a_quiet_run_starts_no_thread_and_reports_need_no_import():
+    code = (
+        "import threading, kbo; kbo.minimize(lambda x: 0.5, [(0, 1)], 2); "
+        "print([thread.name for thread in threading.enumerate()], kbo.report.write.__name__)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout.strip() == "['MainThread'] write"
