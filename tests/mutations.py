@@ -322,10 +322,13 @@ FAULTS = [
     ),
     Fault(
         "optimize/journal.py",
-        "self._file.truncate(whole)",
-        "pass",
+        "self._file.truncate(self._size)\n        return",
+        "pass\n        return",
         "tests/test_journal.py -k truncated",
     ),
+    Fault("optimize/events.py", "if sealed != text:", "if False:", "tests/test_faults.py -k unnoticed"),
+    Fault("optimize/guarded.py", "if self._torn:", "if False:", "tests/test_faults.py -k interrupt"),
+    Fault("optimize/optimizer.py", "trial.starts >= MOST_STARTS", "False", "tests/test_faults.py -k lost_twice"),
 ]
 
 
