@@ -386,7 +386,7 @@ def test_recipes_have_the_bound_of_their_paper():
     width = widths.valko(40, 100, RIDGE, SIGMA, NORM, DELTA)
     expected = SIGMA * math.sqrt(2 * math.log(2 * 100 * 40 * 7 / DELTA)) / math.sqrt(RIDGE) + NORM
     assert width == pytest.approx(expected)
-    assert float(method("supk-ucb", ridge=RIDGE).confidence.width(None)) == pytest.approx(expected)
+    assert method("supk-ucb", ridge=RIDGE).confidence.multiplier == pytest.approx(expected)
 
 
 def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(device):
