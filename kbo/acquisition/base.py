@@ -85,10 +85,16 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
 
 def check_model(model: PosteriorModel) -> None:
-    """Raise InvalidInput unless ``model`` is a model of kbo."""
+    """Raise InvalidInput unless ``model`` is a model of kbo whose input transform makes one point of one."""
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP."
+        )
+    if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
+        raise InvalidInput(
+            f"the input_transform {type(transform).__name__} of the model makes several points of one, but bounds and "
+            "draws of kbo are about one point: give the model another transform, or use an acquisition function of "
+            "BoTorch with a risk measure, which goes through model.posterior."
         )
 
 

@@ -105,6 +105,10 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
                 covariance = to_linear_operator(state.prior(X, X) - U.mT @ V)
         return MultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
 
+    def observed_at(self, X: Tensor) -> Tensor:
+        """Return points of observations, transformed as training points are: none becomes several."""
+        return self.input_transform.preprocess_transform(X) if hasattr(self, "input_transform") else X
+
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
@@ -116,7 +120,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
                 "fantasies have one noise level, the ridge: do not pass noise with batches, or with data that require "
                 "gradients."
             )
-        P = checks.points("X", self.transform_inputs(X), self.train_targets)
+        P = checks.points("X", self.observed_at(X), self.train_targets)
         checks.points("Y", Y, self.train_targets)
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)

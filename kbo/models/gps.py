@@ -93,10 +93,14 @@ class NystromGP(StreamingGP):
         train_Yvar: Tensor | None = None,
     ) -> None:
         super().__init__(train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar)
-        self.dictionary = self._default() if dictionary is None else dictionary
+        self._given = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
-    def _default(self) -> GreedyDictionary:
+    @property
+    def dictionary(self) -> Dictionary:
+        """The dictionary that was given, or the default for the present kernel and ridge."""
+        if self._given is not None:
+            return self._given
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         prior = freeze(self.covar_module, X).diagonal(X)
         least = 0.1 * float(prior.max()) if len(X) else math.inf  # there are anchors however large the noise is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -199,7 +198,7 @@ class StreamingGP(PosteriorModel):
             return super().condition_on_observations(X, Y, noise, **kwargs)
         state = self.state
         state.at()  # grows the factor, once for all models that follow
-        P = self.transform_inputs(X).detach()
+        P = self.observed_at(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
         new = None if noise is None else checks.variances("noise", noise, targets).detach().squeeze(-1)
@@ -244,15 +243,14 @@ class StreamingGP(PosteriorModel):
 
     @classmethod
     def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
-        """Return constructor arguments: those of a BoTorch data set, and the ``options`` that the constructor has.
+        """Return constructor arguments: those of a BoTorch data set, and the ``options``.
 
         Variances of single observations are left out, since they are often estimates from few values: pass
         ``train_Yvar`` among the options if they are known.
         """
-        given, known = super().construct_inputs(training_data), inspect.signature(cls).parameters
+        given = super().construct_inputs(training_data)
         given.pop("train_Yvar", None)
-        given |= options
-        return {name: value for name, value in given.items() if name in known}
+        return {**given, **options}
 
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:
