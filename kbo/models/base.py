@@ -107,7 +107,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def observed_at(self, X: Tensor) -> Tensor:
         """Return points of observations, transformed as training points are: none becomes several."""
-        return self.input_transform.preprocess_transform(X) if hasattr(self, "input_transform") else X
+        transform: Any = getattr(self, "input_transform", None)
+        return X if transform is None else transform.preprocess_transform(X)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
