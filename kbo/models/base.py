@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from abc import abstractmethod
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -13,7 +13,7 @@ from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.constraints import Positive
+from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.models import GP
@@ -25,6 +25,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression import Hypothetical, Posterior
 
+_LEAST_NOISE = 1e-8  # of a fit, in units of the (transformed) targets
 _MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
 
 
@@ -37,6 +38,32 @@ def name_constructor(kind: type) -> None:
     own.__kwdefaults__ = given.__kwdefaults__
     functools.update_wrapper(own, given).__qualname__ = f"{kind.__qualname__}.__init__"
     kind.__init__ = own
+
+
+class RidgeLikelihood(GaussianLikelihood):
+    """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression.
+
+    Args:
+        ridge: The ridge []; ``noise`` shares its memory, so that a new value, also one from a fit, is the model's.
+        fixed: Reason why the noise cannot be set, in words, or None.
+    """
+
+    def __init__(self, ridge: Tensor, fixed: str | None = None) -> None:
+        super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE, transform=None))  # pyright: ignore
+        self.noise_covar.raw_noise = torch.nn.Parameter(ridge.view(1), requires_grad=fixed is None)
+        self._fixed = fixed
+        self.eval()
+
+    @property
+    def noise(self) -> Tensor:
+        """The variance [1], in units of the (transformed) targets."""
+        return self.noise_covar.noise
+
+    @noise.setter
+    def noise(self, value: float | Tensor) -> None:
+        if self._fixed is not None:
+            raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
+        self.noise_covar.noise = checks.positive("noise", value)
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
@@ -55,13 +82,26 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
-    def likelihood(self) -> GaussianLikelihood:
-        """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression."""
-        constraint = Positive(transform=torch.exp, inv_transform=torch.log)  # pyright: ignore[reportArgumentType]
-        targets = self.train_targets
-        likelihood = GaussianLikelihood(noise_constraint=constraint).to(dtype=targets.dtype, device=targets.device)
-        likelihood.noise = torch.tensor(self.state.ridge, dtype=torch.float64)
-        return likelihood.requires_grad_(False).eval()
+    def likelihood(self) -> RidgeLikelihood:
+        """Gaussian noise whose variance is the ridge of the state."""
+        ridge = self.train_targets.new_tensor(self.state.ridge)
+        return RidgeLikelihood(ridge, f"the ridge of a {type(self).__name__} follows from its data")
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Return the prior at X [... q d], which fits and leave-one-out formulas need; only some models have it.
+
+        Raises:
+            InvalidInput: The posterior is not that of this prior and of the likelihood.
+        """
+        raise InvalidInput(
+            f"a {type(self).__name__} has a fixed kernel and no marginal likelihood, so that it cannot be fitted, and "
+            "there is no leave-one-out formula: fit a KernelRidgeGP without train_Yvar, or a botorch SingleTaskGP and "
+            "pass its covar_module as kernel and likelihood.noise as ridge, or use kbo.Practical()."
+        )
+
+    def __call__(self, X: Tensor) -> MultivariateNormal:
+        """Return the prior in training mode, the posterior otherwise; then X [... q d] is transformed already."""
+        return super().__call__(X) if self.training else self._distribution(self.state, X)
 
     def posterior(
         self,
@@ -127,12 +167,11 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         return FantasyGP(self, P, Y.squeeze(-1))
 
-    def custom_fit(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise InvalidInput: ``fit_gpytorch_mll`` cannot fit a kernel and a ridge that are fixed."""
-        raise InvalidInput(
-            f"a {type(self).__name__} has a fixed kernel and a fixed ridge, and cannot be fitted: fit a botorch "
-            "SingleTaskGP and pass its covar_module as kernel, likelihood.noise as ridge, or use kbo.Practical()."
-        )
+    def subset_output(self, idcs: list[int]) -> PosteriorModel:
+        """Return this model, which has one output."""
+        if list(idcs) != [0]:
+            raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
+        return self
 
 
 class FantasyGP(PosteriorModel):

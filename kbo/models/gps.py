@@ -7,12 +7,14 @@ from typing import Any
 
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo.confidence import NoiseBounds
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
+from kbo.models.base import PosteriorModel
 from kbo.models.streaming import StreamingGP
 from kbo.regression import (
     MOST_ANCHORS,
@@ -51,6 +53,13 @@ class KernelRidgeGP(StreamingGP):
         >>> acqf = KernelUCB(model, SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.1))
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Return the prior at X [... q d], transformed already unless the model is in training mode."""
+        if self.train_Yvar is not None:
+            return super().forward(X)  # the likelihood has one level
+        X = self.transform_inputs(X) if self.training else X
+        return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
 
     def _new_state(self) -> KernelRidge:
         return KernelRidge(self.covar_module, float(self.ridge))
@@ -148,6 +157,8 @@ class AdaptiveRidgeGP(StreamingGP):
         super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
         self.noise_bounds, self.dictionary = noise_bounds.fork(), dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
+
+    likelihood = PosteriorModel.likelihood  # the ridge follows the data
 
     def _new_state(self) -> AdaptiveRidge:
         kernel, ridge, dictionary = self.covar_module, self.noise_bounds.ridge, self.dictionary

@@ -18,7 +18,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models import saved
-from kbo.models.base import PosteriorModel, name_constructor
+from kbo.models.base import PosteriorModel, RidgeLikelihood, name_constructor
 from kbo.regression import Dictionary, Posterior
 
 _CHANGED = (
@@ -71,9 +71,9 @@ class StreamingGP(PosteriorModel):
             self.input_transform = copy.deepcopy(input_transform).to(train_X).train()
             self._note_fit(self.input_transform, train_X)
             self.input_transform(train_X)  # learn the bounds
-        self.covar_module = copy.deepcopy(kernel).to(train_X).requires_grad_(False)
+        self.covar_module = copy.deepcopy(checks.kernel(kernel)).to(train_X)
         self.ridge: Tensor
-        self.register_buffer("ridge", torch.tensor(checks.positive("ridge", ridge), dtype=torch.float64))
+        self.register_buffer("ridge", train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64))
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
         self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
@@ -99,6 +99,11 @@ class StreamingGP(PosteriorModel):
         transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
         numbers = (number for transform in transforms if transform is not None for number in _numbers(transform))
         return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
+
+    @property
+    def likelihood(self) -> RidgeLikelihood:
+        """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other."""
+        return RidgeLikelihood(self.ridge)
 
     @abstractmethod
     def _new_state(self) -> Posterior:

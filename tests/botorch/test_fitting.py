@@ -1,0 +1,67 @@
+"""Kernel and ridge that are fitted or set through BoTorch: the same numbers as there, and no guarantee."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from botorch.cross_validation import loo_cv
+from botorch.fit import fit_gpytorch_mll
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from kbo.acquisition import KernelUCB
+from kbo.confidence import NoiseBounds, SelfNormalized
+from kbo.errors import InvalidInput
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
+from tests.dense import close
+from tests.test_models import RIDGE, TRANSFORMS, data, kernel, model_and_reference, points, same
+
+
+def fitted(model):
+    mll = fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    mll.train()
+    value = mll(model(*model.train_inputs), model.train_targets).item()
+    mll.eval()
+    return value
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_fit_finds_what_botorch_finds(transforms, device):
+    model, reference = model_and_reference(transforms, device)
+    ucb = KernelUCB(model, SelfNormalized(0.2, 20.0, 0.1))
+    X = points(3, 4, 2, device=device, seed=5)
+    before = model.posterior(X).mean
+    assert fitted(model) >= fitted(reference) - 1e-4
+    assert float(model.ridge) == pytest.approx(float(reference.likelihood.noise), rel=0.02)
+    assert not torch.equal(model.posterior(X).mean, before)
+    close(model.posterior(X).mean.detach(), reference.posterior(X).mean.detach(), 1e-2)
+    assert any("changed after the model had data" in reason for reason in ucb.objections)
+    again = KernelRidgeGP(*data(25, device), model.covar_module, float(model.ridge), **transforms())
+    same(model.posterior(X), again.posterior(X), 1e-10)
+
+
+def test_a_noise_that_is_set_is_the_ridge(device):
+    for build in (KernelRidgeGP, NystromGP):
+        model, X = build(*data(25, device), kernel(), RIDGE), points(4, 2, device=device, seed=5)
+        assert model.likelihood.noise.tolist() == [RIDGE]
+        model.likelihood.noise = 1.0
+        same(model.posterior(X), build(*data(25, device), kernel(), 1.0).posterior(X), 1e-12)
+        assert model.state.objections()
+        with pytest.raises(InvalidInput, match="noise"):
+            model.likelihood.noise = -1.0
+
+
+def test_a_noise_that_follows_the_data_cannot_be_set(device):
+    model = AdaptiveRidgeGP(*data(9, device), kernel(), NoiseBounds(20.0, 0.1, upper=1.0))
+    assert float(model.likelihood.noise) == model.state.ridge
+    with pytest.raises(InvalidInput, match="AdaptiveRidgeGP follows"):
+        model.likelihood.noise = 1.0
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("noise", [True, False])
+def test_leave_one_out_equals_botorch(transforms, device, noise):
+    model, reference = model_and_reference(transforms, device)
+    found, expected = (loo_cv(one, observation_noise=noise) for one in (model, reference))
+    close(found.posterior.mean.detach(), expected.posterior.mean.detach(), 1e-5)
+    close(found.posterior.variance.detach(), expected.posterior.variance.detach(), 1e-5)
+    close(found.observed_Y, expected.observed_Y, 1e-12)
