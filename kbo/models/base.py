@@ -55,7 +55,7 @@ class RidgeLikelihood(GaussianLikelihood):
         self.eval()
 
     @property
-    def noise(self) -> Tensor:
+    def noise(self) -> Any:
         """The variance [1], in units of the (transformed) targets."""
         return self.noise_covar.noise
 
@@ -63,7 +63,7 @@ class RidgeLikelihood(GaussianLikelihood):
     def noise(self, value: float | Tensor) -> None:
         if self._fixed is not None:
             raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
-        self.noise_covar.noise = checks.positive("noise", value)
+        self.noise_covar.initialize(noise=checks.positive("noise", value))
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, Self
 
+import torch
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence import NoiseBounds
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.models.base import PosteriorModel
+from kbo.models.offset import Offset
 from kbo.models.streaming import StreamingGP
 from kbo.regression import (
     MOST_ANCHORS,
@@ -53,6 +60,43 @@ class KernelRidgeGP(StreamingGP):
         >>> acqf = KernelUCB(model, SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.1))
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
+
+    @classmethod
+    @torch.no_grad()
+    def from_gp(cls, gp: SingleTaskGP) -> Self:
+        """Return the model with the data, kernel, mean, noise and transforms of another, and so with its posterior.
+
+        Nothing is proved about it, since these were fitted to the data. Known noise variances are kept; the ridge is
+        then their mean.
+
+        Args:
+            gp: A fitted ``SingleTaskGP`` of one output, with constant mean and Gaussian noise.
+
+        Raises:
+            InvalidInput: Another kind of model, or one whose transforms have learned from other data than it has.
+        """
+        known = isinstance(gp, SingleTaskGP) and isinstance(gp.likelihood, FixedNoiseGaussianLikelihood)
+        simple = isinstance(gp, SingleTaskGP) and (known or type(gp.likelihood) is GaussianLikelihood)
+        if not simple or gp.train_targets.ndim > 1 or not isinstance(gp.mean_module, (ConstantMean, ZeroMean)):
+            raise InvalidInput(
+                "gp must be a botorch SingleTaskGP with one output, a constant mean and Gaussian noise, got "
+                f"{checks.shown(gp)}: take from other models what fits, as kernel, ridge and transforms."
+            )
+        fitted: Any = copy.deepcopy(gp).eval()
+        P, y, noise = fitted.train_inputs[0], fitted.train_targets.unsqueeze(-1), fitted.likelihood.noise
+        parts: dict[str, Any] = {"offset": Offset(fitted.mean_module(P[:1]).squeeze())}
+        Y, Yvar = y, noise.unsqueeze(-1) if known else None
+        if hasattr(fitted, "outcome_transform"):
+            parts = {"outcome": fitted.outcome_transform, **parts}
+            Y, Yvar = fitted.outcome_transform.untransform(y, Yvar)
+        options = {"input_transform": getattr(fitted, "input_transform", None), "train_Yvar": Yvar}
+        X, ridge = fitted.train().train_inputs[0], float(noise.mean())
+        model = cls(X, Y, fitted.covar_module, ridge, outcome_transform=ChainedOutcomeTransform(**parts), **options)
+        targets = y.squeeze(-1) - parts["offset"].offset
+        if not (torch.allclose(model.train_inputs[0], P) and torch.allclose(model.train_targets, targets)):
+            raise InvalidInput("the transforms of gp have learned from other data than it has: build it from all data.")
+        model.add_caveat("kernel, ridge and transforms come from a model that was fitted to data")
+        return model
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d], transformed already unless the model is in training mode."""
@@ -94,8 +138,8 @@ class NystromGP(StreamingGP):
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        kernel: Kernel,
-        ridge: float,
+        kernel: Kernel | None = None,
+        ridge: float | None = None,
         dictionary: Dictionary | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,

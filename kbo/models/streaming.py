@@ -41,13 +41,19 @@ class StreamingGP(PosteriorModel):
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        kernel: Kernel,
-        ridge: float,
+        kernel: Kernel | None = None,
+        ridge: float | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
         train_Yvar: Tensor | None = None,
     ) -> None:
         super().__init__()
+        if kernel is None or ridge is None:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() needs a kernel and a ridge, the noise variance: choose them before "
+                "you see data, which bounds need; or take KernelRidgeGP.from_gp(gp) of a fitted SingleTaskGP; or "
+                "kbo.Practical(), which fits them."
+            )
         checks.rows("train_X", train_X)
         if not isinstance(train_Y, Tensor) or train_Y.shape != (len(train_X), 1):
             shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
@@ -62,6 +68,7 @@ class StreamingGP(PosteriorModel):
             train_Yvar = train_Yvar.clone()
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         self._caveats: tuple[str, ...] = ()
+        self._state: Any = None
         # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
             self.outcome_transform = copy.deepcopy(outcome_transform).to(train_X).train()
@@ -77,9 +84,12 @@ class StreamingGP(PosteriorModel):
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
         self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
-        self._state: Any = None
         self.eval()
         self._first_values = self._values = _copies(self._hyperparameters())
+
+    def add_caveat(self, reason: str) -> None:
+        """Add a reason why no theorem covers bounds on this model, in words; models conditioned on it have it too."""
+        self._caveats, self._state = (*self._caveats, reason), None
 
     def _note_fit(self, transform: torch.nn.Module, data: Tensor) -> None:
         """Note a transform whose constants depend on the data: other data give it others."""
@@ -89,9 +99,9 @@ class StreamingGP(PosteriorModel):
         one(data)
         other(data / 2)
         if not _equal(_numbers(one), _numbers(other)):
-            self._caveats += (
+            self.add_caveat(
                 f"{type(transform).__name__} takes its constants from the data: scale with constants that you chose "
-                "before you saw data, for example train_Y = (Y - offset) / scale, or Normalize(d, bounds=...)",
+                "before you saw data, for example train_Y = (Y - offset) / scale, or Normalize(d, bounds=...)"
             )
 
     def _hyperparameters(self) -> list[Tensor]:

@@ -6,6 +6,9 @@ import pytest
 import torch
 from botorch.cross_validation import loo_cv
 from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from kbo.acquisition import KernelUCB
@@ -37,6 +40,33 @@ def test_a_fit_finds_what_botorch_finds(transforms, device):
     assert any("changed after the model had data" in reason for reason in ucb.objections)
     again = KernelRidgeGP(*data(25, device), model.covar_module, float(model.ridge), **transforms())
     same(model.posterior(X), again.posterior(X), 1e-10)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known):
+    (X, Y), Z = data(25, device), points(2, 4, 2, device=device, seed=5)
+    for transforms in ({}, {"outcome_transform": None}, {"input_transform": Normalize(2)}):
+        gp = SingleTaskGP(X, Y, 0.01 + 0.01 * Y.square() if known else None, **transforms)
+        fitted(gp)
+        model = KernelRidgeGP.from_gp(gp)
+        same(model.posterior(Z), gp.posterior(Z), 1e-5)
+        assert "fitted to data" in " ".join(model.condition_on_observations(X, Y).state.objections())
+    noise = {"noise": Y.square()} if known else {}
+    with pytest.raises(InvalidInput, match="other data"):
+        KernelRidgeGP.from_gp(gp.condition_on_observations(9 * X, Y, **noise))
+    for other in (SingleTaskGP(X, Y.expand(-1, 2)), model, "gp"):
+        with pytest.raises(InvalidInput, match="SingleTaskGP with one output"):
+            KernelRidgeGP.from_gp(other)
+
+
+def test_a_missing_kernel_or_ridge_is_explained(device):
+    for build in (KernelRidgeGP, NystromGP):
+        for given in ({}, {"kernel": kernel()}, {"ridge": 0.1}):
+            with pytest.raises(TypeError, match=rf"{build.__name__}.*kernel and a ridge.*from_gp"):
+                build(*data(9, device), **given)
+        for wrong in ("matern", MaternKernel):
+            with pytest.raises(InvalidInput, match=r"kernel must be a gpytorch\.kernels\.Kernel"):
+                build(*data(9, device), wrong, 0.1)
 
 
 def test_a_noise_that_is_set_is_the_ridge(device):
