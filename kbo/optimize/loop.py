@@ -226,6 +226,6 @@ def _done(optimizer: Optimizer) -> int:
 
 
 def _show(bar: Bar, optimizer: Optimizer) -> None:
-    values = [trial.value for trial in optimizer.completed() if trial.value is not None]
+    values = () if bar.disable else [trial.value for trial in optimizer.completed() if trial.value is not None]
     if values:
         bar.set_postfix(best=f"{(max if optimizer.maximize else min)(values):.4g}")
