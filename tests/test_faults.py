@@ -180,7 +180,7 @@ def test_an_interrupt_at_any_line_leaves_memory_and_disk_equal_and_changes_nothi
         if what in ("ask", "recommended", "save"):
             optimizer.ask()
             assert optimizer.trials[8].params == undisturbed.trials[8].params
-        assert not list(tmp_path.glob("*.part"))
+        assert not list(tmp_path.glob(".*.tmp"))
         optimizer.close()
         k += step
     assert k > 5 * step

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import JournalError
+from kbo.files import replacing
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()
@@ -200,21 +200,14 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], events: Seque
         JournalError: The place cannot be written; nothing was changed.
     """
     target = Path(path)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        with open(temporary, "wb") as file:
+        with replacing(target) as file:
             checksum: int | None = 0
             for entry in ({**description, "format": FORMAT}, *events):
                 text, checksum = line(entry, checksum)
                 file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
     except OSError as error:
         raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
     _sync_folder(target)
 
 

@@ -9,6 +9,7 @@ from gpytorch.kernels import Kernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.files import replacing
 from kbo.optimize import Optimizer
 from kbo.report import regret, tuning
 from kbo.report.record import Record
@@ -54,7 +55,8 @@ def write(
         text = tuning.page(record, title or name.removeprefix("tune-"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        with replacing(target) as file:
+            file.write(text.encode())
     except OSError as error:
         raise InvalidInput(f"cannot write the page {target}: {error.strerror}. Choose another place (--to).") from error
     return target

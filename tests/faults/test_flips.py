@@ -1,9 +1,10 @@
 """A flipped bit never changes a value silently, and never gives an error that kbo did not write."""
 
+from tests.faults import REPEATS
 from tests.faults.flips import run
 
 
 def test_flipped_bits_are_noticed_or_harmless(tmp_path):
-    for name, counts in run(360, 1, tmp_path).items():
+    for name, counts in run(360 * REPEATS, REPEATS, tmp_path).items():
         assert set(counts) <= {"noticed", "harmless", "not loaded by PyTorch"}, (name, counts)
         assert counts["noticed"] + counts["not loaded by PyTorch"] > 0

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import kbo
 from kbo.errors import InvalidInput
+from kbo.files import TEMPORARY, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,6 @@ logger = logging.getLogger(__name__)
 _DEFINITION = b"kbo.cell"
 _CHECKSUM = "kbo.crc32"
 _BEFORE_CHECKSUM, _NONE = f'"{_CHECKSUM}": "'.encode(), "0" * 8
-_TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,8 @@ class Folder:
         definition = {"identity": cell.identity, "key": cell.key, "arguments": cell.arguments, _CHECKSUM: _NONE}
         content = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata({_DEFINITION: json.dumps(definition)}), content)
-        temporary = self.path / f".{cell.key}.{os.getpid()}{_TEMPORARY}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(_sealed(content.getvalue().to_pybytes()))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.file(cell))
-        finally:
-            temporary.unlink(missing_ok=True)  # of a full disk
+        with replacing(self.file(cell)) as file:
+            file.write(_sealed(content.getvalue().to_pybytes()))
         self.error_file(cell).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -171,7 +164,7 @@ class Folder:
                 f"cannot write to the folder {self.path}: {error.strerror}. Choose another (--out)."
             ) from error
         with lock:
-            for leftover in self.path.glob(f".*{_TEMPORARY}"):
+            for leftover in self.path.glob(f".*{TEMPORARY}"):
                 leftover.unlink(missing_ok=True)
             yield
 
