@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from torch import Tensor
@@ -78,6 +79,15 @@ class ConfidenceAcquisition(AcquisitionFunction):
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
         self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
 
+    def differentiable(self, values: Tensor, X: Tensor) -> Tensor:
+        """Return the values, or raise InvalidInput if those at X should have a gradient and cannot have one."""
+        if X.requires_grad and torch.is_grad_enabled() and not values.requires_grad:
+            raise InvalidInput(
+                "the model has no data, and its prior is the same everywhere, so there is nothing to optimise: begin "
+                "with points that fill the space, for example botorch.utils.sampling.draw_sobol_samples."
+            )
+        return values
+
     def state(self) -> Posterior:
         """Return the posterior in the units of the (transformed) inputs and targets."""
         self.model.eval()
@@ -88,7 +98,8 @@ def check_model(model: PosteriorModel) -> None:
     """Raise InvalidInput unless ``model`` is a model of kbo whose input transform makes one point of one."""
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
-            f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP."
+            f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP; "
+            "of a ModelListGP, pass one of its models."
         )
     if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
         raise InvalidInput(

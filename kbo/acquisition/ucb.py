@@ -44,7 +44,7 @@ class KernelUCB(ConfidenceAcquisition):
             view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
         views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
-        return torch.cat(values, -1).mean(-1)
+        return self.differentiable(torch.cat(values, -1).mean(-1), X)
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""

@@ -114,17 +114,26 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
         Args:
             X: Points, [... q d].
-            output_indices: Accepted for compatibility; there is one output.
+            output_indices: None or [0]; there is one output.
             observation_noise: True adds the ridge to the variance, a tensor [... q 1] adds itself.
             posterior_transform: Applied last.
+
+        Raises:
+            InvalidInput: X has another shape, dtype or device than the data, or is not finite.
         """
+        if not isinstance(X, Tensor) or X.ndim < 2:
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
+        if output_indices is not None:
+            self.subset_output(output_indices)
+        _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         if self.training:
             self.eval()
         state = self.state
         distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
             noise = state.ridge if observation_noise is True else observation_noise.squeeze(-1)
-            diagonal = torch.as_tensor(noise).to(X).expand(distribution.mean.shape)
+            diagonal = torch.as_tensor(noise, dtype=X.dtype, device=X.device).expand(distribution.mean.shape)
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
             )
@@ -159,19 +168,47 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if noise is not None:
             raise InvalidInput(
                 "fantasies have one noise level, the ridge: do not pass noise with batches, or with data that require "
-                "gradients."
+                "gradients; for qJointEntropySearch pass condition_noiseless=False."
             )
         P = checks.points("X", self.observed_at(X), self.train_targets)
         checks.points("Y", Y, self.train_targets)
+        if Y.ndim < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
+            raise InvalidInput(
+                f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got {tuple(Y.shape)}."
+            )
+        _broadcast("X", X.shape[:-2], "the batch shape of Y", Y.shape[:-2])
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         return FantasyGP(self, P, Y.squeeze(-1))
+
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any):
+        """As ``condition_on_observations``, of targets [... q]: BoTorch's ``ModelListGP`` calls it.
+
+        Raises:
+            InvalidInput: The model has transforms, which ``ModelListGP`` does not apply to the points.
+        """
+        if hasattr(self, "input_transform") or hasattr(self, "outcome_transform"):
+            raise InvalidInput(
+                "ModelListGP.condition_on_observations does not transform its data as models with transforms need: "
+                "condition each of its models, and make a new ModelListGP of them."
+            )
+        noise = None if noise is None else noise.unsqueeze(-1)
+        return self.condition_on_observations(inputs, targets.unsqueeze(-1), noise, **kwargs)
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
         """Return this model, which has one output."""
         if list(idcs) != [0]:
             raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
         return self
+
+
+def _broadcast(name: str, shape: torch.Size, other_name: str, other: torch.Size) -> None:
+    try:
+        torch.broadcast_shapes(shape, other)
+    except RuntimeError as error:
+        raise InvalidInput(
+            f"the batch shape of {name}, {tuple(shape)}, must broadcast with {other_name}, {tuple(other)}."
+        ) from error
 
 
 class FantasyGP(PosteriorModel):

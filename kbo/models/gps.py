@@ -230,7 +230,7 @@ class PosteriorGP(StreamingGP):
     """A BoTorch model of any posterior, ready for ``optimize_acqf``.
 
     Args:
-        train_X, train_Y, input_transform, outcome_transform: As for ``KernelRidgeGP``.
+        train_X, train_Y, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
         posterior: The posterior without data, in (transformed) units; a copy follows the data.
 
     Raises:
@@ -247,12 +247,17 @@ class PosteriorGP(StreamingGP):
         posterior: Posterior,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
+        train_Yvar: Tensor | None = None,
     ) -> None:
         if posterior.n:
             raise InvalidInput(f"posterior has {posterior.n} observations already: pass an empty one, and the data.")
+        if train_Yvar is not None and posterior.schedule is not None:
+            raise InvalidInput(
+                "train_Yvar are known noise variances, but the posterior's schedule follows unknown ones."
+            )
         self._empty = posterior.fork()
         super().__init__(
-            train_X, train_Y, PriorKernel(self._empty), posterior.ridge, input_transform, outcome_transform
+            train_X, train_Y, PriorKernel(self._empty), posterior.ridge, input_transform, outcome_transform, train_Yvar
         )
 
     def _new_state(self) -> Posterior:

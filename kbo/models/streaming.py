@@ -206,13 +206,14 @@ class StreamingGP(PosteriorModel):
             noise: Known noise variances [q 1], in units of the transformed targets; by default the ridge.
             **kwargs: Ignored.
         """
-        if Y.ndim < 2 or Y.shape[-1] != 1:
-            raise InvalidInput("Y must have shape [... q 1]: use y.unsqueeze(-1).")
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         state = self.state
         state.at()  # grows the factor, once for all models that follow
+        checks.points("X", X, self.train_targets)
+        if Y.ndim != 2 or Y.shape[-1] != 1:
+            raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")
         P = self.observed_at(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])

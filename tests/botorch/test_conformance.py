@@ -1,0 +1,259 @@
+"""Parts of BoTorch with kbo's models beside ``SingleTaskGP`` on equal hyper-parameters.
+
+The table in docs/integrations.md lists these cases: what works as in BoTorch, what differs, and what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    PosteriorMean,
+    ProbabilityOfImprovement,
+    UpperConfidenceBound,
+    qKnowledgeGradient,
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+    qNegIntegratedPosteriorVariance,
+    qSimpleRegret,
+    qUpperConfidenceBound,
+)
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
+from botorch.cross_validation import batch_cross_validation, gen_loo_cv_folds, loo_cv
+from botorch.generation import MaxPosteriorSampling
+from botorch.models import ModelListGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf, optimize_acqf_cyclic, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths, get_matheron_path_model
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from kbo.acquisition import KernelUCB
+from kbo.confidence import FixedWidth, NoiseBounds
+from kbo.errors import InvalidInput
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
+from kbo.regression import KernelRidge
+from tests.dense import close
+from tests.test_models import BOUNDS, RIDGE, TRANSFORMS, data, kernel, model_and_reference, points
+
+X, Y = data(25, torch.device("cpu"))
+NEW, Z = points(3, 2, seed=9), points(3, 2, 2, seed=5)
+ONE, LEVEL = Z[:, :1], float(Y.max())
+OPTIONS = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 15, "seed": 0}}
+
+
+def sampler(n: int = 8) -> SobolQMCNormalSampler:
+    return SobolQMCNormalSampler(torch.Size([n]), seed=0)
+
+
+def seeded(make: Callable[[], Any], points: Tensor) -> Tensor:
+    torch.manual_seed(0)
+    return make()(points)
+
+
+def moments(posterior: Any) -> Tensor:
+    return torch.stack([posterior.mean, posterior.variance])
+
+
+def listed(model: Any) -> ModelListGP:
+    both = ModelListGP(model, model)
+    both.posterior(Z)
+    return both
+
+
+WORKS: dict[str, Callable[[Any], Tensor]] = {
+    "`posterior`, of batches, with observation noise": lambda m: moments(m.posterior(Z, observation_noise=True)),
+    "`posterior_transform`": lambda m: moments(
+        m.posterior(Z, posterior_transform=ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), 1.0))
+    ),
+    "`model(X)`, of transformed points": lambda m: m.eval()(Z).mean,
+    "`condition_on_observations`, plain": lambda m: moments(
+        (m.posterior(Z), m)[1].condition_on_observations(NEW, Y[:3]).posterior(Z)
+    ),
+    "`condition_on_observations`, of batches": lambda m: moments(
+        (m.posterior(Z), m)[1].condition_on_observations(Z, Z[..., :1]).posterior(ONE)
+    ),
+    "`fantasize`": lambda m: moments(m.fantasize(Z, sampler(4)).posterior(ONE)),
+    "`loo_cv`": lambda m: moments(loo_cv(m).posterior),
+    "`ExactMarginalLogLikelihood` (`fit_gpytorch_mll`)": lambda m: ExactMarginalLogLikelihood(m.likelihood, m.train())(
+        m(*m.train_inputs), m.train_targets
+    ),
+    "`subset_output([0])`, `output_indices=[0]`": lambda m: m.posterior(Z, output_indices=[0]).mean,
+    "`ModelListGP`": lambda m: listed(m).posterior(Z).mean,
+    "`LogExpectedImprovement`": lambda m: LogExpectedImprovement(m, LEVEL)(ONE),
+    "`ProbabilityOfImprovement`": lambda m: ProbabilityOfImprovement(m, LEVEL)(ONE),
+    "`UpperConfidenceBound`": lambda m: UpperConfidenceBound(m, 4.0)(ONE),
+    "`PosteriorMean`": lambda m: PosteriorMean(m)(ONE),
+    "`qLogExpectedImprovement`": lambda m: qLogExpectedImprovement(m, LEVEL, sampler())(Z),
+    "`qLogNoisyExpectedImprovement`": lambda m: qLogNoisyExpectedImprovement(m, X, sampler(), prune_baseline=False)(Z),
+    "`qUpperConfidenceBound`": lambda m: qUpperConfidenceBound(m, 4.0, sampler())(Z),
+    "`qSimpleRegret`": lambda m: qSimpleRegret(m, sampler())(Z),
+    "`qKnowledgeGradient`": lambda m: qKnowledgeGradient(m, 4, sampler(4))(points(3, 5, 2, seed=5)),
+    "`qNegIntegratedPosteriorVariance`": lambda m: qNegIntegratedPosteriorVariance(m, X)(Z),
+    "`qMaxValueEntropy`": lambda m: seeded(lambda: qMaxValueEntropy(m, X), ONE),
+    "`qLowerBoundMaxValueEntropy` (GIBBON) with `X_pending`": lambda m: seeded(
+        lambda: qLowerBoundMaxValueEntropy(m, X, X_pending=NEW), ONE
+    ),
+    "`MaxPosteriorSampling`": lambda m: seeded(lambda: MaxPosteriorSampling(m), X),
+}
+
+UNTRANSFORMED: dict[str, Callable[[Any], Tensor]] = {
+    "`ModelListGP.condition_on_observations`, without transforms": lambda m: (
+        listed(m).condition_on_observations([NEW] * 2, Y[:6].view(3, 2)).posterior(Z).mean
+    ),
+    "`qJointEntropySearch(condition_noiseless=False)`": lambda m: seeded(
+        lambda: qJointEntropySearch(m, X[:2], Y[:2] + 3, condition_noiseless=False), ONE
+    ),
+}
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("name", WORKS)
+def test_it_works_as_in_botorch(name, transforms):
+    found, expected = (WORKS[name](one).detach() for one in model_and_reference(transforms, torch.device("cpu")))
+    close(found, expected, 1e-4)
+
+
+@pytest.mark.parametrize("name", UNTRANSFORMED)
+def test_it_works_as_in_botorch_without_transforms(name):
+    found, expected = (UNTRANSFORMED[name](one).detach() for one in model_and_reference(dict, torch.device("cpu")))
+    close(found, expected, 1e-4)
+
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "KernelRidgeGP": lambda **more: KernelRidgeGP(X, Y, kernel(), RIDGE, **more),
+    "NystromGP": lambda **more: NystromGP(X, Y, kernel(), RIDGE, **more),
+    "AdaptiveRidgeGP": lambda **more: AdaptiveRidgeGP(X, Y, kernel(), NoiseBounds(20.0, 0.1, upper=1.0), **more),
+    "PosteriorGP": lambda **more: PosteriorGP(X, Y, KernelRidge(kernel(), RIDGE), **more),
+}
+SEARCHES: dict[str, Callable[[Any], tuple[Tensor, Tensor]]] = {
+    "`optimize_acqf`": lambda a: optimize_acqf(a, BOUNDS, q=1, **OPTIONS),
+    "`optimize_acqf(sequential=True)`": lambda a: optimize_acqf(a, BOUNDS, q=2, sequential=True, **OPTIONS),
+    "`optimize_acqf_cyclic`": lambda a: optimize_acqf_cyclic(a, BOUNDS, q=2, cyclic_options={"maxiter": 1}, **OPTIONS),
+    "`optimize_acqf_discrete`": lambda a: optimize_acqf_discrete(a, q=2, choices=X),
+    "`optimize_acqf_mixed`": lambda a: optimize_acqf_mixed(a, BOUNDS, q=1, fixed_features_list=[{1: 0.5}], **OPTIONS),
+}
+
+
+@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_every_model_is_searched_by_every_optimiser(build, search):
+    model = build(input_transform=Normalize(2))
+    for acqf in (KernelUCB(model, FixedWidth(2.0)), qLogExpectedImprovement(model, LEVEL, sampler())):
+        found, value = search(acqf)
+        assert value.isfinite().all()
+        assert ((found >= BOUNDS[0]) & (found <= BOUNDS[1])).all()
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("name", ["KernelRidgeGP", "NystromGP"])
+def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior(name, transforms):
+    model = MODELS[name](**transforms())
+    paths, P = draw_matheron_paths(model, torch.Size([400])), X[:4] + 0.1
+    values, posterior = paths(P), model.posterior(P)
+    assert paths(P.expand(5, 1, 4, 2)).shape == (5, 400, 4)
+    spread = posterior.variance.sqrt().squeeze(-1)
+    assert ((values.mean(0) - posterior.mean.squeeze(-1)).abs() < 0.3 * spread).all()
+    assert ((values.std(0) / spread - 1).abs() < 0.25).all()
+    one = get_matheron_path_model(model)
+    assert one.posterior(Z).mean.shape == (3, 2, 1)
+    close(one(Z)[:, :1], one(ONE), 1e-10)
+    assert torch.autograd.gradcheck(PathwiseThompsonSampling(model), Z.clone().requires_grad_())
+
+
+DIFFERS = {
+    "`draw_matheron_paths`, `PathwiseThompsonSampling`": "kbo's own draws of functions",
+    "`posterior(observation_noise=True)` with `train_Yvar`": "adds the ridge; BoTorch adds the mean of the variances",
+    "`posterior` at float32 points of a float64 model": "refused; BoTorch converts some of them",
+    "prior mean": "zero; `from_gp` keeps a constant",
+}
+
+
+def test_observation_noise_beside_known_variances_is_the_ridge():
+    model = MODELS["KernelRidgeGP"](train_Yvar=Y.square() + 1)
+    close(model.posterior(Z, observation_noise=True).variance, model.posterior(Z).variance + RIDGE, 1e-12)
+
+
+def test_known_variances_in_a_model_of_any_posterior_are_those_of_its_regression():
+    found, expected = (MODELS[name](train_Yvar=Y.square() + 0.1) for name in ("PosteriorGP", "KernelRidgeGP"))
+    close(moments(found.posterior(Z)), moments(expected.posterior(Z)), 1e-12)
+
+
+def plain() -> KernelRidgeGP:
+    return MODELS["KernelRidgeGP"]()
+
+
+def folds(**given: Any) -> Any:
+    return batch_cross_validation(
+        KernelRidgeGP, ExactMarginalLogLikelihood, gen_loo_cv_folds(X, Y), model_init_kwargs=given
+    )
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "batched models: `batch_cross_validation`": (lambda: folds(kernel=kernel(), ridge=RIDGE), r"\[n d\].*one row per"),
+    "several outputs in one model": (lambda: KernelRidgeGP(X, Y.expand(-1, 2), kernel(), RIDGE), "one column"),
+    "`ModelListGP` in bounds and draws of kbo": (lambda: KernelUCB(listed(plain()), FixedWidth(2.0)), "one of its"),
+    "`ModelListGP.condition_on_observations`, with transforms": (
+        lambda: listed(MODELS["NystromGP"](input_transform=Normalize(2))).condition_on_observations([NEW] * 2, X[:3]),
+        "condition each",
+    ),
+    "`qJointEntropySearch`, as it is by default": (
+        lambda: qJointEntropySearch(plain(), X[:2], Y[:2]),
+        "condition_noiseless=False",
+    ),
+    "fits of other models than `KernelRidgeGP`, and with `train_Yvar`": (
+        lambda: loo_cv(MODELS["NystromGP"]()),
+        "NystromGP has a fixed kernel",
+    ),
+    "other samplers of paths": (
+        lambda: draw_matheron_paths(plain(), torch.Size(), prior_sampler=lambda **_: None),
+        "leave out",
+    ),
+    "one point without its row": (lambda: plain().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
+    "another output": (lambda: plain().posterior(X, output_indices=[1]), r"idcs must be \[0\]"),
+    "batches that do not fit": (
+        lambda: plain().condition_on_observations(Z, Z[..., :1]).posterior(points(5, 4, 2)),
+        r"\(5,\), must broadcast",
+    ),
+    "targets that do not fit": (lambda: plain().condition_on_observations(Z, Y[:3]), r"\[\.\.\. 2 1\]"),
+    "searches before there are data": (
+        lambda: optimize_acqf(
+            KernelUCB(KernelRidgeGP(X[:0], Y[:0], kernel(), 1.0), FixedWidth(2.0)), BOUNDS, q=1, **OPTIONS
+        ),
+        "no data",
+    ),
+    "float32 bounds of a float64 model": (
+        lambda: optimize_acqf(KernelUCB(plain(), FixedWidth(2.0)), BOUNDS.float(), q=1, **OPTIONS),
+        "float64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_so(name):
+    call, message = REFUSED[name]
+    with pytest.raises(InvalidInput, match=message):
+        call()
+
+
+def test_a_level_that_is_unknown_is_not_given_for_single_targets():
+    with pytest.raises(TypeError, match=r"AdaptiveRidgeGP.*train_Yvar"):
+        MODELS["AdaptiveRidgeGP"](train_Yvar=Y.square() + 1)
+
+
+def test_the_table_in_the_docs_lists_these_cases():
+    page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text("utf-8")
+    rows = [f"| {name} | works as BoTorch |" for name in (*WORKS, *UNTRANSFORMED, *SEARCHES)]
+    rows += [f"| {name} | differs on purpose: {how} |" for name, how in DIFFERS.items()]
+    rows += [f"| {name} | refused |" for name in REFUSED]
+    table = page[page.index("## BoTorch") :].split("\n## ")[0]
+    assert [line for line in table.splitlines() if line.startswith("| ")][1:] == rows, "\n".join(rows)
