@@ -329,6 +329,38 @@ FAULTS = [
     Fault("optimize/events.py", "if sealed != text:", "if False:", "tests/test_faults.py -k unnoticed"),
     Fault("optimize/guarded.py", "if self._torn:", "if False:", "tests/test_faults.py -k interrupt"),
     Fault("optimize/optimizer.py", "trial.starts >= MOST_STARTS", "False", "tests/test_faults.py -k lost_twice"),
+    Fault(
+        "stateful.py",
+        'if state.get("checksum") != checksum(plain):',
+        "if False:",
+        "tests/laws/test_saved_states.py -k changes_nothing",
+    ),
+    Fault(
+        "stateful.py",
+        "self.fork().restore(plain)  # a rehearsal: a failure changes a copy only",
+        "pass",
+        "tests/laws/test_saved_states.py -k columns",
+    ),
+    Fault(
+        "checks.py",
+        "if not float(values @ values) <= most**2:",
+        "if not math.isfinite(float(values @ values)):",
+        "tests/laws/test_extremes.py -k nan",
+    ),
+    Fault(
+        "experiments/sweep/cells.py",
+        "and _sealed(content) != content:",
+        "and not _sealed(content):",
+        "tests/test_experiments.py -k flipped",
+    ),
+    Fault(
+        "regression/locking.py",
+        """        with self.lock:
+            return""",
+        """        if self.lock:
+            return""",
+        "tests/faults/test_threads.py -k exact",
+    ),
 ]
 
 
