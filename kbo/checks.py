@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -79,18 +79,45 @@ def probability(name: str, value: Any) -> float:
     return _number(name, value, lambda v: 0 < v < 1, "a number strictly between 0 and 1")
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """Return ``value`` as an int if it is a whole number of at least ``least``; ``True`` and ``3.0`` are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}.")
+def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
+    """Return ``value`` as an int if it is a whole number of these; ``True`` and ``3.0`` are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
+        limit = f"from {least} to {most}" if most < 2**53 else f"of at least {least}"
+        raise InvalidInput(f"{name} must be a whole number {limit}, got {shown(value)}.")
     return int(value)
 
 
 def seed(value: Any, name: str = "seed") -> int:
-    """Return ``value`` as an int if it is a seed: a whole number that fits in 64 bits."""
+    """Return ``value`` as an int if it is a seed: a whole number that torch can start a generator from."""
     if isinstance(value, bool) or not isinstance(value, Integral) or abs(int(value)) >= 2**63:
         raise InvalidInput(f"{name} must be a whole number of less than 2**63 in size, got {shown(value)}.")
     return int(value)
+
+
+def maybe(check: Callable[..., Any], name: str, value: Any, *limits: Any) -> Any:
+    """Return None, or ``value`` as another check returns it."""
+    return None if value is None else check(name, value, *limits)
+
+
+def instance(name: str, value: Any, kind: type) -> Any:
+    """Return ``value`` if it is an instance of a class."""
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}: call it" if isinstance(value, type) else shown(value)
+        home = kind.__module__.rpartition(".")[0] if kind.__module__.startswith("kbo.") else kind.__module__
+        raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {what}.")
+    return value
+
+
+def one_of(name: str, value: Any, options: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the options, as text."""
+    if not isinstance(value, str) or value not in options:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}.")
+    return value
+
+
+def generator(value: Any) -> torch.Generator | None:
+    """Return ``value`` if it is a source of randomness, or None for torch's global one."""
+    return maybe(instance, "generator", value, torch.Generator)
 
 
 def flag(name: str, value: Any) -> bool:
@@ -151,10 +178,19 @@ def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = N
     return X
 
 
+def tensor(name: str, value: Any) -> Tensor:
+    """Return ``value`` if it is a dense tensor with data."""
+    if not isinstance(value, Tensor):
+        raise InvalidInput(f"{name} must be a torch.Tensor, got {type(value).__name__}: use torch.as_tensor(...).")
+    if value.layout is not torch.strided or value.is_nested or value.is_meta:
+        kind = "meta" if value.is_meta else "nested" if value.is_nested else "sparse"
+        raise InvalidInput(f"{name} must be a dense tensor with data, got a {kind} one.")
+    return value
+
+
 def _fits(name: str, X: Tensor, like: Tensor | None, dim: int | None = None) -> None:
     """Raise InvalidInput unless ``X`` is a floating-point tensor like the data seen so far, whatever its values."""
-    if not isinstance(X, Tensor):
-        raise InvalidInput(f"{name} must be a torch.Tensor, got {type(X).__name__}: use torch.as_tensor(...).")
+    tensor(name, X)
     if X.dtype not in (torch.float64, torch.float32):
         raise InvalidInput(f"{name} must be float64 (or float32), got {X.dtype}: use {name}.double().")
     if X.ndim < 1 or X.shape[-1] == 0:
@@ -182,10 +218,9 @@ def observations(
     """Check points X [n d] and their targets y [n]; messages call them by ``names``."""
     points_name, targets_name = names
     rows(points_name, X, like, dim)
-    if not isinstance(y, Tensor) or y.shape != X.shape[:1]:
-        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+    if tensor(targets_name, y).shape != X.shape[:1]:
         raise InvalidInput(
-            f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {shape}."
+            f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {tuple(y.shape)}."
         )
     if y.dtype in (torch.float32, torch.float64) and y.dtype != X.dtype:
         raise InvalidInput(
@@ -212,9 +247,10 @@ def weights(value: Tensor | None, y: Tensor) -> Tensor:
     """Return weights [n] of the targets y [n], all above zero; None stands for ones."""
     if value is None:
         return torch.ones_like(y)
-    if not isinstance(value, Tensor) or value.shape != y.shape:
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise InvalidInput(f"weights must have shape {tuple(y.shape)}, one weight per target, got {shape}.")
+    if tensor("weights", value).shape != y.shape:
+        raise InvalidInput(
+            f"weights must have shape {tuple(y.shape)}, one weight per target, got {tuple(value.shape)}."
+        )
     if value.numel() and not bool((points("weights", value, y) > 0).all()):
         raise InvalidInput("weights must be above 0: leave out an observation that is to count nothing.")
     return value.detach()
@@ -222,9 +258,8 @@ def weights(value: Tensor | None, y: Tensor) -> Tensor:
 
 def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
     """Return noise variances of the targets Y, of the same shape, dtype and device, and above zero."""
-    if not isinstance(value, Tensor) or value.shape != Y.shape:
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise InvalidInput(f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {shape}.")
+    if tensor(name, value).shape != Y.shape:
+        raise InvalidInput(f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {tuple(value.shape)}.")
     if value.numel() and not bool((points(name, value, Y) > 0).all()):
         raise InvalidInput(f"{name} must be above 0: variances of the noise, in squared units of the targets.")
     return value

@@ -59,7 +59,7 @@ class BKB(_Projected):
         self, noise_std: float, norm_bound: float, delta: float, eps: float = 0.5, printed: bool = False
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.eps, self.printed = checks.probability("eps", eps), printed
+        self.eps, self.printed = checks.probability("eps", eps), checks.flag("printed", printed)
         if printed:
             self.guarantee = None
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence.base import Confidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
@@ -40,6 +41,7 @@ def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
         InvalidInput: X has no rows.
         RefutedAssumptions: No function satisfies the assumptions and fits the data.
     """
-    if X.ndim != 2 or len(X) == 0:
+    checks.instance("confidence", confidence, Confidence)
+    if checks.tensor("X", X).ndim != 2 or len(X) == 0:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
     return Gap(*confidence.argmax_lower(state, X), confidence.argmax_upper(state, X)[1])

@@ -8,7 +8,6 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence import rounding, widths
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence, moved_ridge
-from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -44,9 +43,7 @@ class FiniteSet(Confidence):
     def __init__(self, n_points: int, delta: float, variant: str = "mixture") -> None:
         self.n_points = int(checks.positive("n_points", n_points))
         self.delta = checks.probability("delta", delta)
-        if variant not in ("mixture", "quantile", "paper"):
-            raise InvalidInput(f'variant must be "mixture", "quantile" or "paper", got {variant!r}.')
-        self.variant = variant
+        self.variant = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def objections(self, state: Posterior) -> list[str]:

@@ -103,7 +103,8 @@ class Clipped(View):
         super().__init__(state)
         if state.n:
             raise InvalidInput(f"state has {state.n} observations already: begin with an empty one and update it here.")
-        self.bounds, self.numbers = bounds, bounds.numbers
+        self.bounds = checks.instance("bounds", bounds, HeavyTailed)
+        self.numbers = bounds.numbers
         self.square, self.seen, self.given_weights = 0.0, 0, False
 
     @property

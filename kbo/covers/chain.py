@@ -39,7 +39,8 @@ class Chain:
 
     def __init__(self, metric: Metric, scale: float, depth: int) -> None:
         self.scale, self.sizes, self._slack = checks.non_negative("scale", scale), [], 0.0
-        checks.at_least("depth", depth, 1)
+        checks.instance("metric", metric, Metric)
+        checks.whole("depth", depth, 1)
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)
         radial = metric.radial() if len(metric) > AT_ONCE else None
         self._neighbours = None if radial is None else Neighbours(*radial)

@@ -136,8 +136,7 @@ def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0)
     """
     metric = as_metric(distance)
     checks.non_negative("radius", radius)
-    if not isinstance(first, int) or first not in range(len(metric)):
-        raise InvalidInput(f"first must be the number of one of the {len(metric)} points, from 0, got {first!r}.")
+    first = checks.whole("first", first, 0, len(metric) - 1)
     nearest = torch.full((len(metric),), math.inf, dtype=torch.float64, device=metric.device)
     chosen = [torch.tensor(first, device=metric.device)]
     while len(chosen) <= len(metric):
@@ -166,20 +165,25 @@ _COLUMNS = 512
 def covers(distance: Metric | Tensor, centres: Tensor, radius: float) -> bool:
     """Return whether every point is within ``radius`` of one of the centres, given by their numbers."""
     metric = as_metric(distance)
-    return not len(uncovered(metric, metric[centres], radius))
+    checks.non_negative("radius", radius)
+    return not len(uncovered(metric, metric[everything(metric, centres, "centres")], radius))
 
 
 def as_metric(distance: Metric | Tensor) -> Metric:
     """Return the space of a matrix of distances."""
-    return distance if isinstance(distance, Metric) else DistanceMatrix(distance)
+    with checks.inside("distance"):
+        return distance if isinstance(distance, Metric) else DistanceMatrix(distance)
 
 
-def everything(distance: Metric | Tensor, among: Tensor | None) -> Tensor:
+def everything(distance: Metric | Tensor, among: Tensor | None, name: str = "among") -> Tensor:
     """Return the numbers ``among``, or all of them."""
     metric = as_metric(distance)
     numbers = torch.arange(len(metric), device=metric.device)
     if among is None:
         return numbers
-    if among.ndim != 1 or among.is_floating_point() or (among.dtype == torch.bool and len(among) != len(metric)):
-        raise InvalidInput(f"among must be numbers of points, or a mask [{len(metric)}], got {tuple(among.shape)}.")
+    mask = checks.tensor(name, among).dtype == torch.bool
+    if among.ndim != 1 or among.is_floating_point() or among.is_complex() or (mask and len(among) != len(metric)):
+        raise InvalidInput(f"{name} must be numbers of points, or a mask [{len(metric)}], got {tuple(among.shape)}.")
+    if not mask and len(among) and not -len(metric) <= int(among.min()) <= int(among.max()) < len(metric):
+        raise InvalidInput(f"{name} must be numbers below {len(metric)}, got up to {int(among.max())}.")
     return numbers[among]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -100,8 +101,12 @@ class DistanceMatrix(Metric):
     """
 
     def __init__(self, distances: Tensor) -> None:
-        if not isinstance(distances, Tensor) or distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-            raise InvalidInput("distances must be a symmetric tensor [N N]: use torch.as_tensor(...).")
+        if (
+            checks.tensor("distances", distances).ndim != 2
+            or distances.is_complex()
+            or distances.shape[0] != distances.shape[1]
+        ):
+            raise InvalidInput(f"distances must be a symmetric tensor [N N] of numbers, got {tuple(shape)}.")
         D = distances if distances.is_floating_point() else distances.double()
         finite = D[D.isfinite()]
         rounding = _SELF * float(finite.max()) if len(finite) else 0.0
@@ -146,12 +151,7 @@ class PosteriorMetric(Metric):
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
-        if not isinstance(state, Posterior):
-            raise InvalidInput(
-                f"state must be a posterior of kbo.regression, got {type(state).__name__}; that of a model is "
-                "model.state."
-            )
-        state.check(points)
+        checks.instance("state", state, Posterior).check(points, "points")
         if points.ndim != 2 or not len(points):
             raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
         with torch.no_grad():

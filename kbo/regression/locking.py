@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kbo import checks
+from kbo.errors import InvalidInput
+
 
 def lock_methods(cls: type, names: Iterable[str], inherited: bool = False) -> None:
     """Make these methods and properties of a class hold ``lock``, that of the object itself, while they run.
@@ -19,7 +22,10 @@ def lock_methods(cls: type, names: Iterable[str], inherited: bool = False) -> No
 
 
 def lock_first_argument(cls: type, names: Iterable[str], inherited: bool = False) -> None:
-    """Make these methods hold the ``lock`` of their first argument, a posterior; arguments as ``lock_methods``."""
+    """Make these methods hold the ``lock`` of their first argument, a posterior; arguments as ``lock_methods``.
+
+    They raise InvalidInput for anything else in its place.
+    """
     _replace(cls, names, _alone_with, inherited)
 
 
@@ -44,6 +50,11 @@ def _alone(method: Callable) -> Callable:
 def _alone_with(method: Callable) -> Callable:
     @functools.wraps(method)
     def alone(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(state, "lock") or isinstance(state, type):
+            raise InvalidInput(
+                f"state must be a posterior of kbo.regression, got {checks.shown(state)}; that of a model is "
+                "model.state."
+            )
         with state.lock:
             return method(self, state, *args, **kwargs)
 

@@ -21,16 +21,19 @@ def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | Non
     return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
 
 
-def as_ridges(ridge: Any) -> list[float]:
-    """Return several ridges as floats.
+def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
+    """Return one or several ridges as floats.
 
     Raises:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
-    values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
+    try:
+        values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
+    except Exception:  # no collection, or a tensor without data
+        values = [ridge]
     if not values:
-        raise InvalidInput("ridge must be a number or at least one number, got none.")
-    return [checks.positive("ridge", value) for value in values]
+        raise InvalidInput(f"{name} must be a number or at least one number, got none.")
+    return [checks.positive(name, value) for value in values]
 
 
 def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -152,7 +153,7 @@ class LowRankAnswers(Answers):
         ...
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
-        self.state.check(Z)
+        self.state.check(Z, "Z")
         _, U, V = self.factored(X)
         return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
 
@@ -231,7 +232,7 @@ class AllRidges:
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [r ...] at X [... d] for ridges [r]."""
-        moments = self.path(X.unsqueeze(-2)).grid(ridges)
+        moments = self.path(checks.tensor("X", X).unsqueeze(-2)).grid(ridges)
         shape = (len(ridges), *X.shape[:-1])
         return moments.mean.reshape(shape), moments.covariance.reshape(shape)
 
@@ -523,7 +524,7 @@ class Posterior(Stateful, ABC):
 
         For what only the caller knows, for example a model whose kernel was changed after the data had come.
         """
-        self.caveats = (*self.caveats, reason)
+        self.caveats = (*self.caveats, checks.text("reason", reason))
 
     @property
     def assumed(self) -> dict[str, Any]:
@@ -572,9 +573,9 @@ class Posterior(Stateful, ABC):
         """
         return algebra_error(self.terms, self.trace, ridge)
 
-    def check(self, X: Tensor) -> None:
+    def check(self, X: Tensor, name: str = "X") -> None:
         """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
-        checks.points("X", X, self.like if self.dimension else None, self.dimension)
+        checks.points(name, X, self.like if self.dimension else None, self.dimension)
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, a finite number above zero."""
@@ -633,8 +634,10 @@ class Posterior(Stateful, ABC):
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""
-        answers = self.at()
-        return answers.predict(X)[0] + answers.deviations(X, count, generator)
+        answers, count = self.at(), checks.whole("count", count, 1)
+        if checks.tensor("X", X).ndim != 2:
+            raise InvalidInput(f"X must have shape [N d], got {tuple(X.shape)}.")
+        return answers.predict(X)[0] + answers.deviations(X, count, checks.generator(generator))
 
     def _each(self, ridge: Ridge, value: Callable[[Answers], Tensor]) -> Tensor:
         if _is_single(ridge):
@@ -649,4 +652,5 @@ lock_methods(Posterior, [name for name in _LOCKED if hasattr(Posterior, name)], 
 
 
 def _is_single(ridge: Ridge) -> bool:
-    return ridge is None or isinstance(ridge, (int, float)) or (isinstance(ridge, Tensor) and ridge.ndim == 0)
+    several = isinstance(ridge, Sequence) and not isinstance(ridge, (str, bytes))
+    return not (several or (isinstance(ridge, (Tensor, np.ndarray)) and ridge.ndim))

@@ -90,13 +90,12 @@ def centred_draws(
     Raises:
         InvalidInput: X or count cannot be used, or there are too many points for such a posterior.
     """
-    if checks.at_least("count", count, 1) % 1:
-        raise InvalidInput(f"count must be a whole number, got {count}.")
-    if not isinstance(X, Tensor) or X.ndim != 2 or not len(X):
-        shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
-        raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {shape}.")
-    state.check(X)
-    return state.at(ridge).deviations(X, int(count), generator)
+    count = checks.whole("count", count, 1)
+    checks.instance("state", state, Posterior).check(X)
+    if X.ndim != 2 or not len(X):
+        raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
+    ridge = checks.maybe(checks.positive, "ridge", ridge)
+    return state.at(ridge).deviations(X, count, checks.generator(generator))
 
 
 def draw_path(
@@ -113,7 +112,9 @@ def draw_path(
     Raises:
         InvalidInput: The kernel has no random features, or the posterior draws no functions.
     """
-    return state.at(ridge).draw_function(like, generator)
+    checks.instance("state", state, Posterior).check(like, "like")
+    ridge = checks.maybe(checks.positive, "ridge", ridge)
+    return state.at(ridge).draw_function(like, checks.generator(generator))
 
 
 def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None = None) -> Function:

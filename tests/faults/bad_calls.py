@@ -209,18 +209,31 @@ class Call:
 
 def _states() -> Iterator[Call]:
     for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
-        yield Call(f"{kind}.update", lambda make=make, **g: (s := make(), s.update(**g), predicted(s))[2],
-                   lambda: {"X": X(), "y": y(), **({"weights": None} if make is not A else {})})
+        yield Call(
+            f"{kind}.update",
+            lambda make=make, **g: (s := make(), s.update(**g), predicted(s))[2],
+            lambda: {"X": X(), "y": y(), **({"weights": None} if make is not A else {})},
+        )
         for name in ("predict", "leverage"):
-            yield Call(f"{kind}.{name}", lambda make=make, name=name, **g: getattr(make(), name)(**g),
-                       lambda: {"X": X(), "ridge": 0.2})
-        yield Call(f"{kind}.covariance", lambda make=make, **g: make().covariance(**g),
-                   lambda: {"X": X(), "Z": X(3, 5), "ridge": 0.2})
-        yield Call(f"{kind}.sample", lambda make=make, **g: make().sample(**g),
-                   lambda: {"X": X(), "count": 2, "generator": torch.Generator().manual_seed(0)})
+            yield Call(
+                f"{kind}.{name}",
+                lambda make=make, name=name, **g: getattr(make(), name)(**g),
+                lambda: {"X": X(), "ridge": 0.2},
+            )
+        yield Call(
+            f"{kind}.covariance",
+            lambda make=make, **g: make().covariance(**g),
+            lambda: {"X": X(), "Z": X(3, 5), "ridge": 0.2},
+        )
+        yield Call(
+            f"{kind}.sample",
+            lambda make=make, **g: make().sample(**g),
+            lambda: {"X": X(), "count": 2, "generator": torch.Generator().manual_seed(0)},
+        )
         for name in ("log_det", "quad", "rss", "effective_dimension", "leverage_sum", "residual_log_det"):
-            yield Call(f"{kind}.{name}", lambda make=make, name=name, **g: getattr(make(), name)(**g),
-                       lambda: {"ridge": 0.2})
+            yield Call(
+                f"{kind}.{name}", lambda make=make, name=name, **g: getattr(make(), name)(**g), lambda: {"ridge": 0.2}
+            )
         yield Call(f"{kind}.at", lambda make=make, **g: make().at(**g).predict(X()), lambda: {"ridge": 0.2})
         yield Call(f"{kind}.check", lambda make=make, **g: make().check(**g), lambda: {"X": X()})
         yield Call(f"{kind}.prior", lambda make=make, **g: make().prior(**g), lambda: {"X": X(), "Z": X(3, 5)})
@@ -413,9 +426,18 @@ def _recipes() -> list[Call]:
 def _optimize() -> list[Call]:
     run = {"objective": lambda p: p["x"], "bounds": {"x": (0.0, 1.0)}, "n_trials": 2, "setting": None, "method": None, "seed": 0,
            "journal": None, "timeout": None, "max_failures": 5, "stop_at_gap": None, "progress": False, "callback": None}  # fmt: skip
-    made = {name: run[name] for name in ("bounds", "setting", "method", "seed", "journal", "n_trials")} | {"maximize": False}
+    made = {name: run[name] for name in ("bounds", "setting", "method", "seed", "journal", "n_trials")} | {
+        "maximize": False
+    }
     point = {"x": 0.5, "c": "a"}
-    certified = {"noise_std": 0.3, "norm_bound": 5.0, "delta": 0.1, "scale": 1.0, "noise_upper": None, "completion_independent_of_noise": False}
+    certified = {
+        "noise_std": 0.3,
+        "norm_bound": 5.0,
+        "delta": 0.1,
+        "scale": 1.0,
+        "noise_upper": None,
+        "completion_independent_of_noise": False,
+    }
     return [
         Call("Float", lambda **g: kbo.Float(**g).value(0.3), lambda: {"low": 0.1, "high": 1.0, "log": False}),
         Call("Int", lambda **g: kbo.Int(**g).value(0.3), lambda: {"low": 1, "high": 4, "log": False}),

@@ -71,7 +71,8 @@ class Chaining(Confidence):
         refresh: float = 2.0,
     ) -> None:
         self.delta = checks.probability("delta", delta)
-        self.rigorous, self.smooth, self.refresh = rigorous, smooth, refresh
+        self.rigorous, self.smooth = checks.flag("rigorous", rigorous), checks.flag("smooth", smooth)
+        self.refresh = checks.at_least("refresh", refresh, 1)
         self.points = None if points is None else _finite_set(points).clone()
         self._memory = ChainMemory(refresh)
         self._bonus: tuple[tuple[int, float], Bonus] | None = None  # over the given points, with version and delta

@@ -40,6 +40,7 @@ from kbo.confidence.mixture.radius import (
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
+from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
 
@@ -77,17 +78,14 @@ class MartingaleMixture(SubGaussian):
         super().__init__(noise_std, norm_bound, delta)
         self.scale = checked_scale(scale)
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
-        if kind not in KINDS:
-            raise InvalidInput(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
-        self.kind = kind
+        self.kind = checks.one_of("kind", kind, KINDS)
         if kind == "cmm" and ridges is not None:
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
         own = self._mixture_ridges
         default = own[len(own) // 2 :][:1] if kind == "amm" else starts(own)
-        chosen = default if ridges is None else list(ridges)
-        if not chosen or (kind == "amm" and len(chosen) != 1):
-            raise InvalidInput(f'kind="{kind}" needs {"one ridge" if kind == "amm" else "at least one ridge"}.')
-        self.ridges = [checks.positive("ridge", ridge) for ridge in chosen]
+        self.ridges = default if ridges is None else as_ridges(ridges, "ridges")
+        if kind == "amm" and len(self.ridges) != 1:
+            raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
 
     @property
     def mixture_ridge(self) -> float:
@@ -155,7 +153,7 @@ class MartingaleMixture(SubGaussian):
 
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
         """Return for every sign the dual over the points of X [... d], which share one path."""
-        flat = X if X.ndim > 1 else X.unsqueeze(0)
+        flat = X if checks.tensor("X", X).ndim > 1 else X.unsqueeze(0)
         path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
         low = max(low, min(rounding.least_ridge(state), self.ridges[0]))

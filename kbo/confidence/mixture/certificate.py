@@ -19,6 +19,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
@@ -74,13 +75,13 @@ class _Program:
 
     def __init__(self, confidence: MartingaleMixture, state: KernelRidge, x: Tensor, sign: int) -> None:
         if not isinstance(state, KernelRidge):
-            raise InvalidInput(f"certificates need the exact state, kbo.KernelRidge, got {type(state).__name__}.")
+            raise InvalidInput(f"state must be exact for a certificate, a kbo.KernelRidge, got {type(state).__name__}.")
         if not isinstance(confidence, MartingaleMixture):
             raise InvalidInput(
-                f"certificates are for MartingaleMixture, got {type(confidence).__name__}; of UnknownNorm pass "
-                "in_force(state)."
+                f"confidence must be a MartingaleMixture for a certificate, got {type(confidence).__name__}; of "
+                "UnknownNorm pass in_force(state)."
             )
-        state.check(x)
+        state.check(x, "x")
         if x.dtype != torch.float64:
             raise InvalidInput("certificates need float64: x and the data in torch.float64.")
         if x.ndim != 1:
@@ -202,9 +203,7 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
 
 
 def _sign(side: str) -> int:
-    if side not in ("upper", "lower"):
-        raise InvalidInput(f'side must be "upper" or "lower", got {side!r}.')
-    return 1 if side == "upper" else -1
+    return 1 if checks.one_of("side", side, ("upper", "lower")) == "upper" else -1
 
 
 def _root(f, low: float, high: float) -> float:

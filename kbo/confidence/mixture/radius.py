@@ -37,7 +37,7 @@ def checked_scale(scale: Scale) -> Scale:
     Raises:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
-    if not isinstance(scale, Sequence) or isinstance(scale, str):
+    if not isinstance(scale, Sequence) or isinstance(scale, (str, bytes, bytearray)):
         return checks.positive("scale", scale)  # pyright: ignore[reportArgumentType]
     if not scale:
         raise InvalidInput("scale must be a number above zero or a sequence of at least one, got none.")
@@ -46,6 +46,7 @@ def checked_scale(scale: Scale) -> Scale:
 
 def mixture_ridges(noise_std: float, scale: Scale) -> list[float]:
     """Return ``a = sigma^2 / c`` for every scale c, increasing."""
+    noise_std, scale = checks.positive("noise_std", noise_std), checked_scale(scale)
     return sorted(noise_std**2 / c for c in (scale if isinstance(scale, Sequence) else [scale]))
 
 
@@ -68,6 +69,9 @@ def squared_radius(
         scale: Covariance scale c of the mixture, or several.
         many: Whether other ridges are needed too, so that ``a0`` is best answered with them, from ``all_ridges()``.
     """
+    checks.instance("state", state, Posterior)
+    checks.flag("many", many)
+    checks.probability("delta", delta)
     return averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
 
 
@@ -112,6 +116,7 @@ def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **fi
 
 def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
+    checks.positive("norm_bound", norm_bound)
     least = float(norm_lower_bound(state, noise_std, delta, scale))
     if least > norm_bound:
         raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
@@ -149,6 +154,8 @@ def norm_lower_bound(
         rounded_down: Whether the bound is lowered by what rounding may have done, and read at no ridge where that is
             not small (docs/theory/rounding.md); without, it is no bound.
     """
+    checks.instance("state", state, Posterior)
+    checks.probability("delta", delta)
     own, floor = mixture_ridges(noise_std, scale), rounding.least_ridge(state) if rounded_down else 0.0
     if math.isinf(floor):
         return state.trace.new_zeros(())

@@ -99,9 +99,7 @@ class NoiseBounds(RidgeSchedule):
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
         self._given = self.lower, self.upper
-        if variant not in VARIANTS:
-            raise InvalidInput(f"variant must be one of {', '.join(map(repr, VARIANTS))}, got {variant!r}.")
-        self.variant, self.n = variant, 0
+        self.variant, self.n = checks.one_of("variant", variant, VARIANTS), 0
         self.largest_ridge = self._largest(largest_ridge)
         self.description = {
             "norm_bound": self.norm_bound,
@@ -192,7 +190,7 @@ class NoiseBounds(RidgeSchedule):
         Raises:
             InvalidInput: The state has fewer observations than were seen already.
         """
-        if state.n < self.n:
+        if checks.instance("state", state, Posterior).n < self.n:
             raise InvalidInput(
                 f"these noise bounds have seen {self.n} observations, the state has {state.n}: they follow one state."
             )

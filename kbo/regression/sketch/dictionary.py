@@ -163,9 +163,10 @@ class FixedDictionary(Dictionary):
             m: Largest number of points.
             tolerance: Fraction of the largest prior variance at which everything counts as explained.
         """
-        if checks.points("X", X).ndim != 2 or len(X) == 0 or m < 1:
-            raise InvalidInput(f"pivoted needs X [n d] with at least one row and m >= 1, got {tuple(X.shape)} and {m}.")
-        k = freeze(kernel, X)
+        m, tolerance = checks.whole("m", m, 1), checks.non_negative("tolerance", tolerance)
+        if len(checks.rows("X", X)) == 0:
+            raise InvalidInput("X must have at least one row.")
+        k = freeze(checks.kernel(kernel), X)
         rest = k.diagonal(X).clone()
         least = tolerance * float(rest.max())
         rows, chosen = X.new_zeros(m, len(X)), []

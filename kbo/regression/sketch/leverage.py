@@ -76,7 +76,7 @@ class OnlineRowSampling(Dictionary):
     ) -> None:
         super().__init__(most)
         self.mu, self.gamma = checks.positive("mu", mu), checks.positive("gamma", gamma)
-        self.eps, self.seed = checks.probability("eps", eps), seed
+        self.eps, self.seed = checks.probability("eps", eps), checks.seed(seed)
 
     saved = ("capped", "_weights", "_factor", "_draws")
 
@@ -149,7 +149,7 @@ class LeverageResampling(Dictionary):
 
     def __init__(self, oversampling: float = 5.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(most)
-        self.oversampling, self.seed = checks.positive("oversampling", oversampling), seed
+        self.oversampling, self.seed = checks.positive("oversampling", oversampling), checks.seed(seed)
 
     saved = ("capped", "_draws")
 

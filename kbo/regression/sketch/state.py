@@ -196,13 +196,13 @@ class NystromRidge(Posterior):
     def hyperparameters(self) -> list[Tensor]:  # noqa: D102
         return [*self.kernel.parameters(), *self.kernel.buffers()]
 
-    def check(self, X: Tensor) -> None:  # noqa: D102
-        self._adopt(X)
-        checks.points("X", X, self.like, self.dimension)
+    def check(self, X: Tensor, name: str = "X") -> None:  # noqa: D102
+        self._adopt(checks.tensor(name, X))
+        checks.points(name, X, self.like, self.dimension)
 
     def _adopt(self, X: Tensor) -> None:
         """Before the first observation, move to the dtype, device and columns of X."""
-        if self.n or not isinstance(X, Tensor) or X.dtype not in (torch.float64, torch.float32) or not X.ndim:
+        if self.n or X.dtype not in (torch.float64, torch.float32) or not X.ndim:
             return
         like, points = self.like, self.description.points
         columns = X.shape[-1] if points is None else points.shape[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.views.tracked import track
@@ -39,6 +40,7 @@ class BatchView(View):
     @torch.no_grad()
     def observe(self, index: int) -> None:
         """Count that row of the points as observed from now on."""
+        index = checks.whole("index", index, 0, len(self.after.points) - 1)
         chosen = self.after.points[index : index + 1]
         self.after.update(chosen, chosen.new_zeros(1))
         self.chosen += 1

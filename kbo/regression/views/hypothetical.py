@@ -17,6 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped
@@ -41,6 +42,11 @@ class Hypothetical(View):
 
     def __init__(self, state: Posterior, P: Tensor, targets: Tensor | None = None) -> None:
         super().__init__(state)
+        state.check(P, "P")
+        if P.ndim < 2:
+            raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
+        if targets is not None and checks.points("targets", targets, P).shape[-1] != P.shape[-2]:
+            raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], got {tuple(targets.shape)}.")
         self.P, self.targets = P.clone(), None if targets is None else targets.clone()
 
     hypothetical = True

@@ -29,7 +29,7 @@ class Tracked(View):
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        state.check(points)
+        state.check(points, "points")
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         self._points = points.detach().clone()

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kbo.errors import InvalidInput
+from kbo import checks
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.stateful import fresh_version, passed_on
 
@@ -24,12 +24,7 @@ class View(Posterior):
     saved = ("state",)
 
     def __init__(self, state: Posterior) -> None:
-        if not isinstance(state, Posterior):
-            raise InvalidInput(
-                f"state of {type(self).__name__} must be a posterior of kbo.regression, got {type(state).__name__}; "
-                "that of a model is model.state."
-            )
-        self.state = state
+        self.state = checks.instance("state", state, Posterior)
         self.changed()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
