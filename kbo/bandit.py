@@ -58,14 +58,16 @@ def play(
         InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
-    checks.positive("rounds", rounds)
-    if checks.at_least("initial", initial, 0) % 1:
-        raise InvalidInput(f"initial must be a whole number, got {initial}.")
+    checks.instance("method", method, Method)
+    checks.instance("problem", problem, Bandit)
+    rounds, initial = checks.whole("rounds", rounds, 1), checks.whole("initial", initial, 0)
+    seed, gap_every = checks.seed(seed), checks.whole("gap_every", gap_every, 0)
+    first = checks.maybe(checks.whole, "first", first, 0)
     if gap_every and (problem.fixed_arms is None or not method.has_bounds):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
     generator = torch.Generator().manual_seed(_CHOICES + seed)
     state = method.state(problem.fixed_arms)
-    best = _pull_uncounted(state, problem, seed, first, int(initial))
+    best = _pull_uncounted(state, problem, seed, first, initial)
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms, values = _offered(problem)

@@ -53,15 +53,24 @@ def plain(value: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1) else value
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: Any, expected: str = "a finite number") -> float:
     """Return ``value`` as a float if it is a finite number."""
-    return _number(name, value, lambda v: True, "a finite number")
+    try:
+        found = real(value)
+    except Exception as error:
+        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from error
+    if not math.isfinite(found):
+        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.")
+    return found
 
 
-def positive(name: str, value: Any, most: float = math.inf) -> float:
-    """Return ``value`` as a float if it is a finite number above zero, and at most ``most``."""
-    limit = "" if most == math.inf else f" and at most {most:g}"
-    return _number(name, value, lambda v: 0 < v <= most, f"a finite number above 0{limit}")
+_LEAST, _MOST = 1e-100, 1e100
+"""Sizes of numbers whose squares and quotients float64 can hold; beyond them other units are needed."""
+
+
+def positive(name: str, value: Any, most: float = _MOST) -> float:
+    """Return ``value`` as a float if it is a number above zero, from 1e-100 to ``most``."""
+    return _number(name, value, lambda v: _LEAST <= v <= most, f"a finite number above 0, from 1e-100 to {most:g}")
 
 
 def non_negative(name: str, value: Any) -> float:
@@ -76,7 +85,7 @@ def at_least(name: str, value: Any, least: float) -> float:
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    return _number(name, value, lambda v: 0 < v < 1, "a number strictly between 0 and 1")
+    return _number(name, value, lambda v: _LEAST <= v < 1, "a number strictly between 0 and 1, from 1e-100")
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
@@ -103,7 +112,7 @@ def instance(name: str, value: Any, kind: type) -> Any:
     """Return ``value`` if it is an instance of a class."""
     if not isinstance(value, kind):
         what = f"the class {value.__name__}: call it" if isinstance(value, type) else shown(value)
-        home = kind.__module__.rpartition(".")[0] if kind.__module__.startswith("kbo.") else kind.__module__
+        home = ".".join(kind.__module__.split(".")[: 2 if kind.__module__.startswith("kbo") else 1])
         raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {what}.")
     return value
 
@@ -145,17 +154,18 @@ def path(name: str, value: Any) -> Path:
     """Return ``value`` as a path if it is text or a path that the system can take; it need not exist."""
     if not isinstance(value, (str, os.PathLike)) or not (text := os.fspath(value)) or not isinstance(text, str):
         raise InvalidInput(f"{name} must be a path as text or pathlib.Path, got {shown(value)}.")
-    if "\0" in text:
-        raise InvalidInput(f"{name} must have no NUL characters, got {shown(value)}.")
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise InvalidInput(f"{name} must have only characters that a path can have, got {shown(value)}.")
     return Path(text)
 
 
 def _number(name: str, value: Any, accepts: Callable[[float], bool], expected: str) -> float:
-    try:
-        found = real(value)
-    except Exception as error:
-        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from error
-    if not math.isfinite(found) or not accepts(found):
+    found = number(name, value, expected)
+    if not accepts(found):
         raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.")
     return found
 
@@ -172,7 +182,7 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
 
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
-    _fits(name, X, like, dim)
+    shaped(name, X, like, dim)
     if not _finite(X):
         raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
     return X
@@ -188,8 +198,8 @@ def tensor(name: str, value: Any) -> Tensor:
     return value
 
 
-def _fits(name: str, X: Tensor, like: Tensor | None, dim: int | None = None) -> None:
-    """Raise InvalidInput unless ``X`` is a floating-point tensor like the data seen so far, whatever its values."""
+def shaped(name: str, X: Any, like: Tensor | None = None, dim: int | None = None) -> Tensor:
+    """Return ``X`` [... d] if it is a floating-point tensor that fits the data seen so far, whatever its values."""
     tensor(name, X)
     if X.dtype not in (torch.float64, torch.float32):
         raise InvalidInput(f"{name} must be float64 (or float32), got {X.dtype}: use {name}.double().")
@@ -203,6 +213,7 @@ def _fits(name: str, X: Tensor, like: Tensor | None, dim: int | None = None) -> 
         )
     if dim is not None and X.shape[-1] != dim:
         raise InvalidInput(f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}.")
+    return X
 
 
 def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
@@ -227,7 +238,7 @@ def observations(
             f"{points_name} is {X.dtype} but {targets_name} is {y.dtype}: give both the same dtype, best float64."
         )
     if y.numel():
-        _fits(targets_name, y, X)
+        shaped(targets_name, y, X)
         values, most = y.detach(), largest_target(y.dtype)
         if not float(values @ values) <= most**2:  # one number for the host; false for NaN too
             points(targets_name, y, X)

@@ -43,8 +43,8 @@ class PrecomputedKernel(Kernel):
     def __init__(self, gram: Tensor) -> None:
         super().__init__()
         self.gram: Tensor
-        if not isinstance(gram, Tensor) or not gram.is_floating_point():
-            raise InvalidInput("gram must be a floating-point tensor [N N]: use torch.as_tensor(...).")
+        if not checks.tensor("gram", gram).is_floating_point():
+            raise InvalidInput(f"gram must be a floating-point tensor [N N], got {gram.dtype}: use gram.double().")
         if not bool(torch.isfinite(gram).all()):
             raise InvalidInput("gram contains NaN or infinite values.")
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:

@@ -96,7 +96,7 @@ class Int:
     def __post_init__(self) -> None:
         low, high = checks.number("low", self.low), checks.number("high", self.high)
         if low % 1 or high % 1:
-            raise InvalidInput(f"bounds of an Int must be whole numbers, got ({self.low}, {self.high}).")
+            raise InvalidInput(f"low and high of an Int must be whole numbers, got ({self.low}, {self.high}).")
         if max(-low, high) > (most := _LARGEST[checks.flag("log", self.log)]):
             raise InvalidInput(
                 f"{self} has whole numbers above 2**{most.bit_length() - 1} in size, which float64 cannot all tell "
@@ -152,7 +152,8 @@ class Choice:
     options: tuple
 
     def __init__(self, options: Sequence) -> None:
-        if isinstance(options, (str, bytes, Mapping, set, frozenset)) or not hasattr(options, "__iter__"):
+        listed = isinstance(options, Sequence) or getattr(options, "ndim", 0) == 1
+        if not listed or isinstance(options, (str, bytes, bytearray)):
             raise InvalidInput(f"options must be a list, got {checks.shown(options)}.")
         object.__setattr__(self, "options", tuple(map(_option, options)))
         if len(set(self.options)) < max(2, len(self.options)):
@@ -291,13 +292,13 @@ class Space:
         """The values of given parameters, in order, unchecked."""
         keys = list(self.parameters) if self.named else list(range(self.dimension))
         try:
-            fits = isinstance(params, Mapping) == self.named and len(params) == len(keys)
-            if fits:
+            text = isinstance(params, (str, bytes, bytearray))
+            if isinstance(params, Mapping) == self.named and len(params) == len(keys) and not text:
                 return [params[key] for key in keys]
         except Exception:  # of whatever is no dict or list
             pass
         raise InvalidInput(
-            f"expected the parameters {checks.shown(list(self.parameters))}, got {checks.shown(params)}."
+            f"params must have the parameters {checks.shown(list(self.parameters))}, got {checks.shown(params)}."
         )
 
     def features(self, unit: Tensor) -> Tensor:
@@ -350,10 +351,8 @@ def _option(value: Any) -> Any:
 def _check_range(spec: Float | Int, low: float, high: float) -> None:
     """Check finite bounds and the scale, and keep them as Python values."""
     if low >= high:
-        correct = f"reversed: write ({high}, {low})"
-        raise InvalidInput(
-            f"bounds ({low}, {high}) are {correct if low > high else 'empty: fix the value in the objective instead'}."
-        )
+        mend = f"reversed: write ({high}, {low})" if low > high else "empty: fix the value in the objective instead"
+        raise InvalidInput(f"the bounds low = {low} and high = {high} are {mend}.")
     if checks.flag("log", spec.log) and low <= 0:
         raise InvalidInput(f"a logarithmic scale needs low > 0, got {low}.")
     for name, value in {"low": low, "high": high, "log": bool(spec.log)}.items():

@@ -9,6 +9,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import PosteriorModel
@@ -44,11 +45,15 @@ class ConfidenceAcquisition(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
-        if not isinstance(confidence, Confidence):
-            raise InvalidInput(f"confidence must be an instance of a class of kbo.confidence, got {confidence!r}.")
-        self.confidence = confidence
+        self.confidence = checks.instance("confidence", confidence, Confidence)
         self.weight, self.offset = _affine(posterior_transform)
         self.set_X_pending(X_pending)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the values [b] of the batches X [b q d]."""
+        if checks.shaped("X", X).ndim < 2:
+            raise InvalidInput(f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2).")
+        return super().__call__(X)
 
     @property
     def guarantee(self) -> str | None:
@@ -77,7 +82,10 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
-        self.X_pending = X_pending.detach().clone() if X_pending is not None and len(X_pending) else None
+        if X_pending is None or not checks.tensor("X_pending", X_pending).numel():
+            self.X_pending = None
+        else:
+            self.X_pending = checks.rows("X_pending", X_pending).detach().clone()
 
     def differentiable(self, values: Tensor, X: Tensor) -> Tensor:
         """Return the values, or raise InvalidInput if those at X should have a gradient and cannot have one."""

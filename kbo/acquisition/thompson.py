@@ -19,9 +19,9 @@ from botorch.generation.sampling import SamplingStrategy
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
-from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
 from kbo.regression import Function, Posterior, centred_draws, draw_path
 
@@ -36,6 +36,8 @@ def inflated_draws(
     confidence: Confidence, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
 ) -> Tensor:
     """Return independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
+    checks.instance("confidence", confidence, Confidence)
+    checks.instance("state", state, Posterior)
     g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
     return confidence.inflated(state, X, g)
 
@@ -69,9 +71,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model, confidence, posterior_transform, X_pending)
-        if not isinstance(seed, int):
-            raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(checks.seed(seed))
         self._paths: list[Function] = []
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]

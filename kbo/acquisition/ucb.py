@@ -7,6 +7,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.confidence import Chaining, MartingaleMixture
 from kbo.errors import InvalidInput
@@ -41,8 +42,10 @@ class KernelUCB(ConfidenceAcquisition):
         """Return the values [b] of the batches X [b q d]."""
         view, X = self.state(), self.model.transform_inputs(X)
         if self.X_pending is not None:
-            view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
-        views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
+            with checks.inside("X_pending"):
+                view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
+        with checks.inside("X"):
+            views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return self.differentiable(torch.cat(values, -1).mean(-1), X)
 

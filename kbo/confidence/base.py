@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
+from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 from kbo.regression.locking import lock_first_argument
@@ -115,13 +116,13 @@ class Confidence(ABC):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
-        upper = self.upper(state, X)
+        upper = self.upper(state, one_set(X))
         first = int((upper if self.finite_on(state) else state.predict(X)[1]).argmax())
         return first, float(upper[first])
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest lower bound, the first of several, and that bound."""
-        lower = self.lower(state, X)
+        lower = self.lower(state, one_set(X))
         first = int(lower.argmax())
         return first, float(lower[first])
 
@@ -153,6 +154,13 @@ class Confidence(ABC):
 
 
 lock_first_argument(Confidence, [name for name in _LOCKED if hasattr(Confidence, name)], inherited=True)
+
+
+def one_set(X: Tensor) -> Tensor:
+    """Return points X [A d], if that is their shape and there is one."""
+    if checks.shaped("X", X).ndim != 2 or not len(X):
+        raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
+    return X
 
 
 class WidthConfidence(Confidence):

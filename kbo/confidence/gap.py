@@ -8,7 +8,6 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence.base import Confidence
-from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 
@@ -42,6 +41,4 @@ def optimality_gap(confidence: Confidence, state: Posterior, X: Tensor) -> Gap:
         RefutedAssumptions: No function satisfies the assumptions and fits the data.
     """
     checks.instance("confidence", confidence, Confidence)
-    if checks.tensor("X", X).ndim != 2 or len(X) == 0:
-        raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
     return Gap(*confidence.argmax_lower(state, X), confidence.argmax_upper(state, X)[1])

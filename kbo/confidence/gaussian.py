@@ -41,7 +41,7 @@ class FiniteSet(Confidence):
     covers_weights = True
 
     def __init__(self, n_points: int, delta: float, variant: str = "mixture") -> None:
-        self.n_points = int(checks.positive("n_points", n_points))
+        self.n_points = int(checks.at_least("n_points", n_points, 1))
         self.delta = checks.probability("delta", delta)
         self.variant = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee = gaussian_statement(f"{self.n_points} points", self.delta)

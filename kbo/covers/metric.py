@@ -101,11 +101,8 @@ class DistanceMatrix(Metric):
     """
 
     def __init__(self, distances: Tensor) -> None:
-        if (
-            checks.tensor("distances", distances).ndim != 2
-            or distances.is_complex()
-            or distances.shape[0] != distances.shape[1]
-        ):
+        shape = checks.tensor("distances", distances).shape
+        if len(shape) != 2 or shape[0] != shape[1] or distances.is_complex():
             raise InvalidInput(f"distances must be a symmetric tensor [N N] of numbers, got {tuple(shape)}.")
         D = distances if distances.is_floating_point() else distances.double()
         finite = D[D.isfinite()]

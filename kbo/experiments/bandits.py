@@ -107,8 +107,8 @@ class BanditProblem:
     every: int = 1
 
     def __post_init__(self) -> None:
-        if self.problem not in PROBLEMS:
-            raise InvalidInput(f"unknown problem {self.problem!r}; known: {', '.join(PROBLEMS)}.")
+        checks.one_of("problem", self.problem, PROBLEMS)
+        checks.instance("options", self.options, Mapping)
         known = self.defaults()
         for name in self.options:
             if name not in known:

@@ -129,11 +129,18 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         if self.training:
             self.eval()
+        checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
+        if checks.tensor("X", X).ndim < 2:
+            raise InvalidInput(f"X must have shape [... q d], got {tuple(X.shape)}.")
         state = self.state
         distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
-            noise = state.ridge if observation_noise is True else observation_noise.squeeze(-1)
-            diagonal = torch.as_tensor(noise, dtype=X.dtype, device=X.device).expand(distribution.mean.shape)
+            noise = observation_noise
+            noise = state.ridge if noise is True else checks.points("observation_noise", noise).squeeze(-1)
+            diagonal, shape = torch.as_tensor(noise, dtype=X.dtype, device=X.device), distribution.mean.shape
+            if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
+                raise InvalidInput(f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}.")
+            diagonal = diagonal.expand(shape)
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
             )
@@ -222,7 +229,8 @@ class FantasyGP(PosteriorModel):
 
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor) -> None:
         super().__init__()
-        self._hypothetical = Hypothetical(model.state, P, targets)
+        self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets)
+        checks.tensor("targets", targets)
         self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
         self.covar_module = model.covar_module
         if hasattr(model, "input_transform"):

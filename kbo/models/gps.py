@@ -249,7 +249,7 @@ class PosteriorGP(StreamingGP):
         outcome_transform: OutcomeTransform | None = None,
         train_Yvar: Tensor | None = None,
     ) -> None:
-        if posterior.n:
+        if checks.instance("posterior", posterior, Posterior).n:
             raise InvalidInput(f"posterior has {posterior.n} observations already: pass an empty one, and the data.")
         if train_Yvar is not None and posterior.schedule is not None:
             raise InvalidInput(

@@ -55,8 +55,10 @@ class StreamingGP(PosteriorModel):
                 "kbo.Practical(), which fits them."
             )
         checks.rows("train_X", train_X)
-        if not isinstance(train_Y, Tensor) or train_Y.shape != (len(train_X), 1):
-            shape = tuple(train_Y.shape) if isinstance(train_Y, Tensor) else type(train_Y).__name__
+        checks.kernel(kernel)
+        checks.maybe(checks.instance, "input_transform", input_transform, InputTransform)
+        checks.maybe(checks.instance, "outcome_transform", outcome_transform, OutcomeTransform)
+        if (shape := tuple(checks.tensor("train_Y", train_Y).shape)) != (len(train_X), 1):
             hint = ": use train_Y.unsqueeze(-1)" if shape == (len(train_X),) else ""
             raise InvalidInput(
                 f"train_Y must have shape [{len(train_X)} 1], one column with a value for each row of train_X, "
@@ -161,9 +163,10 @@ class StreamingGP(PosteriorModel):
     def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         if inputs is not None:
-            self.train_inputs = ((inputs if isinstance(inputs, Tensor) else inputs[0]).clone(),)
+            given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
+            self.train_inputs = (checks.rows("inputs", given).clone(),)
         if targets is not None:
-            self.train_targets = targets.clone()
+            self.train_targets = checks.points("targets", targets).clone()
         self._state = None
 
     def get_extra_state(self) -> Tensor:
@@ -206,6 +209,8 @@ class StreamingGP(PosteriorModel):
             noise: Known noise variances [q 1], in units of the transformed targets; by default the ridge.
             **kwargs: Ignored.
         """
+        checks.tensor("X", X)
+        checks.tensor("Y", Y)
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)

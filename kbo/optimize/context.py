@@ -79,13 +79,17 @@ class Restriction:
     def _complete(self, choices: Any) -> list[Params]:
         """Return the choices with all parameters and plain values."""
         if isinstance(choices, (str, Mapping)) or not isinstance(choices, Sequence) or not choices:
-            raise InvalidInput(f"choices must be a list of at least one dict of parameters, got {choices!r}.")
+            raise InvalidInput(
+                f"choices must be a list of at least one dict of parameters, got {checks.shown(choices)}."
+            )
         return [self._with_context(choice) for choice in choices]
 
     def _with_context(self, choice: Any) -> Params:
         listed = isinstance(choice, (list, tuple)) and not self._space.named and len(choice) == len(self._keys)
         if not listed and not isinstance(choice, Mapping):
-            raise InvalidInput(f"choices must be values of {list(self._space.parameters)}, one of them is {choice!r}.")
+            raise InvalidInput(
+                f"choices must be values of {list(self._space.parameters)}, one of them is {checks.shown(choice)}."
+            )
         entries = self._context | self._canonical("choices", _entries(choice))
         changed = [key for key, value in self._context.items() if entries[key] != value]
         if changed:
@@ -100,13 +104,15 @@ class Restriction:
         """Return some parameters by name (or index) with plain values, checked."""
         if not isinstance(values, Mapping):
             expected = "from name to value" if self._space.named else "from index to value"
-            raise InvalidInput(f"{what} must be a dict {expected}, got {values!r}.")
+            raise InvalidInput(f"{what} must be a dict {expected}, got {checks.shown(values)}.")
         parameters = dict(zip(self._keys, self._space.parameters.values(), strict=True))
         found = {}
         for given, value in values.items():
             key = given if self._space.named else _index(given)
             if key not in parameters:
-                raise InvalidInput(f"{what}: there is no parameter {given!r}; the parameters are {self._keys}.")
+                raise InvalidInput(
+                    f"{what}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
+                )
             with checks.inside(f"{what}: parameter {given!r}"):
                 found[key] = parameters[key].plain(value)
         return found

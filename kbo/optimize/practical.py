@@ -73,8 +73,7 @@ class Practical:
         checks.positive("scale", self.scale)
         if checks.positive("norm_factor", self.norm_factor) < 1:
             raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
-        if self.n_initial is not None and self.n_initial < 2:
-            raise InvalidInput(f"n_initial must be at least 2, got {self.n_initial}.")
+        checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> PracticalLearner:
         """Return the learner before the first evaluation; arguments as for ``Certified.begin``.

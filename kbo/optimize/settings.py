@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kbo import recipes
+from kbo import checks, recipes
 from kbo.errors import InvalidInput
 from kbo.optimize.certified import Certified
 from kbo.optimize.fitting import unit_kernel
@@ -24,9 +24,10 @@ def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -
             the setting.
     """
     setting = Practical() if setting is None else setting
+    n_trials = checks.maybe(checks.whole, "n_trials", n_trials, 1)
     if not isinstance(setting, Setting):
-        raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {setting!r}.")
-    method = method or setting.default_method
+        raise InvalidInput(f"setting must be kbo.Practical() or kbo.Certified(...), got {checks.shown(setting)}.")
+    method = setting.default_method if method is None else method
     recipe = recipes.get(method)
     if recipe.needs_finite_set:
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")

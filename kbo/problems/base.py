@@ -9,6 +9,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space import Params, Space
 
@@ -115,11 +116,12 @@ class RowNumbers:
 
 def generators(*seeds: int) -> list[torch.Generator]:
     """One generator for each seed."""
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+    return [torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds]
 
 
 def streams(seed: int) -> list[torch.Generator]:
     """Independent generators of the arms, the function and the noise of a problem; torch uses 32 bits of a seed."""
+    seed = checks.seed(seed)
     return generators(500_000_000 + seed, 1_000_000_000 + seed, 1_500_000_000 + seed)
 
 

@@ -47,7 +47,7 @@ class ContextualBandit(Bandit):
         self.actions = torch.tensor(ACTIONS, dtype=torch.float64).unsqueeze(-1)
         self.n_arms = len(ACTIONS)
         self.context: Tensor | None = None
-        self._context_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
+        self._context_rng, self.noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
 
     def arms(self) -> Tensor:
         """The joint points (x, a) [A d+1] of the next round, whose context x is drawn now."""
@@ -161,7 +161,7 @@ class ClassificationBandit(Bandit):
         self.kernel = ProductKernel(features, classes).requires_grad_(False)
         self.context: Tensor | None = None
         self._numbers = RowNumbers(self.examples)
-        self._example_rng, self.noise_rng = generators(3 * seed + 1, 3 * seed + 2)
+        self._example_rng, self.noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
 
     def arms(self) -> Tensor:
         """The joint points [A d+A] of the next round, whose example is drawn now, with replacement."""

@@ -73,17 +73,13 @@ class GaussianProcessBandit(FixedArms):
         noise_std: float = 0.05,
         seed: int = 0,
     ) -> None:
-        self.n_arms = checks.whole("n_points", n_points, 1)
+        self.n_arms = checks.whole("n_points", n_points, 1, 10**7)
         self.side, self.noise_std = checks.positive("side", side), checks.positive("noise_std", noise_std)
+        lengthscale = checks.positive("lengthscale", lengthscale)
         self.kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
         self.lengthscale = float(lengthscale)
         points, function, self.noise_rng = streams(seed)
-        if dim not in (1, 2, 3):
-            raise InvalidInput(
-                f"dim must be 1, 2 or 3, got {dim!r}: the number of features is that of one coordinate to the power "
-                "dim."
-            )
-        self.dim = int(dim)
+        self.dim = dim = checks.whole("dim", dim, 1, 3)  # the number of features is that of one to the power dim
         m = 1 + 2 * _highest(self.side, self.lengthscale)
         if m**dim > _LARGEST:
             raise InvalidInput(

@@ -58,7 +58,7 @@ def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
     Raises:
         InvalidInput: ``count`` is no whole number of at least 1.
     """
-    return [_graph(edges) for edges in _adjacencies(checks.whole("count", count, 1), seed)]
+    return [_graph(edges) for edges in _adjacencies(checks.whole("count", count, 1, 10**6), checks.seed(seed))]
 
 
 class GraphBandit(FixedArms):
@@ -83,8 +83,12 @@ class GraphBandit(FixedArms):
     """
 
     def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
-        self.n_arms, self.noise_std = checks.whole("n_graphs", n_graphs, 1), checks.positive("noise_std", noise_std)
+        self.n_arms, self.noise_std = (
+            checks.whole("n_graphs", n_graphs, 1, 10**6),
+            checks.positive("noise_std", noise_std),
+        )
         self.norm_bound = _NORM_BOUND
+        graph_seed = checks.seed(graph_seed, "graph_seed")
         self._edges = _adjacencies(self.n_arms, graph_seed)
         self.fixed_arms = _features(self.n_arms, graph_seed).clone()
         self.kernel = LinearKernel().double().requires_grad_(False)

@@ -11,8 +11,9 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import checks
-from kbo.errors import InvalidInput
 from kbo.problems.base import Bandit, FixedArms, generators, streams
+
+_LARGEST = 10**7  # points and dimensions that memory can hold
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
@@ -22,9 +23,8 @@ def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
 
     GPyTorch rounds a Python number to float32; a float64 tensor [] keeps all its digits.
     """
-    if name not in SMOOTHNESS:
-        raise InvalidInput(f"unknown kernel {name!r}; known: {', '.join(SMOOTHNESS)}.")
-    checks.positive("lengthscale", float(lengthscale))
+    checks.one_of("kernel", name, SMOOTHNESS)
+    checks.positive("lengthscale", lengthscale)
     kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
     kernel = kernel.double().requires_grad_(False)
     kernel.initialize(lengthscale=lengthscale)
@@ -65,13 +65,15 @@ class RKHSBandit(Bandit):
         seed: int = 0,
     ) -> None:
         self.kernel = stationary_kernel(kernel, lengthscale)
-        self.noise_std, self.norm_bound = noise_std, norm
-        self.dim, self.n_arms, self.smoothness = dim, n_arms, SMOOTHNESS[kernel]
+        self.noise_std, self.norm_bound = checks.non_negative("noise_std", noise_std), checks.positive("norm", norm)
+        self.dim, self.n_arms = checks.whole("dim", dim, 1, _LARGEST), checks.whole("n_arms", n_arms, 1, _LARGEST)
+        self.smoothness, n_centres = SMOOTHNESS[kernel], checks.whole("n_centres", n_centres, 1, _LARGEST)
+        seed, fixed = checks.seed(seed), checks.flag("fixed", fixed)
         function, self._arms_rng, self.noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
         self.centres = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
         weights = torch.randn(n_centres, generator=function, dtype=torch.float64)
         gram = self.kernel(self.centres).to_dense()
-        self.weights = norm * weights / (weights @ gram @ weights).sqrt()
+        self.weights = self.norm_bound * weights / (weights @ gram @ weights).sqrt()
         if fixed:
             self.fixed_arms = self._draw()
 
@@ -85,7 +87,7 @@ class RKHSBandit(Bandit):
         return self._draw() if self.fixed_arms is None else self.fixed_arms
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
-        return self.kernel(X, self.centres).to_dense() @ self.weights
+        return self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense() @ self.weights
 
     def standard_noise(self, X: Tensor) -> Tensor:  # noqa: D102
         return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
@@ -152,8 +154,7 @@ class StreamingBandit(FixedArms):
         norm_bound: float = 5.0,
         seed: int = 0,
     ) -> None:
-        if noise not in NOISES:
-            raise InvalidInput(f"unknown noise {noise!r}; known: {', '.join(NOISES)}.")
+        checks.one_of("noise", noise, NOISES)
         self.kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
         self.noise_std, self.noise = checks.positive("noise_std", noise_std), noise
         self.norm, self.norm_bound = checks.positive("norm", norm), checks.positive("norm_bound", norm_bound)

@@ -68,7 +68,7 @@ class TuningTable(FixedArms):
         decent = self._means >= self._means.max() / 2
         self.noise_std = float(self.values[:, decent].std(0, correction=0).max())
         self._numbers = RowNumbers(self.fixed_arms)
-        (self.noise_rng,) = generators(seed)
+        (self.noise_rng,) = generators(checks.seed(seed))
 
     def setting(self, index: int) -> dict[str, Any]:
         """Kernel, lengthscale and ridge of an arm."""

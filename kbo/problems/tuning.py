@@ -10,6 +10,8 @@ import torch
 from botorch.test_functions import Ackley, Branin, Hartmann, Levy, SyntheticTestFunction
 from torch import Tensor
 
+from kbo import checks
+from kbo.errors import InvalidInput
 from kbo.problems.base import TuningProblem, sklearn_datasets
 from kbo.problems.rkhs import RKHSBandit
 from kbo.space import Choice, Float, Int, Params, Space
@@ -26,7 +28,7 @@ class NoisyFunction(TuningProblem):
     """
 
     def __init__(self, name: str, function: SyntheticTestFunction, noise_std: float, seed: int | None = None) -> None:
-        self.name, self.noise_std = name, noise_std
+        self.name, self.noise_std = name, checks.non_negative("noise_std", noise_std)
         self.function = function.to(torch.float64)
         self.space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
         self._sign = 1 if self.function.is_minimization_problem else -1
@@ -53,12 +55,12 @@ def hartmann6(noise_std: float = 0.1, seed: int | None = None) -> NoisyFunction:
 
 def ackley(dim: int = 5, noise_std: float = 0.3, seed: int | None = None) -> NoisyFunction:
     """Ackley, minimum 0 at the origin."""
-    return NoisyFunction("ackley", Ackley(dim=dim), noise_std, seed)
+    return NoisyFunction("ackley", Ackley(dim=checks.whole("dim", dim, 1, 1000)), noise_std, seed)
 
 
 def levy(dim: int = 4, noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
     """Levy on [-10, 10]^dim, minimum 0 at (1, ..., 1)."""
-    return NoisyFunction("levy", Levy(dim=dim), noise_std, seed)
+    return NoisyFunction("levy", Levy(dim=checks.whole("dim", dim, 1, 1000)), noise_std, seed)
 
 
 class GridBandit(TuningProblem):
@@ -76,7 +78,9 @@ class GridBandit(TuningProblem):
     name = "arms"
 
     def __init__(self, side: int = 10, dim: int = 3, noise_std: float = 1.0, seed: int | None = None) -> None:
-        self.side, self.noise_std = side, noise_std
+        self.side, self.noise_std = checks.whole("side", side, 2), checks.non_negative("noise_std", noise_std)
+        if self.side ** checks.whole("dim", dim, 1, 1000) > 10**7:
+            raise InvalidInput(f"side ** dim must be at most 10**7 arms, got {side} ** {dim}.")
         self.space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
         self._bandit = RKHSBandit("matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=_seed(seed))
         axis = torch.linspace(0, 1, side, dtype=torch.float64)
@@ -95,7 +99,7 @@ class GridBandit(TuningProblem):
 
 def _seed(seed: int | None) -> int:
     """A given seed, or one that the system draws."""
-    return torch.Generator().seed() % 2**31 if seed is None else seed
+    return torch.Generator().seed() % 2**31 if seed is None else checks.seed(seed)
 
 
 class Learner(TuningProblem):

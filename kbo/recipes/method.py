@@ -168,6 +168,8 @@ class Method:
     posterior: Callable[[Kernel, float], Posterior] = KernelRidge
 
     def __post_init__(self) -> None:
+        checks.maybe(checks.instance, "confidence", self.confidence, Confidence)
+        checks.positive("ridge", self.ridge)
         if self.rule.needs_confidence:
             _ = self.bound
 
@@ -192,7 +194,7 @@ class Method:
 
     def state(self, points: Tensor | None = None) -> Posterior:
         """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
-        return self.rule.state(self._new_posterior, points)
+        return self.rule.state(self._new_posterior, checks.maybe(checks.rows, "points", points))
 
     def _new_posterior(self) -> Posterior:
         if self.dictionary is None:
@@ -206,11 +208,13 @@ class Method:
         if self.confidence is None or self.noise is not None:
             reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
             raise InvalidInput(f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning.")
-        return replace(self, confidence=FixedWidth(multiplier / math.sqrt(self.ridge)))
+        return replace(
+            self, confidence=FixedWidth(checks.non_negative("multiplier", multiplier) / math.sqrt(self.ridge))
+        )
 
     def choose(self, state: Posterior, points: Tensor, generator: Generator | None = None) -> int:
         """Return the index of the next point among ``points`` [A d]; ties go to the first."""
-        return self.rule.choose(self, state, points, 1, generator)[0]
+        return self.choose_batch(state, points, 1, generator)[0]
 
     def choose_batch(
         self, state: Posterior, points: Tensor, size: int, generator: Generator | None = None
@@ -220,9 +224,10 @@ class Method:
         Raises:
             InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at a time.
         """
-        if checks.at_least("size", size, 1) % 1:
-            raise InvalidInput(f"size must be a whole number, got {size}.")
-        return self.rule.choose(self, state, points, int(size), generator)
+        checks.instance("state", state, Posterior)
+        if checks.tensor("points", points).ndim != 2:
+            raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
+        return self.rule.choose(self, state, points, checks.whole("size", size, 1), checks.generator(generator))
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].

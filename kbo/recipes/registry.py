@@ -123,17 +123,18 @@ class Recipe:
     ) -> Method:
         """Return the method for a problem; arguments and errors as for ``kbo.recipes.make``."""
         given = {name: value for name, value in options.items() if value is not None}
+        checks.probability("delta", delta)
         self._check(given | {"noise_std": noise_std, "norm_bound": norm_bound})
         s = Inputs(kernel, noise_std, norm_bound, delta, **given)  # pyright: ignore[reportArgumentType]
         s.scale = checked_scale(s.scale)
         noise = None
         if s.points is not None:
-            s.n_points = len(s.points)
+            s.n_points = len(checks.rows("points", s.points))
         if self.noise == "upper bound":
             s.noise_std = given["noise_upper"]
         if self.noise == "online":
             variant = s.noise_variant or self.noise_variants[0]
-            noise = NoiseBounds(s.norm_bound, self.noise_share * delta, s.noise_upper, s.noise_lower, variant)
+            noise = NoiseBounds(s.norm_bound, self.noise_share * s.delta, s.noise_upper, s.noise_lower, variant)
             s.ridge = noise.ridge
         elif "ridge" not in given:
             s.ridge = self.ridge(s)
@@ -159,9 +160,11 @@ class Recipe:
                 fit = " or ".join(map(repr, self.noise_variants))
                 reason = f"rests on noise bounds of variant {fit}" if fit else "does not bound the noise level"
                 raise InvalidInput(f"method {self.name!r} {reason}: do not pass noise_variant={value!r}.")
-            if name in ("horizon", "n_points", "ridge"):
+            if name in ("horizon", "n_points", "ridge", "noise_std", "noise_upper") and value is not None:
                 checks.positive(name, value)
         checks.non_negative("multiplier", given.get("multiplier", 0.0))
+        checks.non_negative("noise_lower", given.get("noise_lower", 0.0))
+        checks.seed(given.get("seed", 0))
         level = {"given": ["noise_std"], "upper bound": ["noise_upper"], "online": []}[self.noise]
         for name in (*self.needs, *level, *["norm_bound"] * (self.norm == "given")):
             if given.get(name) is None and not (name == "n_points" and "points" in given):
@@ -180,8 +183,8 @@ def get(name: str) -> Recipe:
     Raises:
         InvalidInput: An unknown name; the message has near ones.
     """
-    if name not in RECIPES:
-        raise InvalidInput(f"unknown method {name!r}:{_near(name, RECIPES)}")
+    if not isinstance(name, str) or name not in RECIPES:
+        raise InvalidInput(f"unknown method {checks.shown(name)}:{_near(name, RECIPES)}")
     return RECIPES[name]
 
 
@@ -206,7 +209,7 @@ def make(
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.3)
+    near = difflib.get_close_matches(name.lower() if isinstance(name, str) else "", known, n=3, cutoff=0.3)
     hint = f" did you mean {' or '.join(map(repr, near))}?" if near else ""
     return f"{hint}{' All names' if near else ' the names are'}: {', '.join(sorted(known))}."
 

@@ -28,8 +28,8 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
     try:
-        values = ridge.tolist() if isinstance(ridge, Tensor) else list(ridge)
-    except Exception:  # no collection, or a tensor without data
+        values = list(ridge.tolist() if isinstance(ridge, Tensor) else ridge)
+    except Exception:  # a single one, or a tensor without data
         values = [ridge]
     if not values:
         raise InvalidInput(f"{name} must be a number or at least one number, got none.")

@@ -232,7 +232,7 @@ class AllRidges:
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [r ...] at X [... d] for ridges [r]."""
-        moments = self.path(checks.tensor("X", X).unsqueeze(-2)).grid(ridges)
+        moments = self.path(checks.shaped("X", X).unsqueeze(-2)).grid(ridges)
         shape = (len(ridges), *X.shape[:-1])
         return moments.mean.reshape(shape), moments.covariance.reshape(shape)
 
@@ -635,7 +635,7 @@ class Posterior(Stateful, ABC):
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""
         answers, count = self.at(), checks.whole("count", count, 1)
-        if checks.tensor("X", X).ndim != 2:
+        if checks.shaped("X", X).ndim != 2:
             raise InvalidInput(f"X must have shape [N d], got {tuple(X.shape)}.")
         return answers.predict(X)[0] + answers.deviations(X, count, checks.generator(generator))
 

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import AllRidges, Posterior
@@ -208,7 +209,7 @@ class SpectralRidges(AllRidges):
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """In chunks of points."""
-        size = max(1, _CHUNK.get(X.device.type, 2**22) // max(1, len(self.resolvent.vectors)))
+        size = max(1, _CHUNK.get(checks.shaped("X", X).device.type, 2**22) // max(1, len(self.resolvent.vectors)))
         parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
         shape = (len(ridges), *X.shape[:-1])

@@ -149,8 +149,8 @@ class Chaining(Confidence):
         """Return the finite set [N d], in the dtype and on the device of X or of the data."""
         if self.points is not None:
             known = state.like if state.dimension else self.points
-            return self.points.to(known if X is None else X)
-        if X is None or X.ndim != 2:
+            return self.points.to(known if X is None else checks.shaped("X", X))
+        if X is None or checks.shaped("X", X).ndim != 2:
             raise InvalidInput(
                 "Chaining needs its finite set, which batches of points do not give: pass Chaining(..., points=...), "
                 "all choices [N d] or, for a box, a design that fills it."

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian
+from kbo.confidence.base import SubGaussian, one_set
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
     TOO_LARGE,
@@ -124,12 +124,12 @@ class MartingaleMixture(SubGaussian):
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().argmax_upper(state, X)
-        return self._duals(state, X, (1,))[0].argmax_upper()
+        return self._duals(state, one_set(X), (1,))[0].argmax_upper()
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().argmax_lower(state, X)
-        row, value = self._duals(state, X, (-1,))[0].argmax_lower()
+        row, value = self._duals(state, one_set(X), (-1,))[0].argmax_lower()
         return row, -value
 
     def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
@@ -153,7 +153,7 @@ class MartingaleMixture(SubGaussian):
 
     def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
         """Return for every sign the dual over the points of X [... d], which share one path."""
-        flat = X if checks.tensor("X", X).ndim > 1 else X.unsqueeze(0)
+        flat = X if checks.shaped("X", X).ndim > 1 else X.unsqueeze(0)
         path = state.all_ridges().path(flat.unsqueeze(-2))
         low, high = ridge_range(state, self.mixture_ridge)
         low = max(low, min(rounding.least_ridge(state), self.ridges[0]))

@@ -17,6 +17,7 @@ from kbo.confidence import rounding
 from kbo.confidence.mixture.line_search import minimise
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
+from kbo.regression.numerics import as_ridges
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7), and at which exact searches begin."""
@@ -173,7 +174,7 @@ def norm_lower_bound(
         return torch.where(excess > 0, root, excess) / (a + error)
 
     if ridges is not None:
-        return least_norm(square.new_tensor(list(ridges)).clamp_min(floor)).max().clamp_min(0)
+        return least_norm(square.new_tensor(as_ridges(ridges, "ridges")).clamp_min(floor)).max().clamp_min(0)
     first = starts(own)
     start = square.new_tensor(first) * max(1.0, floor / first[0])
     low, high = (math.log(max(ridge, floor)) for ridge in ridge_range(state, own[0]))

@@ -13,6 +13,7 @@ from ax.core.generator_run import GeneratorRunType
 from ax.core.observation import ObservationFeatures
 from ax.core.parameter import FixedParameter
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.models import MethodGP
 from kbo.optimize.trials import in_words, overtaken
@@ -29,6 +30,7 @@ def interval(client: Client, parameters: Mapping[str, Any]) -> tuple[float, floa
         InvalidInput: The client has another strategy or too few observations, or the point is not one of the space.
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
+    checks.instance("parameters", parameters, Mapping)
     adapter, model = _fitted(client)
     features = [ObservationFeatures(parameters=_complete(client, parameters))]
     for transform in adapter.transforms.values():
@@ -75,7 +77,7 @@ class _TooFew(InvalidInput):
 
 
 def _fitted(client: Client) -> tuple[TorchAdapter, MethodGP]:
-    strategy = client._maybe_generation_strategy
+    strategy = checks.instance("client", client, Client)._maybe_generation_strategy
     if strategy is None or not strategy.name.startswith("kbo "):
         raise InvalidInput(
             "the client has no strategy of kbo: call client.set_generation_strategy(generation_strategy(...)) first."

@@ -19,7 +19,7 @@ from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
 
-from kbo import recipes
+from kbo import checks, recipes
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.models import CertifiedGP, MethodSampling, MethodUCB, PracticalGP, SeededAcquisition
 from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
@@ -84,12 +84,10 @@ def generation_strategy(
         raise InvalidInput(
             f"method {method!r} has no model: use a node of Ax with Generators.UNIFORM or Generators.SOBOL."
         )
-    if not isinstance(seed, int):
-        raise InvalidInput(f"seed must be a whole number, got {seed!r}.")
+    seed = checks.seed(seed)
     if n_initial is None:
         n_initial = 1 if isinstance(setting, Certified) else setting.n_initial or _N_INITIAL
-    if n_initial < 1:
-        raise InvalidInput(f"n_initial must be at least 1, got {n_initial}: a posterior needs an observation.")
+    n_initial = checks.whole("n_initial", n_initial, 1)
     name = f"kbo {method}"
     filling = GenerationNode(
         name="Sobol",

@@ -6,6 +6,7 @@ import torch
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
+from kbo import checks
 from kbo.acquisition import KernelUCB
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
@@ -42,17 +43,21 @@ def kbo_candidates_func(
     """
     if train_con is not None:
         raise InvalidInput(
-            "kbo_candidates_func does not support constraints: use a candidates_func of optuna_integration."
+            "train_con must be None, kbo_candidates_func does not support constraints: use a candidates_func of "
+            "optuna_integration."
         )
-    if train_obj.shape[-1] != 1:
-        raise InvalidInput(f"kbo_candidates_func is for one objective, got {train_obj.shape[-1]}.")
+    n = len(checks.rows("train_x", train_x))
+    if checks.tensor("train_obj", train_obj).shape != (n, 1):
+        raise InvalidInput(f"train_obj must be of one objective, [{n} 1], got {tuple(train_obj.shape)}.")
+    if len(checks.rows("bounds", bounds, train_x, train_x.shape[-1])) != 2 or not bool((bounds[0] < bounds[1]).all()):
+        raise InvalidInput("bounds must be lower bounds and larger upper bounds [2 d].")
     low, high = bounds.cpu()
     finite = train_obj.isfinite().squeeze(-1).cpu()
     X, y = ((train_x.cpu() - low) / (high - low))[finite], train_obj.cpu()[finite]
     if len(y) < 2:
         return (low + (high - low) * torch.rand(1, len(low), dtype=low.dtype)).to(train_x)
     acquisition = _acquisition(X, y)
-    if pending_x is not None:
+    if pending_x is not None and len(checks.rows("pending_x", pending_x, train_x, train_x.shape[-1])):
         acquisition.set_X_pending((pending_x.cpu() - low) / (high - low))
     cube = torch.stack([torch.zeros_like(low), torch.ones_like(high)])
     unit, _ = optimize_acqf(acquisition, cube, q=1, num_restarts=4, raw_samples=256)

@@ -90,7 +90,7 @@ class KBOSampler(BaseSampler):
         constraints_func: None = None,
     ) -> None:
         if constraints_func is not None:
-            raise InvalidInput(f"KBOSampler does not support constraints: {_INSTEAD}.")
+            raise InvalidInput(f"constraints_func must be None, KBOSampler does not support constraints: {_INSTEAD}.")
         self._seed = secrets.randbelow(2**31) if seed is None else checks.whole("seed", seed, 0)
         setting, method = resolve(setting, method, n_trials)
         if n_startup_trials is not None:

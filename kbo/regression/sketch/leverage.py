@@ -94,7 +94,7 @@ class OnlineRowSampling(Dictionary):
     ) -> OnlineRowSampling:
         """With the gamma of the theory for ``horizon`` rounds, at ``eps = 1/2``."""
         checks.probability("delta", delta)
-        return cls(mu, 12 * math.log(checks.positive("horizon", horizon) / delta), most=most, seed=seed)
+        return cls(mu, 12 * math.log(checks.at_least("horizon", horizon, 1) / delta), most=most, seed=seed)
 
     def begin(self, like: Tensor) -> OnlineRowSampling:  # noqa: D102
         begun = copy.copy(self)
@@ -164,7 +164,7 @@ class LeverageResampling(Dictionary):
         """
         checks.probability("delta", delta)
         alpha = (1 + checks.probability("eps", eps)) / (1 - eps)
-        q = 6 * alpha * math.log(4 * checks.positive("horizon", horizon) / delta) / eps**2
+        q = 6 * alpha * math.log(4 * checks.at_least("horizon", horizon, 1) / delta) / eps**2
         return cls(q, most=most, seed=seed)
 
     def begin(self, like: Tensor) -> Self:  # noqa: D102

@@ -46,7 +46,8 @@ class Hypothetical(View):
         if P.ndim < 2:
             raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
         if targets is not None and checks.points("targets", targets, P).shape[-1] != P.shape[-2]:
-            raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], got {tuple(targets.shape)}.")
+            shape = tuple(targets.shape)
+            raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], one for each row of P, got {shape}.")
         self.P, self.targets = P.clone(), None if targets is None else targets.clone()
 
     hypothetical = True
