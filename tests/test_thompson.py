@@ -642,7 +642,7 @@ def test_a_multiplier_spreads_the_draws(device):
     method = played(SelfNormalized(**BOUND)).with_multiplier(0.3)
     assert isinstance(method.rule, ThompsonSampling)
     assert method.confidence.guarantee is None
-    assert float(method.confidence.width(None)) == pytest.approx(0.3 / math.sqrt(RIDGE))
+    assert float(method.confidence.width(method.state())) == pytest.approx(0.3 / math.sqrt(RIDGE))
 
 
 @pytest.mark.parametrize("sketched", [False, True])
@@ -684,7 +684,7 @@ def test_impossible_numbers_of_draws_are_refused(device, count):
 def test_points_that_do_not_fit_are_refused(device, name):
     state, _, Z = fed(name, device)
     for wrong in (Z[0], Z[:0], Z.unsqueeze(0), [[0.1, 0.2]]):
-        with pytest.raises(InvalidInput, match="shape"):
+        with pytest.raises(InvalidInput, match="X must"):
             centred_draws(state, wrong)
     with pytest.raises(InvalidInput, match="columns"):
         centred_draws(state, Z[:, :1])
