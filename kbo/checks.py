@@ -80,7 +80,7 @@ def non_negative(name: str, value: Any) -> float:
 
 def at_least(name: str, value: Any, least: float) -> float:
     """Return ``value`` as a float if it is a finite number of at least ``least``."""
-    return _number(name, value, lambda v: v >= least, f"a finite number of at least {least:g}")
+    return _number(name, value, lambda v: least <= v <= _MOST, f"a finite number of at least {least:g}, up to 1e100")
 
 
 def probability(name: str, value: Any) -> float:

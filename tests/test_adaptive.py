@@ -345,7 +345,7 @@ def test_an_acquisition_refuses_what_is_no_confidence():
     X, y = data(20)
     model = AdaptiveRidgeGP(X, y.unsqueeze(-1), rbf(), noise_bounds("mixture"))
     for rule in (KernelUCB, InflatedThompsonSampling, InflatedPosteriorSampling):
-        with pytest.raises(InvalidInput, match="confidence must .* got the class AdaptiveMixture: call it"):
+        with pytest.raises(InvalidInput, match=r"confidence must .* got the class AdaptiveMixture: call it"):
             rule(model, AdaptiveMixture)
 
 

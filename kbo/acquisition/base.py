@@ -51,7 +51,7 @@ class ConfidenceAcquisition(AcquisitionFunction):
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        if checks.shaped("X", X).ndim < 2:
+        if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
             raise InvalidInput(f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2).")
         return super().__call__(X)
 

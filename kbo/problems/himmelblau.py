@@ -55,7 +55,7 @@ class HimmelblauBandit(FixedArms):
 
     def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
         self.n_arms, self.norm_bound = checks.whole("n_points", n_points, 2, 10**7), _NORM_BOUND
-        self.trend, self.noise_std = checks.non_negative("trend", trend), checks.positive("noise_std", noise_std)
+        self.trend, self.noise_std = checks.at_least("trend", trend, 0), checks.positive("noise_std", noise_std)
         points, subset, self.noise_rng = streams(seed)
         side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64)
         grid = self._polynomial(torch.cartesian_prod(side, side))

@@ -28,8 +28,9 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
         InvalidInput: There is none, or one is not a finite number above zero.
     """
     try:
-        values = list(ridge.tolist() if isinstance(ridge, Tensor) else ridge)
-    except Exception:  # a single one, or a tensor without data
+        found = ridge.tolist() if isinstance(ridge, Tensor) else ridge
+        values = list(found) if hasattr(found, "__iter__") else [found]
+    except Exception:  # a tensor without data
         values = [ridge]
     if not values:
         raise InvalidInput(f"{name} must be a number or at least one number, got none.")

@@ -1,6 +1,6 @@
 """Bad values for every argument of the public interface, one at a time.
 
-``python -m tests.faults.bad_calls 60`` calls every function with that many bad values for each of its arguments and
+``python -m tests.faults.bad_calls 61`` calls every function with that many bad values for each of its arguments and
 prints a table by function; ``-v`` prints every fault. A call passes if it works and its result is finite, or if it
 raises a ``KboError`` whose text names the argument.
 
@@ -257,7 +257,12 @@ def _regression() -> list[Call]:
             lambda **g: predicted(fed(kbo.AdaptiveRidge(**g))),
             lambda: {"state": kbo.KernelRidge(K(), 0.1), "schedule": kbo.NoiseBounds(5.0, 0.1, upper=1.0)},
         ),
-        Call("FixedDictionary", lambda **g: sketch(regression.FixedDictionary(**g)), lambda: {"points": X(5, 2)}),
+        Call(
+            "FixedDictionary",
+            lambda **g: sketch(regression.FixedDictionary(**g)),
+            lambda: {"points": X(5, 2)},
+            {"points": "points|X"},
+        ),
         Call(
             "FixedDictionary.pivoted",
             lambda **g: sketch(regression.FixedDictionary.pivoted(**g)),
@@ -347,7 +352,10 @@ def _confidence() -> list[Call]:
     }
     state_words = {"state": "state|posterior"}
     certain = {"confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"), "state": S}
-    calls = [Call(n, lambda make=m, **g: bounds(make(**g)), lambda g=g: dict(g)) for n, (m, g) in simple.items()]
+    calls = [
+        Call(n, lambda make=m, **g: bounds(make(**g)), lambda g=g: dict(g), {"points": "points|X"})
+        for n, (m, g) in simple.items()
+    ]
     for name in ("interval", "upper", "lower", "argmax_upper", "argmax_lower"):
         for kind, make in {
             "MartingaleMixture": C,
@@ -402,6 +410,7 @@ def _confidence() -> list[Call]:
             "RunningIntersection",
             lambda **g: c.RunningIntersection(**g).update(S()),
             lambda: {"confidence": C(), "points": X()},
+            {"points": "points|X"},
         ),
         Call(
             "AlternatingWidth",
@@ -512,7 +521,7 @@ def _models() -> list[Call]:
             "KernelRidgeGP.condition_on_observations",
             lambda **g: on_points((m := G(), m.eval(), m.condition_on_observations(**g))[2]),
             lambda: {"X": X(3, 4), "Y": y(3).unsqueeze(-1), "noise": None},
-            {"noise": "noise|Yvar"},
+            {"X": "X|P", "noise": "noise|Yvar"},
         ),
         Call(
             "KernelRidgeGP.set_train_data",
@@ -546,6 +555,7 @@ def _acquisition() -> list[Call]:
                 "previous": None,
                 **ucb,
             },
+            {"points": "points|X"},
         ),
         Call("KernelUCB", lambda **g: value(a.KernelUCB(**g)), lambda: {"model": G(), "confidence": C(), **ucb}),
         Call("KernelUCB.forward", lambda X: a.KernelUCB(G(), C())(X), lambda: {"X": X().unsqueeze(-2)}),
@@ -611,6 +621,7 @@ def _recipes() -> list[Call]:
                 "noise_upper": 1.0,
                 "noise_lower": 0.0,
             },
+            {"noise_lower": "noise_lower|lower", "noise_upper": "noise_upper|upper"},
         ),
         Call(
             "Method",
@@ -667,6 +678,7 @@ def _recipes() -> list[Call]:
                 "first": None,
                 "noise_upper": None,
             },
+            {"options": "options?"},
         ),
         Call(
             "BanditMethod",
@@ -706,13 +718,18 @@ def _optimize() -> list[Call]:
     return [
         Call("Float", lambda **g: kbo.Float(**g).value(0.3), lambda: {"low": 0.1, "high": 1.0, "log": False}),
         Call("Int", lambda **g: kbo.Int(**g).value(0.3), lambda: {"low": 1, "high": 4, "log": False}),
-        Call("Choice", lambda **g: kbo.Choice(**g).value(0.3), lambda: {"options": ["a", 2]}),
+        Call("Choice", lambda **g: kbo.Choice(**g).value(0.3), lambda: {"options": ["a", 2]}, {"options": "options?"}),
         Call(
             "Space",
             lambda **g: Space(**g).params(torch.full((Space(**g).dimension,), 0.5)),
             lambda: {"bounds": {"x": (0, 1)}},
         ),
-        Call("Space.unit", lambda **g: Space([(0, 1)]).unit(**g), lambda: {"params": [0.5]}),
+        Call(
+            "Space.unit",
+            lambda **g: Space([(0, 1)]).unit(**g),
+            lambda: {"params": [0.5]},
+            {"params": "params|parameter"},
+        ),
         Call("Space.canonical", lambda **g: Space({"x": (0, 1)}).canonical(**g), lambda: {"params": {"x": 0.5}}),
         Call("minimize", kbo.minimize, lambda: dict(run)),
         Call("maximize", kbo.maximize, lambda: dict(run)),

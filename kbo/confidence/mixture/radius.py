@@ -87,7 +87,7 @@ def averaged_radius(
     det(I + E')``. Arguments as for ``squared_radius``; the ridges are fixed beforehand. For those below ``floor`` an
     upper bound is read there: ``quad(a)`` grows with a, and ``log_det(a) - n ln(1/a)`` does.
     """
-    s, read = noise_std**2, [max(ridge, floor) for ridge in ridges]
+    s, read = checks.positive("noise_std", noise_std) ** 2, [max(ridge, floor) for ridge in ridges]
     if many or len(read) > 1:
         answers = state.all_ridges()
         at = answers.ridges(read)

@@ -48,7 +48,9 @@ def kbo_candidates_func(
         )
     n = len(checks.rows("train_x", train_x))
     if checks.tensor("train_obj", train_obj).shape != (n, 1):
-        raise InvalidInput(f"train_obj must be of one objective, [{n} 1], got {tuple(train_obj.shape)}.")
+        raise InvalidInput(
+            f"train_obj must be [{n} 1], one objective for each row of train_x, got {tuple(train_obj.shape)}."
+        )
     if len(checks.rows("bounds", bounds, train_x, train_x.shape[-1])) != 2 or not bool((bounds[0] < bounds[1]).all()):
         raise InvalidInput("bounds must be lower bounds and larger upper bounds [2 d].")
     low, high = bounds.cpu()

@@ -69,7 +69,7 @@ class NystromRidge(Posterior):
                 f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
             )
         super().__init__(ridge)
-        self.kernel = copy.deepcopy(kernel)
+        self.kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
         freeze(kernel, torch.empty(0) if points is None else points)  # a kernel that cannot be used is an error now
