@@ -64,13 +64,13 @@ def number(name: str, value: Any, expected: str = "a finite number") -> float:
     return found
 
 
-_LEAST, _MOST = 1e-100, 1e100
+_LEAST, _MOST = 1e-150, 1e150
 """Sizes of numbers whose squares and quotients float64 can hold; beyond them other units are needed."""
 
 
 def positive(name: str, value: Any, most: float = _MOST) -> float:
-    """Return ``value`` as a float if it is a number above zero, from 1e-100 to ``most``."""
-    return _number(name, value, lambda v: _LEAST <= v <= most, f"a finite number above 0, from 1e-100 to {most:g}")
+    """Return ``value`` as a float if it is a number above zero, from 1e-150 to ``most``."""
+    return _number(name, value, lambda v: _LEAST <= v <= most, f"a finite number above 0, from 1e-150 to {most:g}")
 
 
 def non_negative(name: str, value: Any) -> float:
@@ -80,12 +80,12 @@ def non_negative(name: str, value: Any) -> float:
 
 def at_least(name: str, value: Any, least: float) -> float:
     """Return ``value`` as a float if it is a finite number of at least ``least``."""
-    return _number(name, value, lambda v: least <= v <= _MOST, f"a finite number of at least {least:g}, up to 1e100")
+    return _number(name, value, lambda v: least <= v <= _MOST, f"a finite number of at least {least:g}, up to 1e150")
 
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    return _number(name, value, lambda v: _LEAST <= v < 1, "a number strictly between 0 and 1, from 1e-100")
+    return _number(name, value, lambda v: _LEAST <= v < 1, "a number strictly between 0 and 1, from 1e-150")
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
