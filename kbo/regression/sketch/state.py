@@ -197,12 +197,12 @@ class NystromRidge(Posterior):
         return [*self.kernel.parameters(), *self.kernel.buffers()]
 
     def check(self, X: Tensor, name: str = "X") -> None:  # noqa: D102
-        self._adopt(checks.tensor(name, X))
+        self._adopt(X, name)
         checks.points(name, X, self.like, self.dimension)
 
-    def _adopt(self, X: Tensor) -> None:
+    def _adopt(self, X: Tensor, name: str = "X") -> None:
         """Before the first observation, move to the dtype, device and columns of X."""
-        if self.n or X.dtype not in (torch.float64, torch.float32) or not X.ndim:
+        if self.n or checks.tensor(name, X).dtype not in (torch.float64, torch.float32) or not X.ndim:
             return
         like, points = self.like, self.description.points
         columns = X.shape[-1] if points is None else points.shape[-1]
