@@ -124,8 +124,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if not isinstance(X, Tensor) or X.ndim < 2:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
-        if output_indices is not None:
-            self.subset_output(output_indices)
+        if output_indices is not None and output_indices != [0]:
+            raise InvalidInput(f"output_indices must be [0], of one output, got {checks.shown(output_indices)}.")
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         if self.training:
             self.eval()
@@ -139,7 +139,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             noise = state.ridge if noise is True else checks.points("observation_noise", noise).squeeze(-1)
             diagonal, shape = torch.as_tensor(noise, dtype=X.dtype, device=X.device), distribution.mean.shape
             if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
-                raise InvalidInput(f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}.")
+                raise InvalidInput(
+                    f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}."
+                )
             diagonal = diagonal.expand(shape)
             distribution = MultivariateNormal(
                 distribution.mean, distribution.lazy_covariance_matrix.add_diagonal(diagonal)
@@ -204,7 +206,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
         """Return this model, which has one output."""
-        if list(idcs) != [0]:
+        if idcs != [0]:
             raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
         return self
 
