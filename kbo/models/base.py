@@ -124,7 +124,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if not isinstance(X, Tensor) or X.ndim < 2:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
-        if output_indices is not None and output_indices != [0]:
+        if output_indices is not None and (not isinstance(output_indices, list) or output_indices != [0]):
             raise InvalidInput(f"output_indices must be [0], of one output, got {checks.shown(output_indices)}.")
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         if self.training:
@@ -206,7 +206,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
         """Return this model, which has one output."""
-        if idcs != [0]:
+        if not isinstance(idcs, list) or idcs != [0]:
             raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
         return self
 

@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "leave out",
     ),
     "one point without its row": (lambda: plain().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
-    "another output": (lambda: plain().posterior(X, output_indices=[1]), r"idcs must be \[0\]"),
+    "another output": (lambda: plain().posterior(X, output_indices=[1]), r"output_indices must be \[0\]"),
     "batches that do not fit": (
         lambda: plain().condition_on_observations(Z, Z[..., :1]).posterior(points(5, 4, 2)),
         r"\(5,\), must broadcast",
