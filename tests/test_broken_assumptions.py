@@ -247,7 +247,7 @@ def warped() -> str:
 
 
 def ridge_of(value: float) -> Callable:
-    return lambda made: made.ridge.fill_(value)
+    return lambda made: made.ridge.data.fill_(value)
 
 
 def lengthscale_of(made: KernelRidgeGP) -> None:
@@ -440,7 +440,7 @@ def test_every_model_tells_what_was_fitted_or_changed(kind):
     assert cmm(make(X, Y)).startswith("holds")
     assert FITTED in cmm(make(X, Y, outcome_transform=Standardize(1)))
     made = make(X, Y)
-    made.ridge.fill_(0.2)
+    made.ridge.data.fill_(0.2)
     assert CHANGED in cmm(made)
     assert CHANGED in cmm(made.condition_on_observations(X[:1], Y[:1]))
 

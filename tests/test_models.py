@@ -179,7 +179,7 @@ def test_a_changed_hyper_parameter_takes_effect(device):
     for one in (model, reference):
         one.covar_module.base_kernel.lengthscale, one.covar_module.outputscale = 0.7, 3.0
     same(model.posterior(X), reference.posterior(X))
-    model.ridge.fill_(0.2)
+    model.ridge.data.fill_(0.2)
     reference.likelihood.noise = 0.2
     reference.train()
     same(model.posterior(X), reference.eval().posterior(X))
@@ -207,7 +207,7 @@ def test_the_state_dict_carries_the_hyper_parameters(pair, device):
     model, X = pair[0], points(4, 2, device=device, seed=5)
     other = copy.deepcopy(model)
     other.covar_module.outputscale = 9.0
-    other.ridge.fill_(1.0)
+    other.ridge.data.fill_(1.0)
     assert not torch.equal(other.posterior(X).mean, model.posterior(X).mean)
     other.load_state_dict(model.state_dict())
     same(other.posterior(X), model.posterior(X), 1e-12)
@@ -292,7 +292,7 @@ def test_conditioning_leaves_the_parent_alone(pair, device):
     "change",
     [
         lambda child: child.to(torch.float32),
-        lambda child: child.ridge.fill_(1.0),
+        lambda child: child.ridge.data.fill_(1.0),
         lambda child: setattr(child.covar_module, "outputscale", 9.0),
         lambda child: child.load_state_dict({k: v + 1 for k, v in child.state_dict().items()}, strict=False),
     ],

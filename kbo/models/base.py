@@ -16,6 +16,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from gpytorch.models import GP
 from linear_operator import to_linear_operator
 from linear_operator.operators import MatmulLinearOperator
@@ -40,18 +41,30 @@ def name_constructor(kind: type) -> None:
     kind.__init__ = own
 
 
+class _RidgeNoise(HomoskedasticNoise):
+    """Equal variances, given by a parameter []."""
+
+    def __init__(self, ridge: torch.nn.Parameter) -> None:
+        super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE, transform=None))  # pyright: ignore
+        self.raw_noise = ridge
+
+    @property
+    def noise(self) -> Tensor:
+        """The variance [1]."""
+        return self.raw_noise.view(1)
+
+
 class RidgeLikelihood(GaussianLikelihood):
     """Gaussian noise whose variance is the ridge: the GP reading of kernel ridge regression.
 
     Args:
-        ridge: The ridge []; ``noise`` shares its memory, so that a new value, also one from a fit, is the model's.
+        ridge: The ridge []. It is the parameter of the model itself: a new value, also one from a fit, is the model's.
         fixed: Reason why the noise cannot be set, in words, or None.
     """
 
-    def __init__(self, ridge: Tensor, fixed: str | None = None) -> None:
-        super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE, transform=None))  # pyright: ignore
-        self.noise_covar.raw_noise = torch.nn.Parameter(ridge.view(1), requires_grad=fixed is None)
-        self._fixed = fixed
+    def __init__(self, ridge: torch.nn.Parameter, fixed: str | None = None) -> None:
+        super().__init__()
+        self.noise_covar, self._fixed = _RidgeNoise(ridge), fixed
         self.eval()
 
     @property
@@ -63,7 +76,7 @@ class RidgeLikelihood(GaussianLikelihood):
     def noise(self, value: float | Tensor) -> None:
         if self._fixed is not None:
             raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
-        self.noise_covar.initialize(noise=checks.positive("noise", value))
+        self.noise_covar.initialize(raw_noise=checks.positive("noise", value))
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
@@ -84,7 +97,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     @property
     def likelihood(self) -> RidgeLikelihood:
         """Gaussian noise whose variance is the ridge of the state."""
-        ridge = self.train_targets.new_tensor(self.state.ridge)
+        ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
         return RidgeLikelihood(ridge, f"the ridge of a {type(self).__name__} follows from its data")
 
     def forward(self, X: Tensor) -> MultivariateNormal:

@@ -61,6 +61,8 @@ class KernelRidgeGP(StreamingGP):
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
 
+    fits_ridge = True
+
     @classmethod
     @torch.no_grad()
     def from_gp(cls, gp: SingleTaskGP) -> Self:
@@ -106,7 +108,7 @@ class KernelRidgeGP(StreamingGP):
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
 
     def _new_state(self) -> KernelRidge:
-        return KernelRidge(self.covar_module, float(self.ridge))
+        return KernelRidge(self.covar_module, self.ridge.item())
 
 
 class NystromGP(StreamingGP):
@@ -157,10 +159,10 @@ class NystromGP(StreamingGP):
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         prior = freeze(self.covar_module, X).diagonal(X)
         least = 0.1 * float(prior.max()) if len(X) else math.inf  # there are anchors however large the noise is
-        return GreedyDictionary(min(float(self.ridge), least), most=MOST_ANCHORS)
+        return GreedyDictionary(min(self.ridge.item(), least), most=MOST_ANCHORS)
 
     def _new_state(self) -> NystromRidge:
-        return NystromRidge(self.covar_module, float(self.ridge), self.transformed(self.dictionary))
+        return NystromRidge(self.covar_module, self.ridge.item(), self.transformed(self.dictionary))
 
 
 class AdaptiveRidgeGP(StreamingGP):
@@ -262,6 +264,6 @@ class PosteriorGP(StreamingGP):
 
     def _new_state(self) -> Posterior:
         state = self._empty.fork()
-        if float(self.ridge) != state.ridge:  # it was changed by hand
-            state.move_ridge(float(self.ridge))
+        if self.ridge.item() != state.ridge:  # it was changed by hand
+            state.move_ridge(self.ridge.item())
         return state

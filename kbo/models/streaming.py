@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -32,6 +32,9 @@ class StreamingGP(PosteriorModel):
 
     Subclasses define the state without data (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
+
+    fits_ridge: ClassVar[bool] = False
+    """Whether the ridge is a parameter of fits."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -81,8 +84,8 @@ class StreamingGP(PosteriorModel):
             self._note_fit(self.input_transform, train_X)
             self.input_transform(train_X)  # learn the bounds
         self.covar_module = copy.deepcopy(checks.kernel(kernel)).to(train_X)
-        self.ridge: Tensor
-        self.register_buffer("ridge", train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64))
+        value = train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
+        self.ridge = torch.nn.Parameter(value, requires_grad=self.fits_ridge)
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
         self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
@@ -144,7 +147,7 @@ class StreamingGP(PosteriorModel):
 
     def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:
         """Return the argument ``weights`` of ``update`` for noise variances [r]; None for the ridge, left out."""
-        return {} if variances is None else {"weights": self.ridge.to(variances) / variances}
+        return {} if variances is None else {"weights": self.ridge.detach().to(variances) / variances}
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""
@@ -198,6 +201,13 @@ class StreamingGP(PosteriorModel):
         saved.check(type(self).__name__, state_dict, self.state_dict(), strict)
         super().load_state_dict(state_dict, strict, **options)
 
+    def _extract_targets_and_noise(self) -> tuple[Tensor, Tensor | None]:
+        return self.train_targets.unsqueeze(-1), None if self.train_Yvar is None else self.train_Yvar.unsqueeze(-1)
+
+    def _restore_targets_and_noise(self, Y: Tensor, Yvar: Tensor | None, strict: bool) -> None:
+        self.train_Yvar = None if Yvar is None else Yvar.squeeze(-1)
+        self.set_train_data(targets=Y.squeeze(-1), strict=strict)
+
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.
 
@@ -216,7 +226,6 @@ class StreamingGP(PosteriorModel):
             return super().condition_on_observations(X, Y, noise, **kwargs)
         state = self.state
         state.at()  # grows the factor, once for all models that follow
-        checks.points("X", X, self.train_targets)
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")
         P = self.observed_at(X).detach()
@@ -227,15 +236,16 @@ class StreamingGP(PosteriorModel):
         state.update(P, targets.squeeze(-1), **self._weights(new))
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        model._modules, model._buffers = copy.deepcopy((self._modules, self._buffers), self._cheap_copies())
-        model._parameters = {}
+        model._modules, model._buffers, model._parameters = copy.deepcopy(
+            (self._modules, self._buffers, self._parameters), self._cheap_copies()
+        )
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
         if self._original_train_inputs is not None:
             model._original_train_inputs = torch.cat([self._original_train_inputs, X.detach()])
         if new is not None or self.train_Yvar is not None:
             old, new = (
-                self.ridge.to(y).expand(len(y)) if variances is None else variances
+                self.ridge.detach().to(y).expand(len(y)) if variances is None else variances
                 for variances, y in ((self.train_Yvar, self.train_targets), (new, targets))
             )
             model.train_Yvar = torch.cat([old, new])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from botorch.cross_validation import loo_cv
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
+from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
@@ -78,6 +81,25 @@ def test_a_noise_that_is_set_is_the_ridge(device):
         assert model.state.objections()
         with pytest.raises(InvalidInput, match="noise"):
             model.likelihood.noise = -1.0
+
+
+def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
+    model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    for copied in (copy.deepcopy(mll), pickle.loads(pickle.dumps(mll)), copy.deepcopy(mll).float().double()):
+        copied.likelihood.noise = 0.5
+        assert copied.model.state.ridge == 0.5
+    assert model.state.ridge == RIDGE
+
+
+def test_known_variances_follow_a_scale_that_is_loaded(device):
+    (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
+    one, other = (
+        KernelRidgeGP(X, scale * Y, kernel(), RIDGE, None, Standardize(1), 0.1 + Y.square()) for scale in (1, 10)
+    )
+    one.load_state_dict(other.state_dict())
+    close(one.train_Yvar, other.train_Yvar, 1e-12)
+    close(one.posterior(Z).variance, other.posterior(Z).variance, 1e-10)
 
 
 def test_a_noise_that_follows_the_data_cannot_be_set(device):
