@@ -405,7 +405,7 @@ def test_what_cannot_be_reported_is_an_error_in_words(rows, proved, practical, f
     for run, words in (
         (folder / "none.jsonl", "cannot read the journal"),
         (folder / "none.parquet", "there is no file"),
-        (damaged, "cannot read"),
+        (damaged, "is damaged"),
         (other, "has no column seed, round, cumulative"),
         (torn, "line 3 .* damaged"),
         (odd, "does not fit"),
