@@ -134,8 +134,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         Raises:
             InvalidInput: X has another shape, dtype or device than the data, or is not finite.
         """
-        if not isinstance(X, Tensor) or X.ndim < 2:
-            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        if len(shape := tuple(checks.tensor("X", X).shape)) < 2:
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
         if output_indices is not None and (not isinstance(output_indices, list) or output_indices != [0]):
             raise InvalidInput(f"output_indices must be [0], of one output, got {checks.shown(output_indices)}.")

@@ -1,6 +1,6 @@
 """Bad values for every argument of the public interface, one at a time.
 
-``python -m tests.faults.bad_calls 61`` calls every function with that many bad values for each of its arguments and
+``python -m tests.faults.bad_calls 64`` calls every function with that many bad values for each of its arguments and
 prints a table by function; ``-v`` prints every fault. A call passes if it works and its result is finite, or if it
 raises a ``KboError`` whose text names the argument.
 
@@ -904,7 +904,9 @@ def finite(found: Any) -> bool:
     return True
 
 
-_SIGNATURE = re.compile(r"(unexpected keyword argument|missing \d+ required|takes \d+ positional|multiple values)")
+_SIGNATURE = re.compile(
+    r"unexpected keyword argument|missing \d+ required|takes \d+ pos|multiple values|__init__\(\) needs"
+)
 
 
 def verdict(call: Call, argument: str, bad: str) -> str:

@@ -4,7 +4,7 @@ from tests.faults import REPEATS, bad_calls
 
 
 def test_a_bad_argument_is_refused_by_name_or_works():
-    """Some of the calls, at random; ``python -m tests.faults.bad_calls 61`` makes all."""
+    """Some of the calls, at random; ``python -m tests.faults.bad_calls 64`` makes all."""
     wrong = []
     for call, argument, bad in bad_calls.cases(len(bad_calls.BAD), seed=0, most=3000 * REPEATS):
         found = bad_calls.verdict(call, argument, bad)
