@@ -296,6 +296,18 @@ FAULTS = [
     ),
     # Spaces, journals, recipes, models, acquisition functions
     Fault(
+        "models/base.py",
+        "self.raw_noise = ridge",
+        "self.raw_noise = torch.nn.Parameter(ridge.detach().clone())",
+        "tests/botorch/test_fitting.py -k noise_that_is_set",
+    ),
+    Fault(
+        "models/base.py",
+        "return X if transform is None else transform.preprocess_transform(X)",
+        "return self.transform_inputs(X)",
+        "tests/botorch/test_guest.py -k perturbed",
+    ),
+    Fault(
         "space.py",
         "a, b = self.low - 0.5, self.high + 0.5",
         "a, b = self.low, self.high",

@@ -138,6 +138,11 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
         if output_indices is not None and (not isinstance(output_indices, list) or output_indices != [0]):
             raise InvalidInput(f"output_indices must be [0], of one output, got {checks.shown(output_indices)}.")
+        if not isinstance(observation_noise, bool | Tensor):
+            raise InvalidInput(
+                "observation_noise must be True, False or a tensor of variances [... q 1], got "
+                f"{checks.shown(observation_noise)}: use torch.full((q, 1), variance)."
+            )
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         if self.training:
             self.eval()

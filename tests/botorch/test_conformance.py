@@ -219,6 +219,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "leave out",
     ),
     "one point without its row": (lambda: plain().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
+    "`observation_noise` as a number": (
+        lambda: plain().posterior(X, observation_noise=0.1),  # pyright: ignore
+        r"a tensor of variances",
+    ),
     "another output": (lambda: plain().posterior(X, output_indices=[1]), r"output_indices must be \[0\]"),
     "batches that do not fit": (
         lambda: plain().condition_on_observations(Z, Z[..., :1]).posterior(points(5, 4, 2)),
