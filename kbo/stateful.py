@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor
 
 from kbo.errors import InvalidInput, KboError
+from kbo.locking import Lock, after_fork_in_child
 
 _versions = itertools.count()
 
@@ -26,7 +27,7 @@ def _restart_versions() -> None:
 
 
 _restart_versions()
-os.register_at_fork(after_in_child=_restart_versions)
+after_fork_in_child(_restart_versions)
 
 
 def fresh_version() -> int:
@@ -43,8 +44,8 @@ class Stateful:
     """An object whose memory is its attributes.
 
     A fork copies what may change: stateful parts (once, also where two attributes refer to the same part), lists, sets
-    and dicts. Everything else is shared, tensors too: they are never written in place, except in the growing buffers of
-    ``kbo.linalg``, which copy them.
+    and dicts; it has a lock of its own. Everything else is shared, tensors too: they are never written in place, except
+    in the growing buffers of ``kbo.linalg``, which copy them.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
@@ -59,7 +60,7 @@ class Stateful:
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         for name, value in vars(self).items():
-            vars(twin).setdefault(name, _forked(value, memo))  # what __new__ made is the copy's own
+            vars(twin)[name] = _forked(value, memo)
         return twin
 
     def state_dict(self) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
         return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
-    return copy.copy(value) if isinstance(value, list | set) else value
+    return copy.copy(value) if isinstance(value, list | set | Lock) else value
 
 
 def _plain(value: Any) -> Any:

@@ -367,10 +367,8 @@ FAULTS = [
     ),
     Fault(
         "regression/locking.py",
-        """        with self.lock:
-            return""",
-        """        if self.lock:
-            return""",
+        "        with lock(*args, **kwargs):",
+        "        if lock(*args, **kwargs):",
         "tests/faults/test_threads.py -k exact",
     ),
 ]

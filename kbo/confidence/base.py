@@ -12,7 +12,7 @@ from kbo.confidence import rounding
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
-from kbo.regression.locking import lock_first_argument
+from kbo.regression.locking import lock_methods, of_state
 
 _LOCKED = (
     *("interval", "upper", "lower", "quick_upper", "argmax_upper", "argmax_lower", "inflated", "width"),
@@ -42,7 +42,7 @@ class Confidence(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        lock_first_argument(cls, _LOCKED)
+        lock_methods(cls, _LOCKED, of_state)
 
     guarantee: str | None = None
     covers_sketches: bool = False
@@ -153,7 +153,7 @@ class Confidence(ABC):
         return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
 
 
-lock_first_argument(Confidence, [name for name in _LOCKED if hasattr(Confidence, name)], inherited=True)
+lock_methods(Confidence, _LOCKED, of_state)
 
 
 def one_set(X: Tensor) -> Tensor:

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
-import threading
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kbo.errors import InvalidInput, JournalError, RefutedAssumptions
+from kbo.locking import Lock
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="Guarded")
-
-_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
-
-
-class Lock:
-    """A re-entrant lock; copies have one of their own, and in a forked child it is free."""
-
-    def __init__(self) -> None:
-        self.renew()
-        _locks.add(self)
-
-    def renew(self) -> None:
-        """Begin with a free lock: its owner is not in this process."""
-        self.lock = threading.RLock()
-
-    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
-        return Lock, ()
-
-
-def _renew_in_child() -> None:
-    for lock in list(_locks):
-        lock.renew()
-
-
-os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class Guarded(ABC):

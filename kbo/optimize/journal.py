@@ -18,6 +18,7 @@ from typing import Any
 from kbo import checks
 from kbo.errors import JournalError
 from kbo.files import replacing
+from kbo.locking import after_fork_in_child
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
 _open: weakref.WeakSet[Journal] = weakref.WeakSet()
@@ -28,7 +29,7 @@ def _close_in_child() -> None:
         journal.close("this process was forked from the one that writes it. Report values to that one")
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+after_fork_in_child(_close_in_child)
 
 
 class Journal:

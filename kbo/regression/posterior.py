@@ -18,10 +18,9 @@ On paper                                            | in code
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,8 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression.locking import lock_methods
+from kbo.locking import Lock
+from kbo.regression.locking import lock_methods, own
 from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
@@ -339,24 +339,16 @@ class Posterior(Stateful, ABC):
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
     rounding: float = 0.0
-    _lock: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        lock_methods(cls, _LOCKED)
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102
-        state = super().__new__(cls)
-        state._lock = threading.RLock()
-        return state
+        lock_methods(cls, _LOCKED, own)
 
     def __init__(self, ridge: float) -> None:
+        self._lock = Lock()
         self.ridge = checks.positive("ridge", ridge)
         self.prior_version = fresh_version()
         self.changed()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -490,7 +482,7 @@ class Posterior(Stateful, ABC):
 
         Hold it over several calls between which no other thread is to update the state.
         """
-        return self._lock
+        return self._lock.lock
 
     @property
     def dimension(self) -> int | None:
@@ -648,7 +640,7 @@ class Posterior(Stateful, ABC):
         return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
 
 
-lock_methods(Posterior, [name for name in _LOCKED if hasattr(Posterior, name)], inherited=True)
+lock_methods(Posterior, _LOCKED, own, inherited=True)
 
 
 def _is_single(ridge: Ridge) -> bool:

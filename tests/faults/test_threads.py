@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import subprocess
 import sys
 import threading
 
@@ -71,3 +74,45 @@ def test_answers_during_updates_are_those_of_a_moment_between_them(kind, read):
     expected = torch.stack(moments)
     for one in found:
         assert float((expected - one).abs().amax(-1).min()) < 1e-9
+
+
+FORKED = """
+import os, signal, threading, torch, kbo
+from tests.laws.states import rbf, unit_square
+
+state, X = kbo.KernelRidge(rbf(), 0.1), unit_square(5, 0)
+state.update(X, X[:, 0])
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with state.lock:
+        held.set()
+        done.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(10)
+    state.predict(X)
+    os._exit(0)
+status = os.waitpid(pid, 0)[1]
+done.set()
+assert status == 0, status
+"""
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_lacks():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("copied", [KernelRidge.fork, copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_copies_have_a_lock_of_their_own(copied):
+    state = KernelRidge(rbf(), 0.1)
+    assert copied(state).lock is not state.lock
+
+
+def test_a_platform_without_fork_imports_everything():
+    command = "import os, torch, gpytorch, botorch; del os.register_at_fork; import kbo.optimize.journal"
+    subprocess.run([sys.executable, "-c", command], check=True, timeout=120)
