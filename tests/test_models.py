@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import pickle
@@ -183,6 +184,26 @@ def test_a_changed_hyper_parameter_takes_effect(device):
     reference.likelihood.noise = 0.2
     reference.train()
     same(model.posterior(X), reference.eval().posterior(X))
+
+
+@pytest.mark.parametrize("after", [1.0, RIDGE])
+@pytest.mark.parametrize("stored", range(3))
+def test_an_interrupted_build_leaves_no_state_of_another_ridge(monkeypatch, plain, stored, after):
+    assert plain.state.ridge == RIDGE
+    left, store = iter(range(stored)), KernelRidgeGP.__setattr__
+
+    def store_some(model, name, value):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        store(model, name, value)
+
+    plain.ridge.data.fill_(1.0)
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(KernelRidgeGP, "__setattr__", store_some)
+        assert plain.state.ridge == 1.0
+    plain.ridge.data.fill_(after)
+    assert plain.state.ridge == after
+    assert bool(plain.state.objections()) == (after != RIDGE)
 
 
 def test_training_mode_and_back_changes_nothing(pair, device):

@@ -73,7 +73,7 @@ class StreamingGP(PosteriorModel):
             train_Yvar = train_Yvar.clone()
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         self._caveats: tuple[str, ...] = ()
-        self._state: Any = None
+        self._built: tuple[list[Tensor], Posterior] | None = None  # hyperparameters and their state
         # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
             self.outcome_transform = copy.deepcopy(outcome_transform).to(train_X).train()
@@ -90,11 +90,11 @@ class StreamingGP(PosteriorModel):
         self.train_targets = train_Y.squeeze(-1)
         self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
-        self._first_values = self._values = _copies(self._hyperparameters())
+        self._first_values = _copies(self._hyperparameters())
 
     def add_caveat(self, reason: str) -> None:
         """Add a reason why no theorem covers bounds on this model, in words; models conditioned on it have it too."""
-        self._caveats, self._state = (*self._caveats, reason), None
+        self._caveats, self._built = (*self._caveats, reason), None
 
     def _note_fit(self, transform: torch.nn.Module, data: Tensor) -> None:
         """Note a transform whose constants depend on the data: other data give it others."""
@@ -130,20 +130,25 @@ class StreamingGP(PosteriorModel):
 
         To add data use ``condition_on_observations``: an update of the state itself would be lost.
         """
+        return self._current()[1]
+
+    def _current(self) -> tuple[list[Tensor], Any]:
+        """Return the hyperparameters and the state they belong to, built again if anything has changed."""
         # A function of data, kernel and ridge. It is checked here, not computed by a method that callers must not
         # forget, because BoTorch, Ax and users change kernels, data and devices without calling the model.
         if self.training:
             self.eval()
-        now = self._hyperparameters()
-        if self._state is None or not _equal(now, self._values):
+        now, built = self._hyperparameters(), self._built
+        if built is None or not _equal(now, built[0]):
             state, values = self._new_state(), _copies(now)
             state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
             if not state.n:
                 self._first_values = values
             for caveat in (*self._caveats, *[_CHANGED] * (not _equal(values, self._first_values))):
                 state.add_caveat(caveat)
-            self._values, self._state = values, state  # last: another thread may read them
-        return self._state
+            # Last and as one value: no other thread, and no interrupt, comes between a state and what it is for.
+            self._built = built = values, state
+        return built
 
     def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:
         """Return the argument ``weights`` of ``update`` for noise variances [r]; None for the ridge, left out."""
@@ -170,7 +175,7 @@ class StreamingGP(PosteriorModel):
             self.train_inputs = (checks.rows("inputs", given).clone(),)
         if targets is not None:
             self.train_targets = checks.points("targets", targets).clone()
-        self._state = None
+        self._built = None
 
     def get_extra_state(self) -> Tensor:
         """Return the place of the checksum, which ``state_dict`` fills in."""
@@ -224,7 +229,7 @@ class StreamingGP(PosteriorModel):
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
-        state = self.state
+        values, state = self._current()
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")
@@ -249,7 +254,7 @@ class StreamingGP(PosteriorModel):
                 for variances, y in ((self.train_Yvar, self.train_targets), (new, targets))
             )
             model.train_Yvar = torch.cat([old, new])
-        model._state = state
+        model._built = values, state
         return model
 
     def _cheap_copies(self) -> dict[int, Any]:
@@ -269,7 +274,7 @@ class StreamingGP(PosteriorModel):
             self._original_train_inputs = fn(self._original_train_inputs)
         self.train_Yvar = None if self.train_Yvar is None else fn(self.train_Yvar)
         self._first_values = [fn(value) for value in self._first_values]
-        self._state = None
+        self._built = None
         return self
 
     @classmethod
