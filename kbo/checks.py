@@ -20,7 +20,7 @@ from kbo.errors import InvalidInput
 def shown(value: Any, most: int = 80) -> str:
     """Return the repr of a value for a message, shortened, whatever that repr does."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except Exception:  # of an object of the caller
         text = f"an object of {type(value).__name__}"
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -108,12 +108,12 @@ def maybe(check: Callable[..., Any], name: str, value: Any, *limits: Any) -> Any
     return None if value is None else check(name, value, *limits)
 
 
-def instance(name: str, value: Any, kind: type) -> Any:
-    """Return ``value`` if it is an instance of a class."""
+def instance(name: str, value: Any, kind: type, hint: str = "") -> Any:
+    """Return ``value`` if it is an instance of a class; the message ends with the hint."""
     if not isinstance(value, kind):
         what = f"the class {value.__name__}: call it" if isinstance(value, type) else shown(value)
         home = ".".join(kind.__module__.split(".")[: 2 if kind.__module__.startswith("kbo") else 1])
-        raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {what}.")
+        raise InvalidInput(f"{name} must be a {home}.{kind.__qualname__}, got {what}{hint}.")
     return value
 
 

@@ -295,7 +295,7 @@ def test_features_count_ordered_pairs_of_any_small_graph():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: GaussianProcessBandit(dim=4), "dim must be 1, 2 or 3, got 4.*power"),
+        (lambda: GaussianProcessBandit(dim=4), "dim must be a whole number from 1 to 3, got 4"),
         (lambda: GaussianProcessBandit(dim=1.5), "dim"),
         (lambda: GaussianProcessBandit(n_points=0), "n_points"),
         (lambda: GaussianProcessBandit(n_points=2.5), "whole number"),

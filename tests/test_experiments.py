@@ -206,7 +206,7 @@ def test_the_draws_of_a_dictionary_follow_the_seed():
 
 
 def test_impossible_problems_are_explained():
-    with pytest.raises(InvalidInput, match="known: rkhs, rkhs-fixed, bump"):
+    with pytest.raises(InvalidInput, match="one of 'rkhs', 'rkhs-fixed', 'bump'"):
         BanditProblem("chess")
     with pytest.raises(InvalidInput, match="'chessboard' has no option 'dim'; it has lengthscale"):
         BanditProblem("chessboard", {"dim": 3})

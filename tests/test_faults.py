@@ -1,5 +1,6 @@
 """Runs survive interrupts, threads, forks, lost trials and damaged journals."""
 
+import itertools
 import json
 import os
 import random
@@ -12,6 +13,8 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from kbo import Optimizer
+from kbo.errors import JournalError
 from kbo.optimize import journal
 from kbo.optimize.events import LONGEST_LINE, parse
 from kbo.optimize.trials import Trials
@@ -319,3 +322,53 @@ def test_a_trial_that_was_lost_twice_is_failed_and_the_run_goes_on(tmp_path):
 def test_an_objective_that_exits_has_failed():
     result = kbo.minimize(lambda x: sys.exit("no") if x[0] > 0.5 else x[0], [(0, 1)], 4, max_failures=4)
     assert any(trial.failure and trial.failure.startswith("SystemExit: no (test_faults.py") for trial in result.trials)
+
+
+def test_what_is_read_after_an_interrupt_is_what_is_on_disk(tmp_path, monkeypatch):
+    optimizer = Optimizer(SPACE, journal=tmp_path / "run.jsonl", method="random")
+    params, append = optimizer.ask(), journal.Journal.append
+
+    def then_interrupt(self, event):
+        append(self, event)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(journal.Journal, "append", then_interrupt)
+        optimizer.tell(params, 1.0)
+    assert [trial.value for trial in optimizer.trials] == [1.0]
+
+
+def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_path, monkeypatch):
+    path = tmp_path / "run.jsonl"
+    optimizer = Optimizer(SPACE, journal=path, method="random")
+    for _ in range(3):
+        optimizer.tell(optimizer.ask(), 1.0)
+    path.write_bytes(b"")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Optimizer, "_recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        optimizer.recommended()
+    assert len(optimizer.trials) == 3
+    with pytest.raises(JournalError, match="changed by another program"):
+        optimizer.ask()
+    optimizer.save(tmp_path / "saved.jsonl")
+    assert len(Optimizer(SPACE, journal=tmp_path / "saved.jsonl", method="random").completed()) == 3
+
+
+def test_a_trial_that_ask_began_but_did_not_return_was_not_lost(tmp_path, monkeypatch):
+    optimizer = Optimizer(SPACE, journal=tmp_path / "run.jsonl", method="random")
+    with monkeypatch.context() as patch, pytest.raises(JournalError):
+        patch.setattr(Optimizer, "_begin", failing_at(2, Optimizer._begin))
+        optimizer.ask(2)
+    assert optimizer.ask() == optimizer.trials[0].params
+    assert optimizer.trials[0].starts == 1
+
+
+def failing_at(call: int, method):
+    calls = itertools.count(1)
+
+    def fails(*arguments):
+        if next(calls) == call:
+            raise JournalError("disk full")
+        return method(*arguments)
+
+    return fails

@@ -113,12 +113,12 @@ def test_a_method_without_bounds_cannot_stop_on_a_gap():
             "at least one row",
             lambda: optimality_gap(SelfNormalized(1, 1, 0.1), KernelRidge(RBFKernel(), 1), points(2).points[:0]),
         ),
-        ("at least one row", lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1)),
+        ("m must be a whole number of at least 1", lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1)),
         (
             "in_force",
             lambda: certify(kbo.confidence.UnknownNorm(0.1, 0.1), KernelRidge(RBFKernel(), 1), torch.rand(2).double()),
         ),
-        ("state of Tracked must be", lambda: Tracked(RBFKernel(), points(2).points)),
+        ("state must be a kbo.regression.Posterior", lambda: Tracked(RBFKernel(), points(2).points)),
     ],
 )
 def test_mistakes_are_named_where_they_are_made(what, build):

@@ -148,7 +148,7 @@ class PosteriorMetric(Metric):
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
-        checks.instance("state", state, Posterior).check(points, "points")
+        checks.instance("state", state, Posterior, "; that of a model is model.state").check(points, "points")
         if points.ndim != 2 or not len(points):
             raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
         with torch.no_grad():

@@ -31,7 +31,7 @@ class Guarded(ABC):
         self._torn = True
         try:
             found = method(self, *args, **options)
-        except (InvalidInput, JournalError, RefutedAssumptions):  # which leave everything as it was
+        except (InvalidInput, JournalError, RefutedAssumptions):  # after which memory is that of the record
             self._torn = False
             raise
         self._torn = False

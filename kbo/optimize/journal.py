@@ -92,6 +92,23 @@ class Journal:
             self._file.truncate(self._size)
         return found.events
 
+    def continued(self, events: list[Event]) -> list[Event]:
+        """Return the events on disk after a write that may have been interrupted, if these are the first of them.
+
+        Otherwise the file is not what was written: then these are all that is known, and later writes are refused.
+        """
+        if self._closed:
+            return events
+        try:
+            found = self.recover()
+        except JournalError as error:
+            self.close(f"{error} {_SAVE}")
+            return events
+        if found[: len(events)] != events:
+            self.close(f"it was changed by another program. {_SAVE}")
+            return events
+        return found
+
     def append(self, event: Event) -> None:
         """Write an event; when this returns it survives a crash of the machine.
 
@@ -164,6 +181,8 @@ class Journal:
             raise JournalError(f"cannot write to the journal {self.path}: {error.strerror}.") from error
         self._size += len(text)
 
+
+_SAVE = "Save what is known with optimizer.save(path)"
 
 _DECLARED = "completion_independent_of_noise"
 """Says how trials are read, not which problem they are of: a run may continue with another declaration."""

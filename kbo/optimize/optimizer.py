@@ -85,11 +85,9 @@ class Optimizer(Guarded):
         self.maximize, self.seed = checks.flag("maximize", maximize), checks.seed(seed)
         self._n_trials, self._sign = n_trials, 1 if maximize else -1
         super().__init__()
-        self._events: list[Event] = []
-        self._running: set[int] = set()  # the trials that this object has handed out
         self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
         try:
-            self._rebuild()
+            self._open([] if self._journal is None else self._journal.recover())
         except BaseException:
             self.close()
             raise
@@ -99,6 +97,7 @@ class Optimizer(Guarded):
         return f"Optimizer(method={self.method!r}, setting={self.setting}, trials={trials})"
 
     @property
+    @guarded
     def trials(self) -> list[Trial]:
         """Every trial, in the order of their starts."""
         return self._trials.all
@@ -109,6 +108,7 @@ class Optimizer(Guarded):
         return header_of(self._header())
 
     @property
+    @guarded
     def events(self) -> list[Event]:
         """What happened so far, oldest first."""
         return list(self._events)
@@ -135,12 +135,13 @@ class Optimizer(Guarded):
         return params[0] if n is None else params
 
     def _begin(self, restriction: Restriction, running: set[int]) -> Params:
-        """Begin a trial, one that was lost if there is one, and add it to those that are running."""
-        lost = (trial for trial in self._lost(running) if restriction.accepts(trial.params))
-        if (trial := next(lost, None)) is not None:
+        """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
+        idle = (trial for trial in self._idle(running) if restriction.accepts(trial.params))
+        if (trial := next(idle, None)) is None:
+            trial = self._expect(restriction.params(self._propose(len(self._trials.all), restriction)))
+        elif trial.number in self._lost:  # otherwise the call that began it did not return
             self._record(Again(number=trial.number, time=_now()))
-        else:
-            trial = self._expect(restriction.params(self._propose(len(self.trials), restriction)))
+            self._lost.discard(trial.number)
         running.add(trial.number)
         return copy.copy(trial.params)  # the caller may change its copy
 
@@ -153,10 +154,11 @@ class Optimizer(Guarded):
         return self._fail_lost()
 
     def _fail_lost(self) -> list[Trial]:
-        lost = [trial for trial in self._lost(self._running) if trial.starts >= MOST_STARTS]
+        idle = self._idle(self._running)
+        lost = [trial for trial in idle if trial.number in self._lost and trial.starts >= MOST_STARTS]
         return [self._record(Fail(number=trial.number, reason=_LOST, time=_now())) for trial in lost]
 
-    def _lost(self, running: set[int]) -> list[Trial]:
+    def _idle(self, running: set[int]) -> list[Trial]:
         """Return the pending trials that are not running: nobody will report their values."""
         return [trial for trial in self._trials.pending.values() if trial.number not in running]
 
@@ -172,7 +174,7 @@ class Optimizer(Guarded):
             pending: More parameters that are being evaluated, besides the pending trials.
         """
         restriction = Restriction(self.space, context)
-        number = len(self.trials) if number is None else checks.whole("number", number, 0)
+        number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
         return restriction.params(self._propose(number, restriction, self.space.units(list(pending))))
 
     @guarded
@@ -183,7 +185,7 @@ class Optimizer(Guarded):
         return trial
 
     def _expect(self, params: Params, asked: bool = True) -> Trial:
-        event = Ask(number=len(self.trials), params=self.space.canonical(params), asked=asked, time=_now())
+        event = Ask(number=len(self._trials.all), params=self.space.canonical(params), asked=asked, time=_now())
         return self._record(event)
 
     @guarded
@@ -296,10 +298,12 @@ class Optimizer(Guarded):
         lower = belief.interval(self._features([best]))[0][0]
         return proposal.SpaceGap(float(belief.raw(largest) - lower), exact)
 
+    @guarded
     def completed(self) -> list[Trial]:
         """Return the trials with a value."""
         return list(self._trials.complete)
 
+    @guarded
     def failed(self) -> list[Trial]:
         """Return the trials that failed."""
         return list(self._trials.failed)
@@ -323,9 +327,9 @@ class Optimizer(Guarded):
         if different:
             raise JournalError(f"{path} belongs to another problem ({different}).")
         Trials.of(self.space, events, path)
-        self._events, self._running = events, set()
-        self._rebuild()
+        self._open(events)
 
+    @guarded
     def close(self) -> None:
         """Release the journal; what is known can still be read."""
         if self._journal is not None:
@@ -390,7 +394,7 @@ class Optimizer(Guarded):
 
     def _units_of(self, trials: list[Trial]) -> Tensor:
         """Return the points [n P] of the unit cube of trials."""
-        if fresh := self.trials[self._units.n :]:
+        if fresh := self._trials.all[self._units.n :]:
             self._units.append(self.space.units([trial.params for trial in fresh]))
         return self._units.value[[trial.number for trial in trials]]
 
@@ -413,9 +417,22 @@ class Optimizer(Guarded):
         self._events.append(event)
         return self._trials.add(event)
 
+    def _open(self, events: list[Event]) -> None:
+        """Continue a run of which these events are known."""
+        self._events, self._n_known = events, len(events)
+        self._running: set[int] = set()  # trials that were handed out here
+        self._compute()
+        self._lost = set(self._trials.pending)  # trials that were handed out before, and not again here
+
     def _rebuild(self) -> None:
         if self._journal is not None:
-            self._events = self._journal.recover()
+            self._events = self._journal.continued(self._events)
+        self._compute()
+        self._lost.difference_update(
+            event.number for event in self._events[self._n_known :] if isinstance(event, Again)
+        )
+
+    def _compute(self) -> None:
         self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._learner, self._learned = self.setting.begin(self.method, self._n_trials, self.space), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import random
@@ -165,9 +166,10 @@ def outcome(file: File, expected: Any, at: int, bit: int) -> str:
 
 def run(n: int, seed: int, folder: Path) -> dict[str, Counter]:
     """Return the outcomes of n flipped bits, shared out among the files."""
-    logging.getLogger("kbo").setLevel(logging.ERROR)
-    rng, counts = random.Random(seed), {}
-    with warnings.catch_warnings():
+    rng, counts, log = random.Random(seed), {}, logging.getLogger("kbo")
+    with warnings.catch_warnings(), contextlib.ExitStack() as after:
+        after.callback(log.setLevel, log.level)
+        log.setLevel(logging.ERROR)
         warnings.simplefilter("ignore")
         cases = files(folder)
         for name, file in cases.items():
