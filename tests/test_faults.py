@@ -332,9 +332,10 @@ def test_what_is_read_after_an_interrupt_is_what_is_on_disk(tmp_path, monkeypatc
         append(self, event)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(journal.Journal, "append", then_interrupt)
-        optimizer.tell(params, 1.0)
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.tell(params, 1.0)
     assert [trial.value for trial in optimizer.trials] == [1.0]
 
 
@@ -344,9 +345,10 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
     for _ in range(3):
         optimizer.tell(optimizer.ask(), 1.0)
     path.write_bytes(b"")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Optimizer, "_recommended", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
-        optimizer.recommended()
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.recommended()
     assert len(optimizer.trials) == 3
     with pytest.raises(JournalError, match="changed by another program"):
         optimizer.ask()
@@ -356,9 +358,10 @@ def test_a_journal_that_was_emptied_leaves_what_is_known_after_an_interrupt(tmp_
 
 def test_a_trial_that_ask_began_but_did_not_return_was_not_lost(tmp_path, monkeypatch):
     optimizer = Optimizer(SPACE, journal=tmp_path / "run.jsonl", method="random")
-    with monkeypatch.context() as patch, pytest.raises(JournalError):
+    with monkeypatch.context() as patch:
         patch.setattr(Optimizer, "_begin", failing_at(2, Optimizer._begin))
-        optimizer.ask(2)
+        with pytest.raises(JournalError):
+            optimizer.ask(2)
     assert optimizer.ask() == optimizer.trials[0].params
     assert optimizer.trials[0].starts == 1
 
