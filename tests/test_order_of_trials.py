@@ -13,6 +13,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 import kbo
+from kbo.optimize.certified import CertifiedBelief
 from kbo.optimize.result import result_of
 from kbo.optimize.trials import selected
 
@@ -128,6 +129,18 @@ def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     for x in (POINT, POINT, [0.9]):
         run.tell(x, 0.1)
     assert "ran at once" in result_of(run, "", None).guarantee
+
+
+def test_a_trial_that_never_reports_costs_each_later_one_the_same(monkeypatch):
+    seen, point = [], CertifiedBelief._point
+    monkeypatch.setattr(CertifiedBelief, "_point", lambda self, number: seen.append(number) or point(self, number))
+    run = optimizer()
+    run.expect(POINT)
+    for i in range(100):
+        run.expect([i / 200])
+        run.tell([i / 200], 0.1)
+    assert run.belief().posterior.n == 0
+    assert len(seen) <= 500
 
 
 def test_a_failure_before_any_value_leaves_the_design_that_fills_the_space():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -154,6 +155,7 @@ class CertifiedBelief(Belief, Learner):
         self._checked: int | None = None
         self._next = 0  # the first trial that has not reported
         self._waiting: dict[int, tuple[Tensor, Tensor] | None] = {}  # what later ones have reported
+        self._reports: Counter[tuple[float, ...] | None] = Counter()  # how many of these there are at each point
         self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
         self._mixed = False  # values of trials at one point were exchanged among them
         self._excluded: float | None = None  # a value too large for any of the assumptions, and for float64
@@ -177,17 +179,20 @@ class CertifiedBelief(Belief, Learner):
             self._next = max(self._next, number + 1)
             return
         self._waiting[number] = value
+        self._reports[self._point(number)] += 1
         end = self._next
         while end in self._waiting:
             end += 1
         # Trials at one point that ran at once exchange values, so all or none of them enter (docs/theory/trials.md).
-        later = {self._point(i) for i in self._waiting if i >= end} - {None}
+        entering = Counter(self._point(i) for i in range(self._next, end))
         for i in reversed(range(self._next, end)):
-            if self._point(i) in later:
-                later |= {self._point(k) for k in range(i, end)} - {None}
+            point = self._point(i)
+            if point is not None and self._reports[point] > entering[point]:  # others at this point stay behind
+                entering.subtract(self._point(k) for k in range(i, end))
                 end = i
         points = [point for i in range(self._next, end) if (point := self._point(i)) is not None]
         self._mixed |= len(set(points)) < len(points)
+        self._reports -= +entering
         for i in range(self._next, end):
             if (ready := self._waiting.pop(i)) is not None:
                 self.posterior.update(*ready)
