@@ -375,3 +375,14 @@ def failing_at(call: int, method):
         return method(*arguments)
 
     return fails
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_objective_in_a_file_with_any_name_may_fail():
+    names = {}
+    exec("def objective(params): raise ValueError('no')", names)
+    objective = names["objective"]
+    objective.__code__ = objective.__code__.replace(co_filename="\udcff.py")
+    (trial,) = kbo.minimize(objective, {"x": (0.0, 1.0)}, 1).trials
+    assert trial.status == "failed"
+    assert trial.failure == r"ValueError: no (\udcff.py, line 1)"

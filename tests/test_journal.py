@@ -347,6 +347,11 @@ def test_the_commands_check_show_repair_and_export(tmp_path):
     assert command("export", path, "--to", tmp_path / "out.json").exit_code == 0
     found = json.loads((tmp_path / "out.json").read_text())
     assert [row["params.x"] for row in found] == [trial.params["x"] for trial in optimizer.trials]
+    for name in ("out.json", "out.csv"):  # an older file is replaced in one step, not written over
+        (tmp_path / name).write_text("older")
+        os.link(tmp_path / name, tmp_path / f"old {name}")
+        assert command("export", path, "--to", tmp_path / name).exit_code == 0
+        assert (tmp_path / f"old {name}").read_text() == "older" != (tmp_path / name).read_text()
 
     path.write_bytes(path.read_bytes().replace(b'"value":2.0', b'"value":3.0'))
     damaged = command("check", path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbo.errors import InvalidInput, JournalError
+from kbo.files import replacing
 
 if TYPE_CHECKING:
     from kbo.optimize.events import Contents
@@ -95,13 +98,13 @@ def export(
         if to is None:
             _write_csv(rows, sys.stdout)
             return
-        with to.open("w", encoding="utf-8", newline="") as file:
+        with replacing(to) as file:
             if form == ".csv":
-                _write_csv(rows, file)
+                text = io.StringIO(newline="")
+                _write_csv(rows, text)
+                file.write(text.getvalue().encode())
             else:
-                import json
-
-                json.dump(rows, file, indent=1)
+                file.write(json.dumps(rows, indent=1).encode())
     except OSError as error:
         raise InvalidInput(f"cannot write {to or 'the output'}: {error.strerror}. Choose a writable place.") from error
     typer.echo(f"{len(rows)} trials in {to}")

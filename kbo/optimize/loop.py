@@ -210,15 +210,23 @@ def evaluate_again(
 def described(error: BaseException) -> str:
     """Return type and text of an exception, whatever that text is and does."""
     try:
-        return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        return _encodable(f"{type(error).__name__}: {error}")
     except Exception:
         return f"{type(error).__name__} (its text cannot be shown)"
 
 
 def place(error: BaseException) -> str:
     """Return the file and line in which an exception was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not frames:
+        return ""
+    frame, line = frames[-1]
+    return _encodable(f" ({os.path.basename(frame.f_code.co_filename)}, line {line})")
+
+
+def _encodable(text: str) -> str:
+    """Return a text that UTF-8 can write, with escapes for the bytes of names and messages that were not in it."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _done(optimizer: Optimizer) -> int:

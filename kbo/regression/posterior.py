@@ -480,7 +480,8 @@ class Posterior(Stateful, ABC):
     def lock(self) -> Any:
         """A ``threading.RLock``, held during every call that reads or changes the state.
 
-        Hold it over several calls between which no other thread is to update the state.
+        Hold it over several calls between which no other thread is to update the state. Call no optimiser meanwhile: it
+        may be waiting for this lock in another thread, which has that of the optimiser.
         """
         return self._lock.lock
 

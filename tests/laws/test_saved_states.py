@@ -118,6 +118,9 @@ def test_a_changed_state_dict_of_a_model_is_refused_and_changes_nothing(device):
     for value in (torch.tensor(torch.nan), torch.ones(2), torch.tensor(1), torch.tensor(0.5).to("meta"), 0.5, None):
         with pytest.raises(InvalidInput, match="ridge of the state dict must be a finite tensor"):
             model.load_state_dict({"ridge": value}, strict=False)
+    unreadable = {name: value.bfloat16() if value.is_floating_point() else value for name, value in saved.items()}
+    with pytest.raises(InvalidInput, match="checksum"):  # NaN is the checksum of what has none
+        model.load_state_dict({**unreadable, "_extra_state": torch.tensor(torch.nan)})
     model.load_state_dict({"ridge": torch.tensor(0.3)}, strict=False)
     assert float(model.ridge) == pytest.approx(0.3)
     model.load_state_dict(saved)
