@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from kbo import stateful
 from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds
@@ -55,6 +57,32 @@ def test_a_batch_keeps_earlier_hypothetical_points():
     first = BatchView(state, Z)
     first.observe(3)
     close(BatchView(first, Z).predict(Z)[1], first.predict(Z)[1])
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest result of any operation inside."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.numel = max([self.numel, *(t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor))])
+        return out
+
+
+def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
+    largest = []
+    for p in (80, 160):
+        P = unit_square(p, 5)
+        many = Hypothetical(fed(), P, P.sum(-1)).all_ridges()
+        ridges = many.ridges([0.01, 0.1, 1.0])
+        with Largest() as inside:
+            mean, variance = many.predict(Z, ridges)
+        largest.append(inside.numel)
+        moments = many.path(Z.unsqueeze(-2)).grid(ridges)
+        close(mean, moments.mean.squeeze(-1))
+        close(variance, moments.covariance.squeeze(-1).squeeze(-1))
+    assert largest[1] <= max(2 * largest[0], 160**2)
 
 
 def test_bounds_at_a_moving_ridge_build_no_factors(monkeypatch):

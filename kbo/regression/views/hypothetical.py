@@ -149,6 +149,14 @@ class _ConditionedRidges(ViewRidges):
     def at(self, ridge: float) -> Answers:
         return _ConditionedAnswers(self.state, self.inner.at(ridge))
 
+    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        P, targets = self.state.P, self.state.targets
+        if X.ndim == 1 or P.ndim > 2 or (targets is not None and targets.ndim > 1):
+            return super().predict(X, ridges)
+        # One P for all points: eliminated once at each ridge, where a path has a copy of P in every group.
+        mean, variance = zip(*(self.at(ridge).predict(X) for ridge in ridges.tolist()), strict=True)
+        return torch.stack(mean), torch.stack(variance)
+
 
 class _ConditionedPath(RidgePath):
     """The path of groups whose first p points were observed hypothetically, with targets [B p] or None."""
