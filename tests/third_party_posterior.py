@@ -21,7 +21,7 @@ class LinearRegression(Posterior):
         ridge: The regulariser = the variance of the noise.
     """
 
-    saved = ("like", "R", "count", "total", "largest")
+    saved = ("like", "R", "count", "total", "largest", "assumed")
 
     def __init__(self, features: Function, ridge: float) -> None:
         super().__init__(ridge)

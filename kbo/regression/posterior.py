@@ -532,11 +532,11 @@ class Posterior(Stateful, ABC):
 
     @assumed.setter
     def assumed(self, saved: dict[str, Any]) -> None:
-        """Take over the caveats of a saved state; one more if its data came under another kernel."""
+        """Take over ridge and caveats of a saved state; one more if its data came under another kernel."""
         kernel = self.assumed["kernel"]
         same = len(kernel) == len(saved["kernel"]) and all(map(torch.equal, kernel, saved["kernel"]))
         self.caveats = (*saved["caveats"], *["the data were saved under another kernel"] * (not same and self.n > 0))
-        self.ridge_moved = saved["ridge_moved"] or (self.n > 0 and saved["ridge"] != self.ridge)
+        self.ridge, self.ridge_moved = saved["ridge"], saved["ridge_moved"]
 
     def objections(self) -> list[str]:
         """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""

@@ -132,3 +132,22 @@ def test_a_model_inside_another_module_is_saved_and_loaded(device):
     one, other = (torch.nn.ModuleList([KernelRidgeGP(X, X[:, :1], rbf(), ridge)]) for ridge in (0.1, 0.2))
     other.load_state_dict(one.state_dict())
     assert float(other[0].ridge) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("case", [*STATES, *DICTIONARIES], ids=lambda case: case.name)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_state_whose_ridge_was_moved_continues_exactly(case, early, device):
+    (X, y), Z = case.data(30, device), case.points(5, 1).to(device)
+    state, loaded = case.make(case.kernel(), 0.1), case.make(case.kernel(), 0.1)
+    if state.schedule is not None:
+        pytest.skip("its schedule alone moves the ridge")
+    if early:
+        state.move_ridge(0.5)
+    state.update(X[:20], y[:20])
+    if not early:
+        state.move_ridge(0.5)
+    loaded.load_state_dict(state.state_dict())
+    for one in (state, loaded):
+        one.update(X[20:], y[20:])
+    assert (loaded.ridge, loaded.ridge_moved) == (0.5, not early)
+    identical(answers(loaded, Z), answers(state, Z))

@@ -164,7 +164,7 @@ class KernelRidge(Posterior):
         return self._basis
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Replace the data by those of a state dict; kernel and ridge are those of this object."""
+        """Replace data and ridge by those of a state dict; the kernel is that of this object."""
         self.check_state_dict(state)
         self._begin(None)
         if (saved := state["data"]) is not None:

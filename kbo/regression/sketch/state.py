@@ -220,8 +220,9 @@ class NystromRidge(Posterior):
         return fork
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of a state dict, for a state with equal kernel, ridge and dictionary."""
+        """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
+        self.ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
         self.sketch.restore(state["sketch"])
         self.assumed = state["assumed"]
