@@ -13,6 +13,16 @@ TEMPORARY = ".tmp"
 """End of the name, which begins with a dot, of a file that is not complete."""
 
 
+def sync_folder(path: Path) -> None:
+    """Make a new name in a folder survive a crash of the machine, where the platform can."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of ``path`` at the end; after an error, or a kill, ``path`` is as before."""
@@ -23,6 +33,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        sync_folder(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -279,7 +279,7 @@ class Space:
         return self._named(self._converted(params, lambda p, value: p.plain(value)))
 
     def _converted(self, params: Any, convert: Callable[[Parameter, Any], Any]) -> list[Any]:
-        """What becomes of each value of given parameters, in order."""
+        """The values of given parameters after a conversion of each, in order."""
         values, found = self._values(params), []
         for (name, parameter), value in zip(self.parameters.items(), values, strict=True):
             try:

@@ -60,14 +60,13 @@ def show(path: File) -> None:
     from rich.text import Text
 
     from kbo.optimize.result import format_params
+    from kbo.terminal import printable
 
     table = Table("trial", "status", "value", "seconds", "parameters", "failure")
     for trial in _whole(path)[1].all:
         numbers = ("" if number is None else f"{number:.6g}" for number in (trial.value, trial.seconds))
         cells = (str(trial.number), trial.status, *numbers, format_params(trial.params), trial.failure or "")
-        table.add_row(
-            *(Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cell)) for cell in cells)
-        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     Console().print(table)
 
 
@@ -111,11 +110,12 @@ def export(
 
 
 def _row(trial: Any) -> dict[str, Any]:
-    params = (
-        trial.params if isinstance(trial.params, dict) else {f"x{i}": value for i, value in enumerate(trial.params)}
-    )
+    from kbo.optimize.result import by_name
+
     names = ("number", "status", "value", "seconds", "failure", "starts", "asked")
-    return {name: getattr(trial, name) for name in names} | {f"params.{name}": value for name, value in params.items()}
+    return {name: getattr(trial, name) for name in names} | {
+        f"params.{name}": value for name, value in by_name(trial.params).items()
+    }
 
 
 def _write_csv(rows: list[dict[str, Any]], file: Any) -> None:

@@ -35,7 +35,10 @@ def log_det_error(state: Posterior, ridge: float) -> Tensor:
 
 
 def radius_factor(state: Posterior, ridge: float, delta: float) -> Tensor:
-    """Return the factor by which rounding may have lowered the squared radius of a mixture at a ridge, []."""
+    """Return the factor by which rounding may have lowered the squared radius of a mixture at a ridge, [].
+
+    It is ``1 + l`` of docs/theory/rounding.md, "The bounds".
+    """
     # It is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
     return 1 + (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / delta))) * error(state, ridge)
 

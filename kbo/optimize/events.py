@@ -36,7 +36,7 @@ Time = Annotated[float, Meta(ge=0, le=253_402_300_799)]
 
 
 class _Event(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag_field="event"):
-    """What all events have: the number of the trial, and when it happened."""
+    """The number of the trial and the time, which all events have."""
 
     number: Whole
     time: Time | None = None
@@ -164,8 +164,8 @@ def parse(text: bytes) -> Contents:
 
 def _take(found: Contents, text: bytes) -> None:
     """Add a whole line."""
+    header = {} if found.header else _header(text)
     if not found.header:
-        header = _header(text)
         if (form := header.get("format")) not in (FORMAT, UNCHECKED):
             raise ValueError(f"no format {FORMAT!r}")
         found.checksum = None if form == UNCHECKED else 0
@@ -178,4 +178,4 @@ def _take(found: Contents, text: bytes) -> None:
     if found.header:
         found.events.append(_event(text))
     else:
-        found.header = _header(text)
+        found.header = {name: value for name, value in header.items() if name != "sum"}

@@ -6,7 +6,6 @@ removes. Nothing in a journal is ever executed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import warnings
@@ -17,7 +16,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import JournalError
-from kbo.files import replacing
+from kbo.files import replacing, sync_folder
 from kbo.locking import after_fork_in_child
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
 
@@ -77,7 +76,7 @@ class Journal:
             self._file.truncate(0)
             self._size, self._checksum = 0, checksum
             self._write(first)
-            _sync_folder(self._place)
+            sync_folder(self._place)
             return []
         found = _valid(parse(text), self.path)
         self._size, self._checksum = found.size, found.checksum
@@ -228,7 +227,6 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], events: Seque
                 file.write(text)
     except OSError as error:
         raise JournalError(f"cannot write {target}: {error.strerror}. Choose a writable place.") from error
-    _sync_folder(target)
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -264,16 +262,6 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) and "name" in entry for entry in value):
         return None
     return {str(entry["name"]): entry for entry in value}
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a new name in a folder survive a crash of the machine, where the platform can."""
-    with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _check_header(found: Contents, path: str | os.PathLike) -> None:

@@ -110,7 +110,7 @@ class Optimizer(Guarded):
     @property
     @guarded
     def events(self) -> list[Event]:
-        """What happened so far, oldest first."""
+        """The events so far, oldest first."""
         return list(self._events)
 
     @guarded

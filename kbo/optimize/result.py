@@ -99,9 +99,14 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     )
 
 
+def by_name(params: Params) -> dict[str, Any]:
+    """Return parameters by name; those of a list are x0, x1, and so on."""
+    return params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
+
+
 def format_params(params: Params) -> str:
     """Format parameters on one line, numbers with four digits."""
-    entries = params.items() if isinstance(params, dict) else ((f"x{i}", v) for i, v in enumerate(params))
+    entries = by_name(params).items()
     return printable(
         "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
     )

@@ -14,13 +14,13 @@ from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Certified, Optimizer, Practical, Result, Trial
-from kbo.optimize.result import format_params, result_of
+from kbo.optimize.result import by_name, format_params, result_of
 from kbo.problems import TUNING
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, Moment, history, miscoverage
-from kbo.space import Choice, Params
+from kbo.space import Choice
 
 # Rows of the tables of the best and of the last trials, and parameters with a picture.
 _MOST_TRIALS, _MOST_PARAMETERS = 50, 12
@@ -48,7 +48,7 @@ def page(record: Record, title: str) -> str:
         trouble=trouble,
         refuted=refuted,
         format_params=format_params,
-        named_params=_named(result.params) if result and result.params is not None else {},
+        named_params=by_name(result.params) if result and result.params is not None else {},
         exact_params=json.dumps(result.params) if result else "",
         numbers=_numbers(optimizer, result) if optimizer and result and result.assumptions else {},
         moments=moments,
@@ -81,10 +81,6 @@ def _dates(record: Record) -> str:
         return ""
     first, last = (f"{datetime.fromtimestamp(f(times), UTC):%Y-%m-%d %H:%M}" for f in (min, max))
     return f"{first} UTC." if first == last else f"{first} to {last} UTC."
-
-
-def _named(params: Params) -> dict[str, Any]:
-    return params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
 
 
 def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
@@ -170,7 +166,7 @@ def _row(record: Record, trial: Trial, recommended: int | None) -> tuple:
     notes = ["pending"] * (trial.status == "pending") + ["recommended"] * (trial.number == recommended)
     notes += ["best observed"] * (best is not None and trial.number == best.number)
     notes += [f"failed: {_shortened(trial.failure)}"] * (trial.failure is not None)
-    params = _named(trial.params)
+    params = by_name(trial.params)
     values = (params.get(name) for name in record.space.parameters)
     return (trial.number, trial.value, *values, trial.seconds, ", ".join(notes))
 

@@ -184,6 +184,7 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for some ridge, by more than rounding, so F is empty.
         """
+        # (1 + 10 e) (S (1 + 5 e) - quad) / a is at least the square of the widened width: docs/theory/rounding.md.
         e = rounding.error(state, ridges)
         S = torch.add(C, ridges, alpha=self.norm_bound**2)
         slack = torch.addcmul(S, e, S, value=5) - quad
