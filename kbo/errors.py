@@ -11,6 +11,10 @@ class InvalidInput(KboError, ValueError):
     """An argument that cannot be used: wrong shape, dtype, device, range or not finite."""
 
 
+class MissingExtra(KboError, ModuleNotFoundError):
+    """Libraries of an extra of kbo are not installed; the message names the extra."""
+
+
 class NotPositiveDefinite(KboError, ArithmeticError):
     """The regularised kernel matrix has no Cholesky factor in floating point.
 

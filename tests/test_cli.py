@@ -24,7 +24,7 @@ def objective(params):
 
 def kbo(*arguments, cwd, code=0, **environment):
     done = subprocess.run(
-        [sys.executable, "-m", "kbo.cli", *arguments],
+        [sys.executable, "-m", "kbo", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -162,9 +162,7 @@ def test_help_lists_the_names_of_methods_and_problems(tmp_path, command, listed)
 
 
 def test_help_is_shown_without_importing_torch():
-    code = (
-        "import sys\nsys.argv = ['kbo', '--help']\nfrom kbo.cli import main\ntry: main()\nfinally: print(*sys.modules)"
-    )
+    code = "import sys, kbo.__main__ as m; sys.argv = ['kbo', '-h']\ntry: m.main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage" in done.stdout
     loaded = set(done.stdout.splitlines()[-1].split())

@@ -59,6 +59,53 @@ def test_import_loads_no_other_module_until_a_name_is_used():
     assert not [name for name in loaded if name.startswith("kbo.")]
 
 
+HIDDEN = """
+import sys, kbo
+from importlib import import_module
+sys.modules |= dict.fromkeys(
+    "typer jinja2 matplotlib pandas pyarrow pebble ax optuna ray sklearn networkx".split()
+)
+def engine():
+    with import_module("kbo.experiments.sweep.pool").Processes(1).session(1, retry=False):
+        pass
+for use in (
+    lambda: import_module("kbo.cli"),
+    lambda: import_module("kbo.report"),
+    lambda: import_module("kbo.experiments"),
+    lambda: import_module("kbo.integrations.ax"),
+    lambda: import_module("kbo.integrations.optuna"),
+    lambda: kbo.problems.DigitsMLP()({}),
+    lambda: kbo.problems.random_graphs(1, seed=0),
+    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo.experiments.draw"),
+    lambda: import_module("kbo.experiments.sweep.ray"),
+    engine,
+):
+    try:
+        use()
+    except kbo.MissingExtra as error:
+        print(error)
+sys.argv = ["kbo"]
+import_module("kbo.__main__").main()
+"""
+
+
+def test_a_missing_library_is_named_with_its_extra():
+    done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "the command line needs typer: pip install 'kbo[cli]'",
+        "kbo.report needs jinja2, matplotlib, pandas: pip install 'kbo[cli]'",
+        "kbo.experiments needs pandas, pyarrow: pip install 'kbo[cli]'",
+        "kbo.integrations.ax needs ax: pip install 'kbo[ax]'",
+        "kbo.integrations.optuna needs optuna: pip install 'kbo[optuna]'",
+        "this problem needs sklearn: pip install 'kbo[cli]'",
+        "kbo.problems.graphs needs networkx: pip install 'kbo[graphs]'",
+        "kbo.experiments.draw needs matplotlib: pip install 'kbo[cli]'",
+        "kbo.experiments.sweep.ray needs ray: pip install 'kbo[ray]'",
+        "kbo.experiments.sweep.pool needs pebble: pip install 'kbo[cli]'",
+    ], done.stderr
+    assert (done.returncode, done.stderr) == (1, "error: the command line needs typer: pip install 'kbo[cli]'\n")
+
+
 def test_every_public_name_is_listed_and_found():
     assert set(kbo.__all__) <= set(dir(kbo))
     for name in kbo.__all__:

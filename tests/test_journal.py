@@ -203,7 +203,7 @@ def test_sigterm_like_kill_of_the_command_line_resumes(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "kbo.cli",
+        "kbo",
         "tune",
         "branin",
         "-q",

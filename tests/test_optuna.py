@@ -1,7 +1,6 @@
 """KBOSampler in Optuna's studies: spaces, failures, several workers, kills, bounds; and BoTorchSampler."""
 
 import copy
-import importlib
 import itertools
 import math
 import pickle
@@ -545,15 +544,6 @@ def test_methods_and_settings_of_every_kind_run():
         assert (study.sampler.interval(study, {"x": 0.5}) is None) == (
             arguments.get("method") in ("random", "dmm-ucb-adaptive")
         )
-
-
-def test_without_optuna_the_integration_says_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "optuna"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in sys.modules if name.startswith("kbo.integrations.optuna")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ImportError, match=r"kbo.integrations.optuna needs Optuna: pip install 'kbo\[optuna\]'"):
-        importlib.import_module("kbo.integrations.optuna")
 
 
 # BoTorchSampler

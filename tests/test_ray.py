@@ -123,12 +123,6 @@ def test_mistakes_are_explained(tmp_path):
         Ray(workers=0)
 
 
-def test_without_ray_the_message_names_the_extra():
-    code = "import sys; sys.modules['ray'] = None; import kbo.experiments.sweep.ray"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == "ImportError: kbo.experiments.sweep.ray needs Ray: pip install 'kbo[ray]'"
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -203,7 +197,7 @@ sweep(squares(30), {str(tmp_path)!r}, workers=Ray("{address}"), progress=False)
     assert 4 <= len(list(tmp_path.glob("*.parquet"))) < 30
     without = {name: value for name, value in environment.items() if not name.startswith("RAY_")}
     refused = subprocess.run(
-        [sys.executable, "-m", "kbo.cli", *RUN, "--engine", "ray", "--address", address],
+        [sys.executable, "-m", "kbo", *RUN, "--engine", "ray", "--address", address],
         cwd=tmp_path,
         env=without,
         capture_output=True,

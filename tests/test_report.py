@@ -425,7 +425,7 @@ def test_what_cannot_be_reported_is_an_error_in_words(rows, proved, practical, f
 def test_the_command_writes_a_page_beside_the_journal(proved, tmp_path):
     pytest.importorskip("typer")
     run = shutil.copy(proved, tmp_path / "run.jsonl")
-    command = [sys.executable, "-m", "kbo.cli", "report"]
+    command = [sys.executable, "-m", "kbo", "report"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     done = subprocess.run([*command, run], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,26 +1,25 @@
 """Command line: kbo tune | run | reproduce | plot | report | journal | bench.
 
-Modules of this package import only typer and kbo.errors at their head; the functions of the commands import the rest,
-so that ``kbo --help`` does not load PyTorch.
+Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
+the rest, so that ``kbo --help`` does not load PyTorch.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
-try:
-    import typer
-except ImportError:  # pragma: no cover
-    sys.exit("The command line needs extra packages: pip install 'kbo[cli]'")
-
 import kbo
+from kbo.extras import require
+
+require("the command line", "cli", "typer")
+
+import typer
+
 from kbo.cli.bandits import reproduce, run
 from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
-from kbo.errors import KboError
 
 app = typer.Typer(
     add_completion=False,
@@ -52,17 +51,3 @@ for listing_names in (tune, run):
 for command in (reproduce, plot, report, bench):
     app.command()(command)
 app.add_typer(journal, name="journal")
-
-
-def main() -> None:
-    """Run the command line; errors of kbo are shown without a traceback."""
-    try:
-        app()
-    except KboError as error:
-        from kbo.terminal import printable
-
-        typer.echo(printable(f"error: {error}"), err=True)
-        raise SystemExit(1) from error
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        raise SystemExit(130) from None

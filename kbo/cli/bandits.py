@@ -109,10 +109,8 @@ def _engine(name: str, address: str | None, workers: int | None) -> Any:
         if address is not None:
             raise InvalidInput(f"--address {address} is for a Ray cluster: add --engine ray.")
         return workers
-    try:
-        from kbo.experiments.sweep.ray import Ray
-    except ImportError as error:
-        raise InvalidInput(str(error)) from error
+    from kbo.experiments.sweep.ray import Ray
+
     return Ray(address, workers)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.extras import require
 from kbo.space import Params, Space
 
 
@@ -133,8 +134,7 @@ def unit_scaled(X: Tensor) -> Tensor:
 
 def sklearn_datasets() -> ModuleType:
     """The data sets of scikit-learn."""
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise InvalidInput("this problem needs scikit-learn: pip install scikit-learn, or kbo[cli].") from error
+    require("this problem", "cli", "sklearn")
+    from sklearn import datasets
+
     return datasets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.extras import require
 from kbo.problems.base import FixedArms, streams
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ def shortest_path_features(graph: networkx.Graph) -> Tensor:
     Raises:
         InvalidInput: No such graph, too many nodes, or no path at all.
     """
-    import networkx
-
+    networkx = _networkx()
     if not isinstance(graph, networkx.Graph):
         raise InvalidInput(f"graph must be a networkx.Graph or DiGraph, got {type(graph).__name__}.")
     if len(graph) > _MOST:
@@ -129,9 +130,14 @@ def _features(count: int, seed: int) -> Tensor:
 
 
 def _graph(edges: Tensor) -> networkx.DiGraph:
-    import networkx
-
-    graph = networkx.DiGraph()
+    graph = _networkx().DiGraph()
     graph.add_nodes_from(range(len(edges)))
     graph.add_edges_from(edges.nonzero().tolist())
     return graph
+
+
+def _networkx() -> ModuleType:
+    require("kbo.problems.graphs", "graphs", "networkx")
+    import networkx
+
+    return networkx

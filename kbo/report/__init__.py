@@ -8,6 +8,10 @@ example in a notebook::
     kbo.report.finish(figure).savefig("band.png")
 """
 
+from kbo.extras import require
+
+require("kbo.report", "cli", "jinja2", "matplotlib", "pandas")
+
 from kbo.report.figures import (
     Slice,
     draw_band,

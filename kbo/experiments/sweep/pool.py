@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 
 from kbo.errors import InvalidInput
+from kbo.extras import require
 
 Item = TypeVar("Item")
 Submit = Callable[[Callable[[Any], Any], Any], Future]
@@ -119,10 +120,9 @@ class Processes(Engine):
 
     @contextmanager
     def session(self, items: int, retry: bool) -> Iterator[Submit]:  # noqa: D102
-        try:
-            from pebble import ProcessPool
-        except ImportError as error:
-            raise ImportError("worker processes need pebble: pip install 'kbo[cli]'") from error
+        require("kbo.experiments.sweep.pool", "cli", "pebble")
+        from pebble import ProcessPool
+
         workers = 1 if retry else min(self.workers, items)  # several together may have run out of memory
         context = multiprocessing.get_context("spawn")  # PyTorch's threads and locks do not survive a fork
         pool = ProcessPool(workers, initializer=_start, context=context)

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 import kbo
 from kbo.errors import InvalidInput, KboError
 from kbo.experiments.sweep.pool import Engine, Submit
+from kbo.extras import require
 
-try:
-    import ray
-    from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayError, WorkerCrashedError
-except ImportError as error:
-    raise ImportError("kbo.experiments.sweep.ray needs Ray: pip install 'kbo[ray]'") from error
+require("kbo.experiments.sweep.ray", "ray", "ray")
+
+import ray
+from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayError, WorkerCrashedError
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kbo import space as spaces
 from kbo.errors import InvalidInput
+from kbo.extras import require
 from kbo.optimize import Optimizer, Practical
 from kbo.space import Params, Space
 
@@ -50,10 +51,9 @@ class OptunaTuner:
     """A sampler of ``optuna.samplers`` with its defaults; recommends ``study.best_params``, the best observed trial."""
 
     def __init__(self, space: Space, seed: int, sampler: str) -> None:
-        try:
-            import optuna
-        except ImportError as error:
-            raise InvalidInput("this comparison needs Optuna: pip install 'kbo[optuna]'.") from error
+        require("this comparison", "optuna", "optuna")
+        import optuna
+
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings(action="ignore"):  # GPSampler says that it is experimental
             self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))

@@ -11,10 +11,9 @@ The import registers the models and acquisition functions of kbo with Ax's stora
 needs it as much as the one that saved it.
 """
 
-try:
-    import ax as _ax  # noqa: F401
-except ImportError as error:
-    raise ImportError("kbo.integrations.ax needs Ax: pip install 'kbo[ax]'") from error
+from kbo.extras import require
+
+require("kbo.integrations.ax", "ax", "ax")
 
 from kbo.integrations.ax.report import guarantee, interval
 from kbo.integrations.ax.storage import register

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-try:
-    from optuna.distributions import BaseDistribution
-except ImportError as error:
-    raise ImportError("kbo.integrations.optuna needs Optuna: pip install 'kbo[optuna]'") from error
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState

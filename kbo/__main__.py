@@ -1,0 +1,25 @@
+"""The command ``kbo``, also as ``python -m kbo``."""
+
+import sys
+
+from kbo.errors import KboError
+
+
+def main() -> None:
+    """Run the command line; errors of kbo are shown without a traceback."""
+    try:
+        from kbo.cli import app
+
+        app()
+    except KboError as error:
+        from kbo.terminal import printable
+
+        print(printable(f"error: {error}"), file=sys.stderr)
+        raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

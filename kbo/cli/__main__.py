@@ -1,5 +1,0 @@
-"""``python -m kbo.cli``."""
-
-from kbo.cli import main
-
-main()
