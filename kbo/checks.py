@@ -8,13 +8,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 def shown(value: Any, most: int = 80) -> str:
@@ -103,12 +105,12 @@ def seed(value: Any, name: str = "seed") -> int:
     return int(value)
 
 
-def maybe(check: Callable[..., Any], name: str, value: Any, *limits: Any) -> Any:
+def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | None:
     """Return None, or ``value`` as another check returns it."""
     return None if value is None else check(name, value, *limits)
 
 
-def instance(name: str, value: Any, kind: type, hint: str = "") -> Any:
+def instance(name: str, value: Any, kind: type[T], hint: str = "") -> T:
     """Return ``value`` if it is an instance of a class; the message ends with the hint."""
     if not isinstance(value, kind):
         what = f"the class {value.__name__}: call it" if isinstance(value, type) else shown(value)

@@ -25,7 +25,7 @@ class Lock:
 
     def renew(self) -> None:
         """Begin with a free lock: its owner is not in this process."""
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()

@@ -8,14 +8,16 @@ import itertools
 import math
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, Self, TypeVar
 
 from torch import Tensor
 
 from kbo.errors import InvalidInput, KboError
 from kbo.locking import Lock, after_fork_in_child
+
+C = TypeVar("C", bound=type)
 
 _versions = itertools.count()
 
@@ -40,6 +42,17 @@ def passed_on(path: str) -> Any:
     return property(attrgetter(path))
 
 
+def passes_on(part: str, *names: str) -> Callable[[C], C]:
+    """Return a class decorator: these inherited attributes and methods are those of a part of the object."""
+
+    def decorated(cls: C) -> C:
+        for name in names:
+            setattr(cls, name, passed_on(f"{part}.{name}"))
+        return cls
+
+    return decorated
+
+
 class Stateful:
     """An object whose memory is its attributes.
 
@@ -48,7 +61,7 @@ class Stateful:
     in the growing buffers of ``kbo.linalg``, which copy them.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ()
+    saved: tuple[str, ...] = ()
     """The attributes that a state dict holds; the others are constants of construction, or derived from these."""
 
     def fork(self) -> Self:

@@ -162,8 +162,8 @@ FAULTS = [
     ),
     Fault(
         "regression/views/hypothetical.py",
-        "self.P, self.targets = P.clone()",
-        "self.P, self.targets = P",
+        "self.P = P.clone()",
+        "self.P = P",
         f"{REFILL} hypothetical",
     ),
     Fault(
@@ -192,7 +192,7 @@ FAULTS = [
     ),
     Fault(
         "stateful.py",
-        "return copy.copy(value) if isinstance(value, list | set) else value\n",
+        "return copy.copy(value) if isinstance(value, list | set | Lock) else value\n",
         "return value\n",
         f"{LAWS} fork",
     ),

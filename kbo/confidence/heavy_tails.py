@@ -97,7 +97,7 @@ class Clipped(View):
         bias: Bound of ``|W^1/2 (E[clipped targets] - f)|``, in units of the targets.
     """
 
-    saved = ("state", "square", "seen", "given_weights", "numbers")
+    saved: tuple[str, ...] = ("state", "square", "seen", "given_weights", "numbers")
 
     def __init__(self, state: Posterior, bounds: HeavyTailed) -> None:
         super().__init__(state)

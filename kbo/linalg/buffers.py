@@ -23,11 +23,11 @@ class GrowingTensor(Stateful):
             change an earlier view.
     """
 
-    saved = ("value", "capacity", "stride")
+    saved: tuple[str, ...] = ("value", "capacity", "stride")
 
     def __init__(self, like: Tensor) -> None:
         self._buffer = like.clone()
-        self.value = self._buffer
+        self.value: Tensor = self._buffer
 
     @property
     def n(self) -> int:

@@ -97,7 +97,7 @@ class GrowingCholesky(Stateful):
     def __init__(self, like: Tensor) -> None:
         self._like = like.new_empty(0)
         self._panels: list[_Panel] = []
-        self.n = 0
+        self.n: int = 0
 
     def append(self, cross: Tensor, block: Tensor) -> None:
         """Grow A to ``[[A, cross], [cross', block]]``.

@@ -25,7 +25,7 @@ class GrowingFactor(Stateful):
         inverse: ``L^-1``, [m m]: for products with many right-hand sides.
     """
 
-    saved = ("_transposed", "_inverse")
+    saved: tuple[str, ...] = ("_transposed", "_inverse")
 
     def __init__(self, L: Tensor) -> None:
         # By columns: solving with a factor by rows would copy it every time.
@@ -33,8 +33,8 @@ class GrowingFactor(Stateful):
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         self._inverse = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).contiguous())
 
-    L = passed_on("_transposed.value.mT")
-    inverse = passed_on("_inverse.value")
+    L: Tensor = passed_on("_transposed.value.mT")
+    inverse: Tensor = passed_on("_inverse.value")
 
     def solve(self, B: Tensor) -> Tensor:
         """``L^-1 B`` for B [m q]."""

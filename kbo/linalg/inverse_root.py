@@ -41,7 +41,7 @@ class InverseRoot(Stateful):
         generation: A version that changes whenever S is computed from G.
     """
 
-    saved = ("_S", "log_det", "columns")
+    saved: tuple[str, ...] = ("_S", "log_det", "columns")
 
     def __init__(self, G: Tensor, ridge: float) -> None:
         self.ridge = ridge
@@ -53,12 +53,12 @@ class InverseRoot(Stateful):
         identity = torch.eye(m, dtype=G.dtype, device=G.device)
         L = cholesky(G + self.ridge * identity) if m else identity
         self._S = GrowingTensor(torch.linalg.solve_triangular(L, identity, upper=False).mT)
-        self.log_det = float(2 * L.diagonal().log().sum()) - m * math.log(self.ridge)
+        self.log_det: float = float(2 * L.diagonal().log().sum()) - m * math.log(self.ridge)
         self.events: list[tuple[int, Tensor]] = []
-        self.columns = 0
-        self.generation = fresh_version()
+        self.columns: int = 0
+        self.generation: int = fresh_version()
 
-    S = passed_on("_S.value")
+    S: Tensor = passed_on("_S.value")
 
     @property
     def needs_refresh(self) -> bool:

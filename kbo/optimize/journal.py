@@ -187,7 +187,7 @@ _DECLARED = "completion_independent_of_noise"
 """Says how trials are read, not which problem they are of: a run may continue with another declaration."""
 
 
-def examine(path: str | os.PathLike) -> Contents:
+def examine(path: str | os.PathLike[str]) -> Contents:
     """Return what a journal holds, as far as it is valid, without locking or repairing it.
 
     Raises:
@@ -202,7 +202,7 @@ def examine(path: str | os.PathLike) -> Contents:
     return found
 
 
-def read(path: str | os.PathLike) -> tuple[Header, list[Event]]:
+def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
     """Return header and events of a journal, without locking or repairing it.
 
     Raises:
@@ -212,7 +212,7 @@ def read(path: str | os.PathLike) -> tuple[Header, list[Event]]:
     return found.header, found.events
 
 
-def write(path: str | os.PathLike, description: Mapping[str, Any], events: Sequence[Event]) -> None:
+def write(path: str | os.PathLike[str], description: Mapping[str, Any], events: Sequence[Event]) -> None:
     """Write a whole journal, replacing ``path`` in one step.
 
     Raises:
@@ -264,12 +264,12 @@ def _by_name(value: Any) -> Mapping[str, Any] | None:
     return {str(entry["name"]): entry for entry in value}
 
 
-def _check_header(found: Contents, path: str | os.PathLike) -> None:
+def _check_header(found: Contents, path: str | os.PathLike[str]) -> None:
     if not found.header:
         raise JournalError(f"{path} is not a kbo journal ({found.damage or 'no line'}): choose another path.")
 
 
-def _valid(found: Contents, path: str | os.PathLike) -> Contents:
+def _valid(found: Contents, path: str | os.PathLike[str]) -> Contents:
     """Return the contents of a journal if all its lines are valid.
 
     Raises:

@@ -34,7 +34,7 @@ def minimize(
     setting: Setting | None = None,
     method: str | None = None,
     seed: int = 0,
-    journal: str | os.PathLike | None = None,
+    journal: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
     max_failures: int = 5,
     stop_at_gap: float | None = None,
@@ -87,7 +87,7 @@ def maximize(
     setting: Setting | None = None,
     method: str | None = None,
     seed: int = 0,
-    journal: str | os.PathLike | None = None,
+    journal: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
     max_failures: int = 5,
     stop_at_gap: float | None = None,
@@ -126,7 +126,7 @@ class _Loop:
         if self.timeout is not None:
             check_time_limit("timeout", self.timeout)
 
-    def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike | None, **options: Any) -> Result:
+    def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any) -> Result:
         """Run all trials; ``options`` are those of the optimiser."""
         optimizer = Optimizer(bounds, method=self.method, n_trials=self.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)

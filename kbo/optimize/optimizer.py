@@ -77,7 +77,7 @@ class Optimizer(Guarded):
         maximize: bool = False,
         n_trials: int | None = None,
         seed: int = 0,
-        journal: str | os.PathLike | None = None,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         self.space = Space(bounds)
         n_trials = None if n_trials is None else checks.whole("n_trials", n_trials, 1)
@@ -309,12 +309,12 @@ class Optimizer(Guarded):
         return list(self._trials.failed)
 
     @guarded
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole run as a journal, replacing ``path`` in one step."""
         write(checks.path("path", path), self._header(), self._events)
 
     @guarded
-    def load(self, path: str | os.PathLike) -> None:
+    def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the run by a saved one of the same problem.
 
         Raises:

@@ -68,7 +68,7 @@ class Trials:
         self.n_events = 0
 
     @classmethod
-    def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike) -> Trials:
+    def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike[str]) -> Trials:
         """Return the trials that the events of a journal describe.
 
         Raises:

@@ -77,7 +77,8 @@ class Answers(ABC):
     """
 
     def __init__(self, state: Posterior, ridge: float) -> None:
-        self.state, self.ridge = state, ridge
+        self.state = state
+        self.ridge = ridge
 
     @abstractmethod
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -241,7 +242,8 @@ class PathOneByOne(RidgePath):
     """The path of groups X [B g d] of any posterior, one ridge at a time."""
 
     def __init__(self, state: Posterior, X: Tensor) -> None:
-        self.state, self.X = state, X.clone()  # the caller may change theirs
+        self.state = state
+        self.X = X.clone()  # the caller may change theirs
 
     def at(self, ridges: Tensor) -> Moments:  # noqa: D102
         return self._stacked(zip(self.X, ridges.tolist(), strict=True))
@@ -271,7 +273,8 @@ class Followed(Stateful):
     """
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
-        self.state, self.points = state, points
+        self.state = state
+        self.points = points
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance [A] at one ridge."""
@@ -347,7 +350,7 @@ class Posterior(Stateful, ABC):
     def __init__(self, ridge: float) -> None:
         self._lock = Lock()
         self.ridge = checks.positive("ridge", ridge)
-        self.prior_version = fresh_version()
+        self.prior_version: int = fresh_version()
         self.changed()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

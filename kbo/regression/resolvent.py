@@ -147,9 +147,13 @@ class SpectralPath(RidgePath):
         trace: Tensor,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.resolvent, self.prior, self.variance, self.trace = resolvent, prior, variance, trace
-        self.dtype = dtype or variance.dtype
-        self.p, self.p_border = p.reshape(len(p), *variance.shape), p_border.reshape(len(p_border), *variance.shape)
+        self.resolvent = resolvent
+        self.prior = prior
+        self.variance = variance
+        self.trace = trace
+        self.dtype: torch.dtype = dtype or variance.dtype
+        self.p: Tensor = p.reshape(len(p), *variance.shape)
+        self.p_border: Tensor = p_border.reshape(len(p_border), *variance.shape)
 
     def select(self, groups: Tensor) -> SpectralPath:  # noqa: D102
         p, p_border = self.p[:, groups], self.p_border[:, groups]

@@ -39,7 +39,7 @@ class Record:
     path: Path | None = None
 
     @classmethod
-    def of(cls, run: Record | Optimizer | str | os.PathLike, kernel: Kernel | None = None) -> Record:
+    def of(cls, run: Record | Optimizer | str | os.PathLike[str], kernel: Kernel | None = None) -> Record:
         """Return the record of a journal or of an optimiser.
 
         Args:

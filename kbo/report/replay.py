@@ -80,7 +80,7 @@ class Moment:
 
 
 def history(
-    run: Record | Optimizer | str | os.PathLike,
+    run: Record | Optimizer | str | os.PathLike[str],
     kernel: Kernel | None = None,
     *,
     most: int | None = None,

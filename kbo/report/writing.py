@@ -16,8 +16,8 @@ from kbo.report.record import Record
 
 
 def write(
-    run: Record | Optimizer | str | os.PathLike,
-    page: str | os.PathLike | None = None,
+    run: Record | Optimizer | str | os.PathLike[str],
+    page: str | os.PathLike[str] | None = None,
     *,
     kernel: Kernel | None = None,
     title: str | None = None,
@@ -62,7 +62,7 @@ def write(
     return target
 
 
-def _target(path: Path | None, page: str | os.PathLike | None) -> tuple[Path, str]:
+def _target(path: Path | None, page: str | os.PathLike[str] | None) -> tuple[Path, str]:
     """Return the path of the page, and the name of the run."""
     name = "A run of kbo" if path is None else path.name if path.is_dir() else path.stem
     if page is None:

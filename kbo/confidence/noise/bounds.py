@@ -81,7 +81,7 @@ class NoiseBounds(RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    saved = ("description", "upper", "lower", "ridge", "n", "_floor")
+    saved: tuple[str, ...] = ("description", "upper", "lower", "ridge", "n", "_floor")
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def trace(trials: Sequence[Trial], path: str | os.PathLike, *, title: str, **of_trace: Any) -> None:
+def trace(trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **of_trace: Any) -> None:
     """Draw the PNG of a run; ``of_trace`` are the other arguments of ``draw_trace``."""
     figure, (axes,) = panels([title], "trial", "value of the objective")
     draw_trace(axes, trials, **of_trace)
@@ -163,7 +163,7 @@ def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
 
 def against_rounds(
     rows: pd.DataFrame,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     title: str,
     panel: str = "",
@@ -220,7 +220,7 @@ regret = partial(against_rounds, band="range", log=None, ends=True, note="in bra
 """Draw cumulative regret against rounds in one panel, with the range over the seeds."""
 
 
-def time_per_step(rows: pd.DataFrame, path: str | os.PathLike, *, title: str, log: str = "y") -> None:
+def time_per_step(rows: pd.DataFrame, path: str | os.PathLike[str], *, title: str, log: str = "y") -> None:
     """Draw CPU time per step against rounds: median over seeds for every method.
 
     Averages over many rounds are drawn, since a posterior may do in one step what saves work in the next ones: over
@@ -267,7 +267,7 @@ def bounds(
     x: Tensor,
     truth: Tensor,
     parts: Mapping[str, tuple[Interval, Mapping[str, Interval]]],
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     title: str,
     note: str | None = None,

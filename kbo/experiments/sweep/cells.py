@@ -102,7 +102,7 @@ class Folder:
         path: The folder; ``locked`` creates it.
     """
 
-    def __init__(self, path: str | os.PathLike) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def file(self, cell: Cell) -> Path:
@@ -169,7 +169,7 @@ class Folder:
             yield
 
 
-def read_rows(path: str | os.PathLike) -> pd.DataFrame:
+def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return the rows of a finished cell, or of all in a folder.
 
     The key of a cell and those of its arguments that are single values become columns; rows of other origin come back

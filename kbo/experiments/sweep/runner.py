@@ -90,7 +90,9 @@ class Sweep:
         )
 
 
-def sweep(cells: Iterable[Cell], folder: str | os.PathLike, *, workers: Workers = None, progress: bool = True) -> Sweep:
+def sweep(
+    cells: Iterable[Cell], folder: str | os.PathLike[str], *, workers: Workers = None, progress: bool = True
+) -> Sweep:
     """Do the cells that are not done yet, and return the rows of all of them.
 
     A cell that fails does not stop the others: its traceback lies beside the results; the next sweep tries it again.

@@ -34,12 +34,16 @@ class Eigenbasis(Resolvent):
     """
 
     def __init__(self, data: Observations, k: DenseKernel) -> None:
-        self.data, self.k = data, k
-        self.rows = self._basis = 0
-        empty = data.X.new_empty(0, 0)
-        self.values, self.vectors, self.C, self.D = data.y[:0], empty, empty, empty
-        self.target, self.rest = (data.y[:0], data.y[:0]), data.within
-        self.grids = {}
+        self.data = data
+        self.k = k
+        self.rows: int = 0
+        self._basis = 0
+        self.values: Tensor = data.y[:0]
+        self.vectors: Tensor = data.X.new_empty(0, 0)
+        self.C, self.D = self.vectors, self.vectors
+        self.target: tuple[Tensor, Tensor] = data.y[:0], data.y[:0]
+        self.rest: Tensor = data.within
+        self.grids: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
 
     @torch.no_grad()
     def grown(self) -> Self:
@@ -141,7 +145,8 @@ class BasisAnswers(LowRankAnswers):
 
     def __init__(self, ridges: ExactRidges, ridge: float) -> None:
         super().__init__(ridges.state, ridge)
-        self.ridges, self.single = ridges, ridges.ridges([ridge])
+        self.ridges = ridges
+        self.single: Tensor = ridges.ridges([ridge])
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         mean, variance = self.ridges.predict(X, self.single)

@@ -34,7 +34,7 @@ class FollowedExact(Followed):
 
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
-        self.prior = state.prior_variance(points)
+        self.prior: Tensor = state.prior_variance(points)
         self.columns: dict[float, _Columns] = {}
         self._vectors: Tensor | None = None  # of the eigenbasis in which the points are kept
         self._joint: Tensor | None = None

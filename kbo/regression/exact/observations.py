@@ -47,24 +47,24 @@ class Observations(Stateful):
             another layout is void.
     """
 
-    saved = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range")
+    saved: tuple[str, ...] = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range")
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         self._X = GrowingTensor(X[:0])
         self._y = GrowingTensor(y[:0])
         self._counts = GrowingTensor(y[:0])
-        self.within = y.new_zeros(())
-        self.n = 0
-        self.weight_range = (1.0, 1.0)
+        self.within: Tensor = y.new_zeros(())
+        self.n: int = 0
+        self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.blocks: list[int] = []
-        self.layout = fresh_version()
+        self.layout: int = fresh_version()
         self._seen: set[tuple[float, ...]] = set()
         self._repeats = 0
 
-    X = passed_on("_X.value")
-    y = passed_on("_y.value")
-    counts = passed_on("_counts.value")
-    rows = passed_on("_X.n")
+    X: Tensor = passed_on("_X.value")
+    y: Tensor = passed_on("_y.value")
+    counts: Tensor = passed_on("_counts.value")
+    rows: int = passed_on("_X.n")
 
     def blocks_after(self, row: int) -> list[tuple[int, int]]:
         """The blocks (start, stop) that begin at ``row`` or later, ``row`` being the end of a block."""

@@ -30,12 +30,14 @@ class Factor(Stateful):
     """L, z = L^-1 y and the determinant for one ridge, over the first n rows of the data."""
 
     def __init__(self, ridge: float, data: Observations, k: DenseKernel) -> None:
-        self.ridge, self.data, self.k = ridge, data, k
-        self.cholesky = GrowingCholesky(data.X)
-        self.z = GrowingTensor(data.y[:0])
-        self.log_det = data.within.new_zeros(())
+        self.ridge = ridge
+        self.data = data
+        self.k = k
+        self.cholesky: GrowingCholesky = GrowingCholesky(data.X)
+        self.z: GrowingTensor = GrowingTensor(data.y[:0])
+        self.log_det: Tensor = data.within.new_zeros(())
 
-    n = passed_on("cholesky.n")
+    n: int = passed_on("cholesky.n")
 
     @torch.no_grad()
     def grow(self) -> None:
@@ -58,7 +60,9 @@ class OneRidge(LowRankAnswers):
 
     def __init__(self, state: Posterior, factor: Factor) -> None:
         super().__init__(state, factor.ridge)
-        self.factor, self.data, self.k = factor, factor.data, factor.k
+        self.factor = factor
+        self.data: Observations = factor.data
+        self.k: DenseKernel = factor.k
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)

@@ -50,10 +50,10 @@ class KernelRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved = ("data", "trace", "assumed")
+    saved: tuple[str, ...] = ("data", "trace", "assumed")
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
-        self.kernel = copy.deepcopy(checks.kernel(kernel))
+        self.kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self._begin(None)
         super().__init__(ridge)
 
@@ -64,7 +64,7 @@ class KernelRidge(Posterior):
     def _begin(self, data: Observations | None) -> None:
         """Replace the data; from the first observation on the state has their dtype and device."""
         self.data = data
-        self.like = Posterior.like if data is None else data.X[:0].clone()
+        self.like: Tensor = Posterior.like if data is None else data.X[:0].clone()
         self._k = None if data is None else freeze(self.kernel, self.like)
         self._trace, self._kappa = torch.zeros((), dtype=self.dtype, device=self.device), 0.0
         self._factors: dict[float, Factor] = {}
@@ -119,7 +119,7 @@ class KernelRidge(Posterior):
     def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:  # noqa: D102
         return self._kernel_for(X).radial(X)
 
-    trace = passed_on("_trace")
+    trace: Tensor = passed_on("_trace")
 
     @property
     def least_ridge(self) -> float:  # noqa: D102

@@ -15,12 +15,13 @@ class SketchedResolvent(Resolvent):
     """``(B B' + a I)^-1`` for every a: one decomposition of ``G = B B'`` [m m], O(m^3), and no border."""
 
     def __init__(self, G: Tensor, By: Tensor, yy: float) -> None:
-        values, self.vectors = torch.linalg.eigh(G)
-        self.values = values.clamp_min(0)
-        self.target = self.vectors.mT @ By, By[:0]
-        self.rest = By.new_tensor(yy)
+        values, vectors = torch.linalg.eigh(G)
+        self.vectors: Tensor = vectors
+        self.values: Tensor = values.clamp_min(0)
+        self.target: tuple[Tensor, Tensor] = self.vectors.mT @ By, By[:0]
+        self.rest: Tensor = By.new_tensor(yy)
         self.C, self.D = G[:, :0], G[:0, :0]
-        self.grids = {}
+        self.grids: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
 
     def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
         return prior + ridges * form

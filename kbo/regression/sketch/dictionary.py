@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -85,7 +85,7 @@ class Dictionary(Stateful):
         capped: Whether the limit has kept a point out.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("capped",)
+    saved: tuple[str, ...] = ("capped",)
     """The attributes that change while observations come: plain values, tensors, or stateful parts."""
 
     points: Tensor | None = None
@@ -98,8 +98,8 @@ class Dictionary(Stateful):
     """Whether the dictionary would be drawn again, if it were not frozen."""
 
     def __init__(self, most: int | None = None) -> None:
-        self.most = None if most is None else int(checks.at_least("most", most, 1))
-        self.capped = False
+        self.most: int | None = None if most is None else int(checks.at_least("most", most, 1))
+        self.capped: bool = False
 
     def __repr__(self) -> str:
         settings = (f"{key}={value!r}" for key, value in vars(self).items() if not key.startswith("_"))
@@ -195,7 +195,7 @@ class GreedyDictionary(Dictionary):
 
     def __init__(self, threshold: float = 0.01, most: int | None = None) -> None:
         super().__init__(most)
-        self.threshold = checks.positive("threshold", threshold)
+        self.threshold: float = checks.positive("threshold", threshold)
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
         return point.weight * point.residual > self.threshold and self._has_capacity(sketch.m)

@@ -41,7 +41,7 @@ class ErrorNorm(Stateful):
     cut into blocks of half that size, a quarter, .. 32, as their number is in binary.
     """
 
-    saved = ("_block", "_complete", "_done", "_norms")
+    saved: tuple[str, ...] = ("_block", "_complete", "_done", "_norms")
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block

@@ -46,7 +46,7 @@ class Features(Stateful):
         row_norms: The norms of the rows of ``L^-1``, [m]: how much each coordinate multiplies rounding.
     """
 
-    saved = ("_Z", "_factor", "_row_norms")
+    saved: tuple[str, ...] = ("_Z", "_factor", "_row_norms")
 
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
@@ -55,12 +55,15 @@ class Features(Stateful):
         self._Z, self._factor = GrowingTensor(points[kept]), GrowingFactor(cholesky(gram[kept][:, kept]))
         self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
 
-    m = passed_on("_Z.n")
-    anchors = passed_on("_Z.value")
-    L = passed_on("_factor.L")
-    whitener = passed_on("_factor.inverse")
-    row_norms = passed_on("_row_norms.value")
-    coefficients = passed_on("_factor.coefficients")  # c of a point from its features b
+    m: int = passed_on("_Z.n")
+    anchors: Tensor = passed_on("_Z.value")
+    L: Tensor = passed_on("_factor.L")
+    whitener: Tensor = passed_on("_factor.inverse")
+    row_norms: Tensor = passed_on("_row_norms.value")
+
+    def coefficients(self, b: Tensor) -> Tensor:
+        """Return the coefficients c [m] of a point from its features b [m]."""
+        return self._factor.coefficients(b)
 
     def columns(self, X: Tensor) -> Tensor:
         """``k(Z, X)``, [m N] for X [N d]."""

@@ -26,8 +26,10 @@ class FollowedSketch(Followed):
 
     def __init__(self, state: Any, points: Tensor) -> None:
         super().__init__(state, points)
-        self.wide, self.prior = points.double(), state.prior_variance(points).double()
-        self.layout = self.generation = 0
+        self.wide: Tensor = points.double()
+        self.prior: Tensor = state.prior_variance(points).double()
+        self.layout: int = 0
+        self.generation: int = 0
 
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         """At the state's own ridge in O(m A) per new observation, else in O(m^2 A)."""
@@ -56,16 +58,16 @@ class FollowedSketch(Followed):
         """Follow the state's dictionary, then its observations."""
         sketch, root = self.state.sketch, self.state.sketch.root
         if self.layout != sketch.layout:
-            self.features = GrowingTensor(sketch.features(self.wide))
-            self.residual = (self.prior - self.features.value.square().sum(0)).clamp_min(0)
+            self.features: GrowingTensor = GrowingTensor(sketch.features(self.wide))
+            self.residual: Tensor = (self.prior - self.features.value.square().sum(0)).clamp_min(0)
             self.layout, self.generation = sketch.layout, 0
         for j in range(self.features.n, sketch.m):
             coordinate = sketch.features.next_coordinate(j, self.wide, self.features.value)
             self.features.append(coordinate.unsqueeze(0))
             self.residual = (self.residual - coordinate.square()).clamp_min(0)
         if self.generation != root.generation or len(root.events) - self.followed > sketch.m:
-            self.form = (root.S.mT @ self.features.value).square().sum(0)
+            self.form: Tensor = (root.S.mT @ self.features.value).square().sum(0)
             self.generation, self.followed = root.generation, len(root.events)
         for sign, vector in root.events[self.followed :]:
             self.form = self.form + sign * (vector @ self.features.value[: len(vector)]).square()
-        self.followed = len(root.events)
+        self.followed: int = len(root.events)

@@ -24,12 +24,14 @@ from kbo.stateful import Stateful
 class Uniforms(Stateful):
     """Uniform random numbers, the same for the same seed: all that must be remembered is how many were drawn."""
 
-    saved = ("drawn", "blocks")
+    saved: tuple[str, ...] = ("drawn", "blocks")
 
     _BLOCK = 256
 
     def __init__(self, seed: int) -> None:
-        self.seed, self.drawn, self.blocks = seed, 0, 0
+        self.seed = seed
+        self.drawn: int = 0
+        self.blocks: int = 0
         self._numbers: list[float] = []
 
     def next(self) -> float:
@@ -75,10 +77,12 @@ class OnlineRowSampling(Dictionary):
         self, mu: float, gamma: float = 10.0, eps: float = 0.5, most: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(most)
-        self.mu, self.gamma = checks.positive("mu", mu), checks.positive("gamma", gamma)
-        self.eps, self.seed = checks.probability("eps", eps), checks.seed(seed)
+        self.mu: float = checks.positive("mu", mu)
+        self.gamma: float = checks.positive("gamma", gamma)
+        self.eps: float = checks.probability("eps", eps)
+        self.seed: int = checks.seed(seed)
 
-    saved = ("capped", "_weights", "_factor", "_draws")
+    saved: tuple[str, ...] = ("capped", "_weights", "_factor", "_draws")
 
     _weights: list[float]
     """Sum of ``1 / p`` over the samples at each anchor: together they are one with noise ``mu / weight``."""
@@ -149,9 +153,10 @@ class LeverageResampling(Dictionary):
 
     def __init__(self, oversampling: float = 5.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(most)
-        self.oversampling, self.seed = checks.positive("oversampling", oversampling), checks.seed(seed)
+        self.oversampling: float = checks.positive("oversampling", oversampling)
+        self.seed: int = checks.seed(seed)
 
-    saved = ("capped", "_draws")
+    saved: tuple[str, ...] = ("capped", "_draws")
 
     _draws: Uniforms
 
@@ -199,10 +204,10 @@ class BatchedResampling(LeverageResampling):
 
     def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(oversampling, most, seed)
-        self.growth = checks.at_least("growth", growth, 1)
+        self.growth: float = checks.at_least("growth", growth, 1)
         self._spent, self._root, self._waits = 0.0, None, False
 
-    saved = ("capped", "_draws", "_spent", "_root")
+    saved: tuple[str, ...] = ("capped", "_draws", "_spent", "_root")
 
     @property
     def needs_refresh(self) -> bool:  # noqa: D102

@@ -25,6 +25,7 @@ from kbo.regression.numerics import clamped, in_chunks
 from kbo.regression.posterior import LowRankAnswers
 from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.features import kept_for
+from kbo.regression.sketch.stream import Sketch
 
 _CHUNK = {"cpu": 2**19, "cuda": 2**26}
 """Entries of k(Z, x) that are evaluated at once."""
@@ -41,8 +42,9 @@ class SketchAnswers(LowRankAnswers):
 
     def __init__(self, state: Any, root: InverseRoot) -> None:
         super().__init__(state, root.ridge)
-        self.root, self.sketch = root, state.sketch
-        self.weights = root.S @ (self.sketch.By @ root.S)
+        self.root = root
+        self.sketch: Sketch = state.sketch
+        self.weights: Tensor = root.S @ (self.sketch.By @ root.S)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)

@@ -33,21 +33,25 @@ class Rows(Stateful):
         weights: How many observations each entry of ``order`` stands for.
     """
 
-    saved = ("_X", "_features", "_numbers", "order", "weights")
+    saved: tuple[str, ...] = ("_X", "_features", "_numbers", "order", "weights")
 
     def __init__(self, like: Tensor) -> None:
         self._X = GrowingTensor(like.new_empty(0, like.shape[-1]))
         self._features = GrowingTensor(like.new_empty(0, 0))
         self._numbers = GrowingTensor(like.new_empty(0, 5))
         self._row: dict[tuple[float, ...], int] = {}
-        self.newest = -1
+        self.newest: int = -1
         self.order: list[int] = []
         self.weights: list[float] = []
 
-    n = passed_on("_X.n")
-    X = passed_on("_X.value")
-    features = passed_on("_features.value")
-    residual, prior, spread, counts, sums = map(_column, range(5))
+    n: int = passed_on("_X.n")
+    X: Tensor = passed_on("_X.value")
+    features: Tensor = passed_on("_features.value")
+    residual: Tensor = _column(0)
+    prior: Tensor = _column(1)
+    spread: Tensor = _column(2)
+    counts: Tensor = _column(3)
+    sums: Tensor = _column(4)
 
     def find(self, x: Tensor) -> int | None:
         """The row at the location x [1 d]; None if there is none."""

@@ -60,7 +60,7 @@ class NystromRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved = ("like", "sketch", "assumed")
+    saved: tuple[str, ...] = ("like", "sketch", "assumed")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
         if not isinstance(dictionary, Dictionary):
@@ -69,7 +69,7 @@ class NystromRidge(Posterior):
                 f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
             )
         super().__init__(ridge)
-        self.kernel = copy.deepcopy(checks.kernel(kernel))
+        self.kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
         freeze(kernel, torch.empty(0) if points is None else points)  # a kernel that cannot be used is an error now
@@ -81,7 +81,7 @@ class NystromRidge(Posterior):
     def _begin(self, like: Tensor) -> None:
         """No observations, on the device of like [0 d], with answers in its dtype; d = 0 as long as it is unknown."""
         self.like = like
-        self.sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
+        self.sketch: Sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
         self.changed()
 
     def changed(self) -> None:  # noqa: D102
@@ -89,13 +89,13 @@ class NystromRidge(Posterior):
         self._spectrum: SketchedResolvent | None = None
         self._answers: dict[float, SketchAnswers] = {}
 
-    n = passed_on("sketch.n")
-    weighted = passed_on("sketch.weighted")
-    m = passed_on("sketch.m")
-    anchors = passed_on("sketch.features.anchors")
-    dictionary = passed_on("sketch.dictionary")
-    rounding = passed_on("sketch.rounding")
-    needs_refresh = passed_on("sketch.dictionary.needs_refresh")
+    n: int = passed_on("sketch.n")
+    weighted: bool = passed_on("sketch.weighted")
+    m: int = passed_on("sketch.m")
+    anchors: Tensor | None = passed_on("sketch.features.anchors")
+    dictionary: Dictionary = passed_on("sketch.dictionary")
+    rounding: float = passed_on("sketch.rounding")
+    needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
 
     def move_ridge(self, ridge: float) -> None:
         """Also for the dictionary; O(m^3)."""
@@ -222,7 +222,7 @@ class NystromRidge(Posterior):
     def restore(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
-        self.ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
+        self.ridge: float = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
         self.sketch.restore(state["sketch"])
         self.assumed = state["assumed"]

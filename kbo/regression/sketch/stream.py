@@ -14,7 +14,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from kbo.kernels import freeze
+from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import ErrorNorm, rounding, stretching
@@ -59,28 +59,34 @@ class Sketch(Stateful):
         layout: A version that changes whenever the dictionary is replaced: what was derived from its features is void.
     """
 
-    saved = (*_NUMBERS, "rows", "features", "root", "dictionary", "_error")
+    saved: tuple[str, ...] = (*_NUMBERS, "rows", "features", "root", "dictionary", "_error")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
-        self.ridge, self.k = ridge, freeze(kernel, like)
-        self.dictionary = dictionary.begin(like)
+        self.ridge = ridge
+        self.k: DenseKernel = freeze(kernel, like)
+        self.dictionary: Dictionary = dictionary.begin(like)
         points = self.dictionary.points
-        self.features = Features(self.k, like if points is None else points)
-        self.rows, self._error = Rows(like), ErrorNorm()
-        self.n, self.weighted, self.trace, self.kappa, self.yy = 0, False, 0.0, 0.0, 0.0
+        self.features: Features = Features(self.k, like if points is None else points)
+        self.rows: Rows = Rows(like)
+        self._error = ErrorNorm()
+        self.n: int = 0
+        self.weighted: bool = False
+        self.trace: float = 0.0
+        self.kappa: float = 0.0
+        self.yy: float = 0.0
         self._project()
 
-    m = passed_on("features.m")
-    G = passed_on("_G.value")
-    By = passed_on("_By.value")
+    m: int = passed_on("features.m")
+    G: Tensor = passed_on("_G.value")
+    By: Tensor = passed_on("_By.value")
 
     def _project(self) -> None:
         """Everything that follows from features and rows."""
         self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
         self._sum()
-        self.root = InverseRoot(self.G, self.ridge)
+        self.root: InverseRoot = InverseRoot(self.G, self.ridge)
         self._forget_residuals()
-        self.layout = fresh_version()
+        self.layout: int = fresh_version()
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:

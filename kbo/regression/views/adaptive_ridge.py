@@ -15,9 +15,10 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
 from kbo.regression.views.view import View, given
-from kbo.stateful import passed_on
+from kbo.stateful import passed_on, passes_on
 
 
+@passes_on("state", "version", "at_moving")  # the version moves with the ridge
 class AdaptiveRidge(View):
     """The same posterior as ``state``, at the ridge that a schedule chooses after every observation.
 
@@ -38,7 +39,7 @@ class AdaptiveRidge(View):
         >>> state.schedule.upper, state.ridge
     """
 
-    saved = ("state", "schedule")
+    saved: tuple[str, ...] = ("state", "schedule")
 
     def __init__(self, state: Posterior, schedule: RidgeSchedule) -> None:
         super().__init__(state)
@@ -54,10 +55,7 @@ class AdaptiveRidge(View):
     def __repr__(self) -> str:
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
-    version = passed_on("state.version")  # it moves with the ridge
-    at_moving = passed_on("state.at_moving")
-
-    schedule = passed_on("_schedule")
+    schedule: RidgeSchedule = passed_on("_schedule")
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""

@@ -8,11 +8,13 @@ from torch import Tensor
 from kbo import checks
 from kbo.regression.posterior import AllRidges, Answers, Posterior
 from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.views.tracked import track
+from kbo.regression.views.tracked import Tracked, track
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
-from kbo.stateful import passed_on
+from kbo.stateful import passes_on
 
 
+@passes_on("after", "needs_refresh", "fork_frozen")
+@passes_on("state", "observed")
 class BatchView(View):
     """``state`` after hypothetical observations at some of the points: variances as then, means and widths as now.
 
@@ -26,11 +28,8 @@ class BatchView(View):
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        self.after, self.chosen = track(state.fork_frozen(), points), 0
-
-    needs_refresh = passed_on("after.needs_refresh")
-    observed = passed_on("state.observed")
-    fork_frozen = passed_on("after.fork_frozen")
+        self.after: Tracked = track(state.fork_frozen(), points)
+        self.chosen: int = 0
 
     @property
     def hypothetical(self) -> bool:
@@ -54,16 +53,13 @@ class BatchView(View):
         return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
 
 
+@passes_on("after", "covariance", "deviations", "draw_function")
 class _BatchAnswers(ViewAnswers):
     """Means of the observed data, variances after the choices."""
 
     def __init__(self, view: Posterior, inner: Answers, after: Answers) -> None:
         super().__init__(view, inner)
         self.after = after
-
-    covariance = passed_on("after.covariance")
-    deviations = passed_on("after.deviations")
-    draw_function = passed_on("after.draw_function")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)[0], self.after.predict(X)[1]

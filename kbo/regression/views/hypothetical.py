@@ -48,7 +48,8 @@ class Hypothetical(View):
         if targets is not None and checks.points("targets", targets, P).shape[-1] != P.shape[-2]:
             shape = tuple(targets.shape)
             raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], one for each row of P, got {shape}.")
-        self.P, self.targets = P.clone(), None if targets is None else targets.clone()
+        self.P = P.clone()
+        self.targets: Tensor | None = None if targets is None else targets.clone()
 
     hypothetical = True
 

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import AllRidges, Answers, Posterior, Ridge
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
-from kbo.stateful import passed_on
+from kbo.stateful import passes_on
 
 
+@passes_on("state", "version", "at_moving", "follow")
 class Tracked(View):
     """The same posterior as ``state``, cheap at the points it tracks: finite action sets are scored after every step.
 
@@ -33,11 +34,7 @@ class Tracked(View):
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         self._points = points.detach().clone()
-        self.followed = state.follow(self._points)
-
-    version = passed_on("state.version")
-    at_moving = passed_on("state.at_moving")
-    follow = passed_on("state.follow")
+        self.followed: Followed = state.follow(self._points)
 
     @property
     def points(self) -> Tensor:

@@ -8,9 +8,16 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.regression.posterior import AllRidges, Answers, Posterior
-from kbo.stateful import fresh_version, passed_on
+from kbo.stateful import fresh_version, passed_on, passes_on
 
 
+@passes_on(
+    "state",
+    *("lock", "ridge", "like", "hypothetical", "weighted", "clipping", "ridge_moved", "caveats", "anchors"),
+    *("prior_version", "schedule", "least_ridge", "residuals", "residual_trace", "residual_log_det", "residual_norm"),
+    *("rounding", "rounding_error", "terms", "needs_refresh", "locations", "hyperparameters", "check", "radial"),
+    *("draw_prior", "add_caveat", "move_ridge", "fork_frozen", "all_ridges"),
+)
 class View(Posterior):
     """Another posterior with a few answers changed; all the others are passed on.
 
@@ -21,10 +28,10 @@ class View(Posterior):
         InvalidInput: The state is of another kind.
     """
 
-    saved = ("state",)
+    saved: tuple[str, ...] = ("state",)
 
     def __init__(self, state: Posterior) -> None:
-        self.state = checks.instance("state", state, Posterior)
+        self.state: Posterior = checks.instance("state", state, Posterior)
         self.changed()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -40,39 +47,14 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._own_version
 
-    lock = passed_on("state.lock")
-    ridge = passed_on("state.ridge")
-    like = passed_on("state.like")
-    hypothetical = passed_on("state.hypothetical")
-    weighted = passed_on("state.weighted")
-    clipping = passed_on("state.clipping")
-    ridge_moved = passed_on("state.ridge_moved")
-    caveats = passed_on("state.caveats")
-    anchors = passed_on("state.anchors")
-    prior_version = passed_on("state.prior_version")
-    n = passed_on("state.n")
-    schedule = passed_on("state.schedule")
-    trace = passed_on("state.trace")
-    least_ridge = passed_on("state.least_ridge")
-    residuals = passed_on("state.residuals")
-    residual_trace = passed_on("state.residual_trace")
-    residual_log_det = passed_on("state.residual_log_det")
-    residual_norm = passed_on("state.residual_norm")
-    rounding = passed_on("state.rounding")
-    rounding_error = passed_on("state.rounding_error")
-    terms = passed_on("state.terms")
-    needs_refresh = passed_on("state.needs_refresh")
-    locations = passed_on("state.locations")
-    hyperparameters = passed_on("state.hyperparameters")
-    check = passed_on("state.check")
-    prior = passed_on("state.prior")
-    prior_variance = passed_on("state.prior_variance")
-    radial = passed_on("state.radial")
-    draw_prior = passed_on("state.draw_prior")
-    add_caveat = passed_on("state.add_caveat")
-    move_ridge = passed_on("state.move_ridge")
-    fork_frozen = passed_on("state.fork_frozen")
-    all_ridges = passed_on("state.all_ridges")
+    n: int = passed_on("state.n")
+    trace: Tensor = passed_on("state.trace")
+
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        return self.state.prior(X, Z)
+
+    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
+        return self.state.prior_variance(X)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return self.state.at(ridge)
@@ -92,6 +74,7 @@ def given(weights: Tensor | None) -> dict[str, Tensor]:
     return {} if weights is None else {"weights": weights}
 
 
+@passes_on("inner", "factored", "deviations", "draw_function")
 class ViewAnswers(Answers):
     """Answers of a view; all that are not overridden are those of the underlying posterior.
 
@@ -104,17 +87,26 @@ class ViewAnswers(Answers):
         super().__init__(view, inner.ridge)
         self.inner = inner
 
-    predict = passed_on("inner.predict")
-    covariance = passed_on("inner.covariance")
-    factored = passed_on("inner.factored")
-    deviations = passed_on("inner.deviations")
-    draw_function = passed_on("inner.draw_function")
-    log_det = passed_on("inner.log_det")
-    quad = passed_on("inner.quad")
-    rss = passed_on("inner.rss")
-    effective_dimension = passed_on("inner.effective_dimension")
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return self.inner.predict(X)
+
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+        return self.inner.covariance(X, Z)
+
+    def log_det(self) -> Tensor:  # noqa: D102
+        return self.inner.log_det()
+
+    def quad(self) -> Tensor:  # noqa: D102
+        return self.inner.quad()
+
+    def rss(self) -> Tensor:  # noqa: D102
+        return self.inner.rss()
+
+    def effective_dimension(self) -> Tensor:  # noqa: D102
+        return self.inner.effective_dimension()
 
 
+@passes_on("inner", "number", "path", "at")
 class ViewRidges(AllRidges):
     """Any ridges of a view; all that is not overridden is that of the underlying posterior.
 
@@ -126,7 +118,3 @@ class ViewRidges(AllRidges):
     def __init__(self, view: Posterior, inner: AllRidges) -> None:
         super().__init__(view)
         self.inner = inner
-
-    number = passed_on("inner.number")
-    path = passed_on("inner.path")
-    at = passed_on("inner.at")
