@@ -9,7 +9,8 @@ import torch
 from kbo.errors import InvalidInput
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
-from kbo.experiments.tuning.comparison import PRACTICE, SUITE, run, true_value
+from kbo.experiments.tuning.comparison import run, true_value
+from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PRACTICE, PROBLEMS, TABLES, half_of
 from kbo.experiments.tuning.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
 from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
 from kbo.space import Choice, Float, Int, Space
@@ -90,14 +91,28 @@ def test_options_reach_kbo_and_unknown_tuners_are_named():
 
 def test_a_run_is_judged_without_noise_at_every_checkpoint():
     rows = run("branin", "random", 1, [3, 6])
-    assert [row["trials"] for row in rows] == [3, 6]
+    judged = [row for row in rows if not math.isnan(row["value"])]
+    assert [row["trials"] for row in judged] == [3, 6]
     problem = branin(seed=1)
-    for row in rows:
+    for row in judged:
         assert row["regret"] == pytest.approx(row["value"] - problem.optimum)
-        assert row["regret"] >= 0
+        assert row["regret"] >= row["visited_regret"] >= 0
         assert row["cpu_seconds"] > 0
     longer = run("branin", "random", 1, [6])
-    assert longer[0]["value"] == rows[1]["value"]  # a longer run begins as a shorter one
+    assert longer[-1]["value"] == judged[1]["value"]  # a longer run begins as a shorter one
+
+
+def test_a_run_has_a_row_for_every_trial_that_is_better_than_all_before():
+    problem, chosen, best = branin(seed=1), tuner("random", branin().space, 1), []
+    for trial in range(1, 21):
+        params = chosen.ask()
+        chosen.tell(params, problem(params))
+        best.append((trial, problem.noiseless(params) - problem.optimum))
+    records = [(n, r) for n, r in best if r < min([math.inf, *(earlier for _, earlier in best[: n - 1])])]
+    rows = run("branin", "random", 1, [20])
+    assert [(row["trials"], row["visited_regret"]) for row in rows if row["trials"] < 20] == records
+    assert rows[-1]["visited_regret"] == records[-1][1]
+    assert 2 <= len(records) < 19
 
 
 def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
@@ -106,12 +121,14 @@ def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
     problem = make(seed=0)
     problem(params)
     assert true_value(make, problem, params, 0) == true_value(make, make(seed=0), params, 0)
-    assert math.isnan(run("diabetes", "random", 0, [2])[0]["regret"])
+    (row,) = run("diabetes", "random", 0, [2])
+    assert math.isnan(row["regret"])
+    assert math.isnan(row["visited_regret"])
 
 
 def test_the_practice_problems_are_others_than_those_of_the_tables():
-    assert not set(SUITE) & set(PRACTICE)
-    problems = {name: make(seed=0) for name, make in {**SUITE, **PRACTICE}.items()}
+    assert not set(TABLES) & set(PRACTICE)
+    problems = {name: make(seed=0) for name, make in {**TABLES, **PRACTICE}.items()}
     for name, problem in problems.items():
         value = problem(problem.space.params(torch.full((problem.space.dimension,), 0.4, dtype=torch.float64)))
         assert math.isfinite(value), name
@@ -119,9 +136,9 @@ def test_the_practice_problems_are_others_than_those_of_the_tables():
     assert grids == [(10, 3), (30, 2)]
 
 
-@pytest.mark.parametrize("name", [name for name in {**SUITE, **PRACTICE} if name not in ("diabetes", "digits")])
+@pytest.mark.parametrize("name", [name for name in {**TABLES, **PRACTICE} if name not in ("diabetes", "digits")])
 def test_nothing_is_below_the_optimum(name):
-    problem = {**SUITE, **PRACTICE}[name](seed=2)
+    problem = {**TABLES, **PRACTICE}[name](seed=2)
     for u in torch.rand(300, problem.space.dimension, dtype=torch.float64):
         assert problem.noiseless(problem.space.params(u)) >= problem.optimum - 1e-9
 
@@ -139,8 +156,49 @@ def test_new_problems_are_noisy_and_reproducible():
     grid = GridBandit(side=4, dim=2, seed=0)
     values = [grid.noiseless({"x0": i, "x1": j}) for i in range(4) for j in range(4)]
     assert min(values) == pytest.approx(grid.optimum)
-    assert isinstance(SUITE["branin"](seed=0), NoisyFunction)
-    assert SUITE["digits"] is DigitsMLP
+    assert isinstance(TABLES["branin"](seed=0), NoisyFunction)
+    assert TABLES["digits"] is DigitsMLP
+
+
+@pytest.mark.parametrize("suite", ["bbob", "bbob-mixint", "hpo"])
+def test_a_suite_is_the_sum_of_its_halves(suite):
+    halves = [half_of(suite, half) for half in HALVES]
+    assert [len(half) for half in halves] == ([10, 10] if suite == "hpo" else [12, 12])
+    assert not set(halves[0]) & set(halves[1])
+    assert set(halves[0]) <= DEVELOPMENT <= set(PROBLEMS)
+
+
+def test_functions_of_odd_number_are_to_develop_on_and_the_seed_is_the_instance():
+    odd, even = (half_of("bbob", half, 2, "heavy") for half in HALVES)
+    assert odd[1] == "bbob-f3-d2-heavy"
+    assert even[0] == "bbob-f2-d2-heavy"
+    problem = PROBLEMS[even[0]](seed=4)
+    assert (problem.name, problem.noise) == ("bbob_f002_i04_d02", "heavy")
+    assert PROBLEMS["bbob-mixint-f2-d5-none"](seed=3).name == "bbob-mixint_f002_i03_d05"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bob", "held-out"), "suite must be one of"),
+        (("bbob", "both"), "half must be one of"),
+        (("bbob", "held-out", 3), "dim of bbob must be one of 2, 5, 10, 20, got 3"),
+        (("bbob-mixint", "held-out", 2), "dim of bbob-mixint must be one of 5, 10, 20, got 2"),
+        (("bbob", "held-out", 5, "loud"), "noise must be one of"),
+        (("hpo", "held-out", 5), "leave them out"),
+    ],
+)
+def test_wrong_suites_are_named(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        half_of(*arguments)
+
+
+def test_runs_of_another_kbo_are_other_cells(monkeypatch):
+    before = tuning.cell("branin", "kbo", 0, [5]), tuning.cell("branin", "tpe", 0, [5])
+    monkeypatch.setattr(tuning, "_code", lambda: "other")
+    after = tuning.cell("branin", "kbo", 0, [5]), tuning.cell("branin", "tpe", 0, [5])
+    assert before[0].key != after[0].key
+    assert before[1].key == after[1].key
 
 
 def table(**columns):
@@ -184,7 +242,7 @@ def test_the_summary_has_a_line_for_every_problem_and_length():
 
 def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "TUNERS", ("kbo", "random"))
-    monkeypatch.setattr(tuning, "SUITE", {name: SUITE[name] for name in ("branin", "diabetes")})
+    monkeypatch.setattr(tuning, "TABLES", {name: TABLES[name] for name in ("branin", "diabetes")})
     text = papers.paper("tuning").experiment("table", 1)(tmp_path, True, 1, False)
     assert "branin" in text
     assert "diabetes" in text

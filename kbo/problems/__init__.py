@@ -1,13 +1,15 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
 from kbo.problems.base import Bandit, TuningProblem
+from kbo.problems.bbob import BBOB
 from kbo.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
 from kbo.problems.gaussian_process import GaussianProcessBandit
 from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
 from kbo.problems.himmelblau import HimmelblauBandit
+from kbo.problems.learners import DiabetesSVR, DigitsMLP, LearnerOnData
 from kbo.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
 from kbo.problems.table import TuningTable
-from kbo.problems.tuning import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
+from kbo.problems.tuning import GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
 
 TUNING = {
     "digits": DigitsMLP,
@@ -35,6 +37,7 @@ BANDITS = {
 
 __all__ = [
     "BANDITS",
+    "BBOB",
     "TUNING",
     "Bandit",
     "Bump",
@@ -47,6 +50,7 @@ __all__ = [
     "GraphBandit",
     "GridBandit",
     "HimmelblauBandit",
+    "LearnerOnData",
     "NoisyFunction",
     "RKHSBandit",
     "StepDiagonal",

@@ -120,6 +120,11 @@ def generators(*seeds: int) -> list[torch.Generator]:
     return [torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds]
 
 
+def seed_or_drawn(seed: int | None) -> int:
+    """A given seed, or one that the system draws."""
+    return torch.Generator().seed() % 2**31 if seed is None else checks.seed(seed)
+
+
 def streams(seed: int) -> list[torch.Generator]:
     """Independent generators of the arms, the function and the noise of a problem; torch uses 32 bits of a seed."""
     seed = checks.seed(seed)

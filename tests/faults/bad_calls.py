@@ -815,6 +815,8 @@ def _problems() -> list[Call]:
         "branin": {"noise_std": 1.0, "seed": 0},
         "hartmann6": {"noise_std": 0.1, "seed": 0},
         "GridBandit": {"side": 4, "dim": 2, "noise_std": 1.0, "seed": 0},
+        "BBOB": {"function": 2, "dim": 5, "instance": 1, "noise": "heavy", "integers": True, "seed": 0},
+        "LearnerOnData": {"learner": "svm", "data": "wine", "seed": 0},
     }
     return [
         *(

@@ -11,48 +11,25 @@ tables.
 from __future__ import annotations
 
 import functools
+import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pandas as pd
-from botorch.test_functions import Cosine8, Michalewicz, Rosenbrock, SixHumpCamel, StyblinskiTang
 
-from kbo import problems
+import kbo
 from kbo.experiments.draw import tables
 from kbo.experiments.papers.experiment import Frame, Paper, Plan, store
 from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.tuning import tuners
-from kbo.problems import GridBandit, NoisyFunction, TuningProblem
+from kbo.experiments.tuning.suites import PRACTICE, PROBLEMS, TABLES
+from kbo.problems import TuningProblem
 from kbo.space import Params
-
-SUITE: dict[str, Callable[..., TuningProblem]] = {
-    "branin": problems.branin,
-    "hartmann6": problems.hartmann6,
-    "ackley10": functools.partial(problems.ackley, 10),
-    "levy4": problems.levy,
-    "diabetes": problems.DiabetesSVR,
-    "arms": GridBandit,
-    "digits": problems.DigitsMLP,
-}
-"""Problems of the comparison; nothing was tuned on these."""
-
-
-def _practice(make: Callable[[], Any], name: str, noise_std: float) -> Callable[..., TuningProblem]:
-    return lambda seed: NoisyFunction(name, make(), noise_std, seed)
-
-
-PRACTICE: dict[str, Callable[..., TuningProblem]] = {
-    "camel": _practice(SixHumpCamel, "camel", 0.5),
-    "styblinski5": _practice(functools.partial(StyblinskiTang, dim=5), "styblinski5", 5.0),
-    "cosine8": _practice(Cosine8, "cosine8", 0.2),
-    "michalewicz5": _practice(functools.partial(Michalewicz, dim=5), "michalewicz5", 0.2),
-    "rosenbrock4": _practice(functools.partial(Rosenbrock, dim=4), "rosenbrock4", 100.0),
-    "arms-rough": functools.partial(GridBandit, 30, 2, 0.5),
-}
-"""Problems on which the defaults of kbo were tuned."""
 
 TUNERS = tuple(tuners.TUNERS)
 SEEDS = 20
@@ -78,6 +55,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Variants of the practical setting that were compared on the practice problems."""
 
 
+CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
+"""Numbers of trials after which runs on the suites are judged."""
+
+
 def run(
     problem: str,
     name: str,
@@ -85,40 +66,51 @@ def run(
     checkpoints: Sequence[int],
     options: Mapping[str, Any] | None = None,
     constants: Mapping[str, Any] | None = None,
+    code: str = "",
 ) -> list[dict[str, Any]]:
     """Run a tuner on a problem.
 
     Args:
-        problem: A key of ``SUITE`` or ``PRACTICE``.
+        problem: A key of ``suites.PROBLEMS``.
         name: A key of ``tuners.TUNERS``.
         seed: Of problem, noise and tuner.
         checkpoints: Numbers of trials after which the recommendation is judged; the run ends with the last.
         options: Options of the tuner.
         constants: Other values of constants of kbo for the time of the run, by "module.NAME".
+        code: The code of the tuner, as a hash; only there to make runs of another code other cells.
 
     Returns:
-        A row per checkpoint: ``trials``, ``value`` (without noise) of the recommendation, ``regret`` (NaN where the
-        optimum is not known), and ``cpu_seconds`` of the tuner, the objective's own not included.
+        A row at every checkpoint, and at every trial that is better than all before: ``trials``; ``value`` (without
+        noise) and ``regret`` of the recommendation, NaN between checkpoints; ``visited_regret`` of the best trial by
+        its value without noise; ``cpu_seconds`` of the tuner, the objective's own not included. Regrets are NaN where
+        the optimum, or the value without noise, is not known.
     """
-    make, rows, spent = {**SUITE, **PRACTICE}[problem], [], []
+    make, rows, spent, nan = PROBLEMS[problem], [], [], math.nan
     objective = make(seed=seed)
+    optimum = nan if objective.optimum is None else objective.optimum
     with ExitStack() as changed:
         for constant, value in (constants or {}).items():
             changed.enter_context(mock.patch(constant, value))
         with _timed(spent):
             chosen = tuners.tuner(name, objective.space, seed, **(options or {}))
+        best = math.inf
         for trial in range(1, max(checkpoints) + 1):
             with _timed(spent):
                 params = chosen.ask()
-            value = objective(params)
+            value, truth = objective(params), objective.noiseless(params)
             with _timed(spent):
                 chosen.tell(params, value)
+            improved = truth is not None and truth < best
+            if truth is not None:
+                best = min(truth, best)
+            judged = nan
             if trial in checkpoints:
                 with _timed(spent):
                     params = chosen.recommended()
-                value = true_value(make, objective, params, seed)
-                regret = float("nan") if objective.optimum is None else value - objective.optimum
-                rows.append({"trials": trial, "value": value, "regret": regret, "cpu_seconds": sum(spent)})
+                judged = true_value(make, objective, params, seed)
+            if trial in checkpoints or improved:
+                regrets = {"regret": judged - optimum, "visited_regret": nan if truth is None else best - optimum}
+                rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
     return rows
 
 
@@ -142,7 +134,21 @@ def true_value(make: Callable[..., TuningProblem], objective: TuningProblem, par
 def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int], label: str = "", **more: Any) -> Cell:
     """Return the run as a cell; ``label`` says in a word what is different about it."""
     arguments = {"problem": problem, "name": name, "seed": seed, "checkpoints": list(checkpoints), **more}
+    if name == "kbo":
+        arguments["code"] = _code()
     return Cell(f"{__name__}:run", arguments, f"{problem} {name} {label} seed{seed} T{max(checkpoints)}")
+
+
+@functools.cache
+def _code() -> str:
+    """A hash of the code of kbo's tuner."""
+    root = Path(kbo.__file__).parent
+    own = [path for path in sorted(root.rglob("*.py")) if path.relative_to(root).parts[0] not in _AROUND]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:10]
+
+
+_AROUND = ("cli", "report", "experiments", "integrations", "problems")
+"""Packages that the tuner does not use."""
 
 
 def comparison(quick: bool) -> Plan:
@@ -150,7 +156,7 @@ def comparison(quick: bool) -> Plan:
     seeds, short, long = (2, 9, 12) if quick else (SEEDS, 50, 200)
     cells: dict[Cell, str] = {}
     for seed in range(seeds):
-        for problem in SUITE:
+        for problem in TABLES:
             for name in TUNERS:
                 both = problem not in EXPENSIVE and seed < LONG_SEEDS.get(name, seeds)
                 cells[cell(problem, name, seed, [short, long] if both else [short])] = name
@@ -160,7 +166,7 @@ def comparison(quick: bool) -> Plan:
 def long_runs(quick: bool) -> Plan:
     """Table 2: 2000 trials."""
     trials, seeds = (12, 1) if quick else (2000, 3)
-    cheap = [problem for problem in SUITE if problem not in EXPENSIVE]
+    cheap = [problem for problem in TABLES if problem not in EXPENSIVE]
     return _plan(
         {cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in cheap for name in FAST}
     )
@@ -188,7 +194,7 @@ def _plan(cells: Mapping[Cell, str]) -> Plan:
         {"": summary},
         {".md": store(summary), ".csv": store(lambda rows: rows[stored])},
         list(cells),
-        prepare=lambda rows: rows.assign(name=rows["cell"].map(names)),
+        prepare=lambda rows: rows.dropna(subset="value").assign(name=rows["cell"].map(names)),
     )
 
 

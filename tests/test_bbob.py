@@ -1,0 +1,67 @@
+"""COCO's functions as tuning problems: known optima, noise of the promised size, whole numbers."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from kbo import InvalidInput
+from kbo.problems import BBOB
+from kbo.problems.learners import DATA, LEARNERS, LearnerOnData
+from kbo.space import Float, Int
+
+
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize("function", range(1, 25))
+def test_the_optimum_is_the_value_at_cocos_best_point_and_none_is_below(function, integers, tmp_path, monkeypatch):
+    import cocoex
+
+    monkeypatch.chdir(tmp_path)  # COCO writes the point into the current folder
+    for dim, instance in [(5, 1), (20, 7)] if integers else [(2, 1), (10, 7)]:
+        problem = BBOB(function, dim, instance, integers=integers)
+        options = f"dimensions: {dim} function_indices: {function}"
+        name = "bbob-mixint" if integers else "bbob"
+        cocoex.Suite(name, f"instances: {instance}", options)[0]._best_parameter("print")
+        values = [float(word) for word in (tmp_path / "._bbob_problem_best_parameter.txt").read_text().split()]
+        best = dict(zip(problem.space.parameters, values, strict=True)) if integers else values
+        assert problem.noiseless(best) == pytest.approx(problem.optimum, rel=1e-9)
+        assert problem(best) == problem.noiseless(best)
+        for u in torch.rand(50, dim, dtype=torch.float64):
+            assert problem.noiseless(problem.space.params(u)) >= problem.optimum
+
+
+def test_noise_has_the_promised_quartiles_and_follows_the_seed():
+    rng = np.random.default_rng(0)
+    free = BBOB(8, 2, 3)
+    spread = np.subtract(*np.quantile([free.noiseless(list(x)) for x in rng.uniform(-5, 5, (20_000, 2))], [0.75, 0.25]))
+    assert free.noise_scale == 0
+    for noise, law in (("gauss", stats.norm), ("heavy", stats.t(3))):
+        problem, same = (BBOB(8, 2, 3, noise, seed=5) for _ in range(2))
+        assert problem.noise_scale == pytest.approx(0.05 * spread, rel=0.1)
+        z = np.array([problem([1.0, 1.0]) for _ in range(10_000)]) - free.noiseless([1.0, 1.0])
+        assert same([1.0, 1.0]) - free.noiseless([1.0, 1.0]) == z[0]
+        z /= problem.noise_scale
+        assert np.quantile(z, [0.25, 0.5, 0.75]) == pytest.approx([-0.6745, 0, 0.6745], abs=0.03)
+        assert np.mean(abs(z) > 3) == pytest.approx(2 * law.sf(3 * law.ppf(0.75) / stats.norm.ppf(0.75)), rel=0.3)
+
+
+def test_four_fifths_of_the_parameters_of_a_mixed_function_are_whole_numbers():
+    kinds = [type(p) for p in BBOB(1, 10, integers=True).space.parameters.values()]
+    assert kinds == [Int] * 8 + [Float] * 2
+
+
+def test_dimensions_that_coco_lacks_are_refused():
+    with pytest.raises(InvalidInput, match="dim must be one of 2, 5, 10, 20, got 3"):
+        BBOB(1, 3)
+    with pytest.raises(InvalidInput, match="dim must be one of 5, 10, 20, got 2"):
+        BBOB(1, 2, integers=True)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("data", DATA)
+def test_a_learner_on_data_is_noisy_and_follows_the_seed(learner, data):
+    problem, same = (LearnerOnData(learner, data, seed=3) for _ in range(2))
+    params = problem.space.params(torch.full((problem.space.dimension,), 0.4, dtype=torch.float64))
+    values = [problem(params) for _ in range(4)]
+    assert values[:2] == [same(params) for _ in range(2)]
+    assert 0 <= min(values) < max(values) < 1.5
