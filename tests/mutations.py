@@ -150,8 +150,8 @@ FAULTS = [
     ),
     Fault(
         "regression/views/hypothetical.py",
-        "S + self.ridge * torch.eye",
-        "S + torch.eye",
+        "covariance + ridge * (1 / weights).diag_embed()",
+        "covariance + ridge * torch.ones_like(weights).diag_embed()",
         f"{LAWS} hypothetical",
     ),
     Fault(

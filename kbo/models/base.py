@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 from abc import abstractmethod
 from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions import InputDataWarning
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
+from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import GreaterThan
@@ -42,16 +45,18 @@ def name_constructor(kind: type) -> None:
 
 
 class _RidgeNoise(HomoskedasticNoise):
-    """Equal variances, given by a parameter []."""
+    """Equal variances, given by a parameter [], in the dtype of the data."""
 
-    def __init__(self, ridge: torch.nn.Parameter) -> None:
+    def __init__(self, ridge: torch.nn.Parameter, like: Tensor) -> None:
         super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE, transform=None))  # pyright: ignore
         self.raw_noise = ridge
+        self._like: Tensor
+        self.register_buffer("_like", like.new_empty(0), persistent=False)
 
     @property
     def noise(self) -> Tensor:
         """The variance [1]."""
-        return self.raw_noise.view(1)
+        return self.raw_noise.view(1).to(self._like)
 
 
 class RidgeLikelihood(GaussianLikelihood):
@@ -59,12 +64,13 @@ class RidgeLikelihood(GaussianLikelihood):
 
     Args:
         ridge: The ridge []. It is the parameter of the model itself: a new value, also one from a fit, is the model's.
+        like: Any tensor in the dtype of the data.
         fixed: Reason why the noise cannot be set, in words, or None.
     """
 
-    def __init__(self, ridge: torch.nn.Parameter, fixed: str | None = None) -> None:
+    def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
-        self.noise_covar, self._fixed = _RidgeNoise(ridge), fixed
+        self.noise_covar, self._fixed = _RidgeNoise(ridge, like), fixed
         self.eval()
 
     @property
@@ -98,7 +104,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def likelihood(self) -> RidgeLikelihood:
         """Gaussian noise whose variance is the ridge of the state."""
         ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
-        return RidgeLikelihood(ridge, f"the ridge of a {type(self).__name__} follows from its data")
+        return RidgeLikelihood(ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data")
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d], which fits and leave-one-out formulas need; only some models have it.
@@ -114,7 +120,23 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def __call__(self, X: Tensor) -> MultivariateNormal:
         """Return the prior in training mode, the posterior otherwise; then X [... q d] is transformed already."""
-        return super().__call__(X) if self.training else self._distribution(self.state, X)
+        return super().__call__(X) if self.training else self._distribution(self.state, self.cast("X", X))
+
+    def cast(self, name: str, value: Tensor) -> Tensor:
+        """Return a float tensor in the dtype of the data, with BoTorch's warning if it has another one."""
+        own = self.train_targets.dtype
+        if checks.tensor(name, value).dtype == own or value.dtype not in (torch.float32, torch.float64):
+            return value
+        warnings.warn(
+            f"{name} is {value.dtype} and is converted to {own}, the type of the model's data: use {name}.to({own}).",
+            InputDataWarning,
+            stacklevel=4,
+        )
+        return value.to(own)
+
+    def transform_inputs(self, X: Tensor, input_transform: InputTransform | None = None) -> Tensor:
+        """Return points in the dtype of the data, after the input transform."""
+        return super().transform_inputs(self.cast("X", X), input_transform)
 
     def posterior(
         self,
@@ -132,7 +154,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             posterior_transform: Applied last.
 
         Raises:
-            InvalidInput: X has another shape, dtype or device than the data, or is not finite.
+            InvalidInput: X has another shape or device than the data, or is not finite.
         """
         if len(shape := tuple(checks.tensor("X", X).shape)) < 2:
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")
@@ -147,14 +169,13 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if self.training:
             self.eval()
         checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
-        if checks.tensor("X", X).ndim < 2:
-            raise InvalidInput(f"X must have shape [... q d], got {tuple(X.shape)}.")
         state = self.state
         distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
             noise = observation_noise
             noise = state.ridge if noise is True else checks.points("observation_noise", noise).squeeze(-1)
-            diagonal, shape = torch.as_tensor(noise, dtype=X.dtype, device=X.device), distribution.mean.shape
+            mean = distribution.mean
+            diagonal, shape = torch.as_tensor(noise, dtype=mean.dtype, device=mean.device), mean.shape
             if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
                 raise InvalidInput(
                     f"observation_noise must have shape [... {shape[-1]} 1], got {[*diagonal.shape, 1]}."
@@ -182,22 +203,23 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
 
     def observed_at(self, X: Tensor) -> Tensor:
         """Return points of observations, transformed as training points are: none becomes several."""
-        transform: Any = getattr(self, "input_transform", None)
+        X, transform = self.cast("X", X), getattr(self, "input_transform", None)
         return X if transform is None else transform.preprocess_transform(X)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
+        Args:
+            X: Points.
+            Y: Targets.
+            noise: Known noise variances [... q 1], in units of the transformed targets; by default the ridge.
+            **kwargs: Ignored.
+
         Raises:
-            InvalidInput: A noise level of its own is given: that of hypothetical data is the ridge.
+            InvalidInput: Shapes or devices do not fit, or values are not finite, or variances not positive.
         """
-        if noise is not None:
-            raise InvalidInput(
-                "fantasies have one noise level, the ridge: do not pass noise with batches, or with data that require "
-                "gradients; for qJointEntropySearch pass condition_noiseless=False."
-            )
         P = checks.points("X", self.observed_at(X), self.train_targets)
-        checks.points("Y", Y, self.train_targets)
+        Y = checks.points("Y", self.cast("Y", Y), self.train_targets)
         if Y.ndim < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
             raise InvalidInput(
                 f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got {tuple(Y.shape)}."
@@ -205,7 +227,11 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         _broadcast("X", X.shape[:-2], "the batch shape of Y", Y.shape[:-2])
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
-        return FantasyGP(self, P, Y.squeeze(-1))
+        weights = None
+        if noise is not None:  # which has the axes of Y, but for those of fantasies
+            noise = self.cast("noise", noise)
+            weights = self.state.ridge / checks.variances("noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]).squeeze(-1)
+        return FantasyGP(self, P, Y.squeeze(-1), weights)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """As ``condition_on_observations``, of targets [... q]: BoTorch's ``ModelListGP`` calls it.
@@ -244,11 +270,12 @@ class FantasyGP(PosteriorModel):
         model: The model of the observed data.
         P: Hypothetical points in the model's transformed inputs, [... p d].
         targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
+        weights: Their weights [... p], the ridge over their noise variances; ones by default.
     """
 
-    def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor) -> None:
+    def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         super().__init__()
-        self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets)
+        self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets, weights)
         checks.tensor("targets", targets)
         self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
         self.covar_module = model.covar_module

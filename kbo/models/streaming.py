@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
+from botorch.exceptions import InputDataWarning
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.datasets import SupervisedDataset
@@ -68,6 +70,9 @@ class StreamingGP(PosteriorModel):
                 f"got {shape}{hint}."
             )
         checks.observations(train_X, train_Y.squeeze(-1), names=("train_X", "train_Y"))
+        if train_X.dtype != torch.float64:
+            message = "train_X is torch.float32, which is good for predictions alone: bounds need torch.float64."
+            warnings.warn(message, InputDataWarning, stacklevel=2)
         if train_Yvar is not None:
             checks.variances("train_Yvar", train_Yvar, train_Y)
             train_Yvar = train_Yvar.clone()
@@ -118,7 +123,7 @@ class StreamingGP(PosteriorModel):
     @property
     def likelihood(self) -> RidgeLikelihood:
         """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other."""
-        return RidgeLikelihood(self.ridge)
+        return RidgeLikelihood(self.ridge, self.train_targets)
 
     @abstractmethod
     def _new_state(self) -> Posterior:
@@ -224,8 +229,7 @@ class StreamingGP(PosteriorModel):
             noise: Known noise variances [q 1], in units of the transformed targets; by default the ridge.
             **kwargs: Ignored.
         """
-        checks.tensor("X", X)
-        checks.tensor("Y", Y)
+        X, Y = self.cast("X", X), self.cast("Y", Y)
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
@@ -236,7 +240,11 @@ class StreamingGP(PosteriorModel):
         P = self.observed_at(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
         checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
-        new = None if noise is None else checks.variances("noise", noise, targets).detach().squeeze(-1)
+        new = (
+            None
+            if noise is None
+            else checks.variances("noise", self.cast("noise", noise), targets).detach().squeeze(-1)
+        )
         state = state.fork()
         state.update(P, targets.squeeze(-1), **self._weights(new))
         model = object.__new__(type(self))

@@ -83,6 +83,9 @@ WORKS: dict[str, Callable[[Any], Tensor]] = {
         (m.posterior(Z), m)[1].condition_on_observations(Z, Z[..., :1]).posterior(ONE)
     ),
     "`fantasize`": lambda m: moments(m.fantasize(Z, sampler(4)).posterior(ONE)),
+    "`posterior` and `fantasize` at float32 points of a float64 model": lambda m: moments(
+        m.fantasize(Z.float(), sampler(4)).posterior(ONE.float())
+    ),
     "`loo_cv`": lambda m: moments(loo_cv(m).posterior),
     "`ExactMarginalLogLikelihood` (`fit_gpytorch_mll`)": lambda m: ExactMarginalLogLikelihood(m.likelihood, m.train())(
         m(*m.train_inputs), m.train_targets
@@ -137,6 +140,9 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 SEARCHES: dict[str, Callable[[Any], tuple[Tensor, Tensor]]] = {
     "`optimize_acqf`": lambda a: optimize_acqf(a, BOUNDS, q=1, **OPTIONS),
+    "`optimize_acqf` with float32 bounds of a float64 model": lambda a: optimize_acqf(
+        a, BOUNDS.float(), q=1, **OPTIONS
+    ),
     "`optimize_acqf(sequential=True)`": lambda a: optimize_acqf(a, BOUNDS, q=2, sequential=True, **OPTIONS),
     "`optimize_acqf_cyclic`": lambda a: optimize_acqf_cyclic(a, BOUNDS, q=2, cyclic_options={"maxiter": 1}, **OPTIONS),
     "`optimize_acqf_discrete`": lambda a: optimize_acqf_discrete(a, q=2, choices=X),
@@ -173,9 +179,36 @@ def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior(name
 DIFFERS = {
     "`draw_matheron_paths`, `PathwiseThompsonSampling`": "kbo's own draws of functions",
     "`posterior(observation_noise=True)` with `train_Yvar`": "adds the ridge; BoTorch adds the mean of the variances",
-    "`posterior` at float32 points of a float64 model": "refused; BoTorch converts some of them",
+    "noise of `condition_on_observations` and `fantasize`, as in `qJointEntropySearch`": "of mean and variance; in "
+    "BoTorch of the variance alone, unless there is `train_Yvar`",
+    "analytic acquisition functions at float32 points of a float64 model": "move the model to float32; BoTorch raises",
     "prior mean": "zero; `from_gp` keeps a constant",
 }
+
+
+def test_observations_of_a_noise_of_their_own_give_the_dense_formulas():
+    model, noise = plain(), 0.1 + NEW[:, :1].square()
+    variances = torch.cat([torch.full_like(Y, RIDGE), noise]).squeeze(-1)
+    K_AA, K_AZ = (kernel()(torch.cat([X, NEW]), P).to_dense().detach() for P in (torch.cat([X, NEW]), X))
+    weights = torch.linalg.solve(K_AA + variances.diag(), K_AZ)
+    variance = (kernel()(X).to_dense() - K_AZ.mT @ weights).diagonal().detach()
+    for extra in ((), (4,)):  # fantasies share their noise
+        found = model.condition_on_observations(NEW, Y[:3].expand(*extra, 3, 1), noise=noise).posterior(X)
+        close(found.mean, (weights.mT @ torch.cat([Y, Y[:3]])).expand(found.mean.shape), 1e-8)
+        close(found.variance.squeeze(-1), variance.expand(*extra, -1), 1e-6)
+
+
+def test_joint_entropy_search_is_searched_and_knows_its_optima():
+    acqf = qJointEntropySearch(plain(), X[:2] + 0.1, Y[:2] + 3)
+    found = acqf.conditional_model.posterior(X[:2].unsqueeze(1) + 0.1)
+    close(found.mean.squeeze(1), Y[:2] + 3, 1e-3)
+    assert optimize_acqf(acqf, BOUNDS, q=1, **OPTIONS)[1].isfinite()
+
+
+def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
+    model = plain()
+    close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), LogExpectedImprovement(plain(), LEVEL)(ONE), 1e-2)
+    assert model.train_targets.dtype == torch.float32
 
 
 def test_observation_noise_beside_known_variances_is_the_ridge():
@@ -206,10 +239,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: listed(MODELS["NystromGP"](input_transform=Normalize(2))).condition_on_observations([NEW] * 2, X[:3]),
         "condition each",
     ),
-    "`qJointEntropySearch`, as it is by default": (
-        lambda: qJointEntropySearch(plain(), X[:2], Y[:2]),
-        "condition_noiseless=False",
-    ),
     "fits of other models than `KernelRidgeGP`, and with `train_Yvar`": (
         lambda: loo_cv(MODELS["NystromGP"]()),
         "NystromGP has a fixed kernel",
@@ -235,10 +264,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         "no data",
     ),
-    "float32 bounds of a float64 model": (
-        lambda: optimize_acqf(KernelUCB(plain(), FixedWidth(2.0)), BOUNDS.float(), q=1, **OPTIONS),
-        "float64",
-    ),
 }
 
 
@@ -259,5 +284,8 @@ def test_the_table_in_the_docs_lists_these_cases():
     rows = [f"| {name} | works as BoTorch |" for name in (*WORKS, *UNTRANSFORMED, *SEARCHES)]
     rows += [f"| {name} | differs on purpose: {how} |" for name, how in DIFFERS.items()]
     rows += [f"| {name} | refused |" for name in REFUSED]
-    table = page[page.index("## BoTorch") :].split("\n## ")[0]
-    assert [line for line in table.splitlines() if line.startswith("| ")][1:] == rows, "\n".join(rows)
+    part = page[page.index("## BoTorch") :].split("\n## ")[0]
+    assert [line for line in part.splitlines() if line.startswith("| ")][1:] == rows, "\n".join(rows)
+    works = len(rows) - len(DIFFERS) - len(REFUSED)
+    for count in (f"{works} parts work", f"{len(DIFFERS)} differ on purpose", f"{len(REFUSED)} are refused"):
+        assert count in part, count

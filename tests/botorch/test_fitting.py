@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 from botorch.cross_validation import loo_cv
+from botorch.exceptions import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
@@ -81,6 +82,19 @@ def test_a_noise_that_is_set_is_the_ridge(device):
         assert model.state.objections()
         with pytest.raises(InvalidInput, match="noise"):
             model.likelihood.noise = -1.0
+
+
+def test_float32_data_have_a_likelihood_in_float32_and_the_warning_of_botorch(device):
+    (X, Y), Z = (part.float() for part in data(25, device)), points(4, 2, device=device, seed=5)
+    with pytest.warns(InputDataWarning, match=r"torch\.float64"):
+        model = KernelRidgeGP(X, Y, kernel(), RIDGE)
+    assert model.likelihood.noise.dtype == torch.float32
+    before = loo_cv(model).posterior.mean
+    assert before.dtype == torch.float32
+    fitted(model)
+    assert not torch.equal(loo_cv(model).posterior.mean, before)
+    with pytest.warns(InputDataWarning, match=r"X\.to\(torch\.float32"):
+        assert torch.equal(model.posterior(Z).mean, model.posterior(Z.float()).mean)
 
 
 def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):

@@ -301,7 +301,7 @@ def _regression() -> list[Call]:
         Call(
             "Hypothetical",
             lambda **g: predicted(regression.Hypothetical(**g)),
-            lambda: {"state": S(), "P": X(3, 4), "targets": y(3)},
+            lambda: {"state": S(), "P": X(3, 4), "targets": y(3), "weights": y(3).exp()},
             {"P": "points|P", "targets": "targets|y"},
         ),
         Call("BatchView", lambda **g: predicted(regression.BatchView(**g)), lambda: {"state": S(), "points": X(3, 4)}),

@@ -437,11 +437,12 @@ def test_a_path_of_hypothetical_data_answers_as_the_view_does(case, device, g, w
     state, groups = case.fed(*case.data(40, device)), case.points(6 * g, 4).reshape(6, g, -1).to(device)
     P = case.points(6, 5).reshape(2, 3, -1).to(device)
     targets = torch.randn(2, 3, generator=seeded(6), dtype=torch.float64).to(device) if with_targets else None
-    views = [Hypothetical(state, P[i], targets[i] if with_targets else None) for i in range(2)]
+    weights = targets.exp() if with_targets else None
+    views = [Hypothetical(state, P[i], *((targets[i], weights[i]) if with_targets else ())) for i in range(2)]
     same_path(views[0].all_ridges().path(groups), PathOneByOne(views[0], groups), 6, groups)
     batched = groups.reshape(2, 3, g, -1)  # P [2 p d] and X [2 3 g d]
     ridges = torch.tensor([0.01, 0.1, 1.0, 0.02, 0.2, 2.0], dtype=torch.float64, device=device)
-    found = Hypothetical(state, P, targets).all_ridges().path(batched).at(ridges)
+    found = Hypothetical(state, P, targets, weights).all_ridges().path(batched).at(ridges)
     for i, view in enumerate(views):
         half = slice(3 * i, 3 * i + 3)
         for actual, wanted in zip(found, PathOneByOne(view, batched[i]).at(ridges[half]), strict=True):
@@ -594,10 +595,10 @@ def test_tracked_points_follow_a_state_whose_data_were_replaced(case, device):
 def test_hypothetical_data_equal_a_real_update(exact, device, n):
     X, y = exact.data(n + 6, device)
     P, targets, Z = X[n:], y[n:], torch.cat([exact.points(5, 1).to(device), X[:1]])
-    state = exact.fed(X[:n], y[:n])
+    state, counts = exact.fed(X[:n], y[:n]), torch.arange(1, 7, device=device) if n else torch.ones(6).int().to(device)
     fork = state.fork()
-    fork.update(P, targets)
-    view = Hypothetical(state, P, targets)
+    fork.update(P.repeat_interleave(counts, 0), targets.repeat_interleave(counts))
+    view = Hypothetical(state, P, targets, counts.to(y) if n else None)
     close(torch.stack(view.predict(Z, RIDGES)), torch.stack(fork.predict(Z, RIDGES)))
     close(view.covariance(Z, Z[:3], RIDGES), fork.covariance(Z, Z[:3], RIDGES))
     close(torch.stack(view.predict(Z)), torch.stack(fork.predict(Z)))

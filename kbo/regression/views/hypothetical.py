@@ -1,7 +1,7 @@
 """A posterior with a few more observations, as a differentiable, batched view of another.
 
-With P the hypothetical points, S = cov(P, P) + ridge I and c(x) = cov(x, P), all under the posterior of the observed
-data, block elimination gives the posterior of the observed and the hypothetical data together:
+With P the hypothetical points, w their weights, S = cov(P, P) + ridge diag(1 / w) and c(x) = cov(x, P), all under the
+posterior of the observed data, block elimination gives the posterior of observed and hypothetical data together:
 
     mean'(x) = mean(x) + c(x)'S^-1 (y_P - mean(P)),      cov'(x, z) = cov(x, z) - c(x)'S^-1 c(z).
 
@@ -38,9 +38,12 @@ class Hypothetical(View):
         state: The posterior of the observed data.
         P: Hypothetical points [... p d].
         targets: Their targets [... p], or None to hallucinate the mean.
+        weights: Their weights [... p], as in ``update``; ones if omitted.
     """
 
-    def __init__(self, state: Posterior, P: Tensor, targets: Tensor | None = None) -> None:
+    def __init__(
+        self, state: Posterior, P: Tensor, targets: Tensor | None = None, weights: Tensor | None = None
+    ) -> None:
         super().__init__(state)
         state.check(P, "P")
         if P.ndim < 2:
@@ -48,13 +51,18 @@ class Hypothetical(View):
         if targets is not None and checks.points("targets", targets, P).shape[-1] != P.shape[-2]:
             shape = tuple(targets.shape)
             raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], one for each row of P, got {shape}.")
+        if weights is None:
+            weights = P.new_ones(P.shape[-2])
+        elif checks.points("weights", weights, P, P.shape[-2]).min() <= 0:
+            raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
         self.P = P.clone()
         self.targets: Tensor | None = None if targets is None else targets.clone()
+        self.weights = weights.detach().clone()
 
     hypothetical = True
 
     def fork_frozen(self) -> Posterior:  # noqa: D102
-        return Hypothetical(self.state.fork_frozen(), self.P, self.targets)
+        return Hypothetical(self.state.fork_frozen(), self.P, self.targets, self.weights)
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return _ConditionedAnswers(self, self.state.at(ridge))
@@ -70,14 +78,12 @@ class _ConditionedAnswers(ViewAnswers):
 
     def __init__(self, view: Hypothetical, inner: Answers) -> None:
         super().__init__(view, inner)
-        self.P, self.targets = view.P, view.targets
+        self.P, self.targets, self.weights = view.P, view.targets, view.weights
 
     @cached_property
     def _factor(self) -> tuple[Tensor, Tensor]:
-        """The factor L [... p p] of S, and the trace of cov(P, P) [...]."""
-        S = self.inner.covariance(self.P, self.P)
-        trace = S.diagonal(dim1=-2, dim2=-1).sum(-1).detach()
-        return cholesky(S + self.ridge * torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)), trace
+        """The factor L [... p p] of S, and the trace of cov(P, P) with weights [...]."""
+        return _factor_of(self.inner.covariance(self.P, self.P), self.ridge, self.weights)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """At X [... q d], whose batch shape broadcasts with that of P."""
@@ -125,11 +131,12 @@ class _ConditionedAnswers(ViewAnswers):
         inner, P = self.state.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
         path = inner.draw_function(like, generator)
         noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
+        noise = noise * self.weights.rsqrt()
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
         return SamplePath(path, lambda X: inner.covariance(P, X), weights)
 
     def _refuse_batches(self) -> None:
-        if self.P.ndim != 2 or (self.targets is not None and self.targets.ndim != 1):
+        if self.P.ndim != 2 or self.weights.ndim != 1 or (self.targets is not None and self.targets.ndim != 1):
             raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
 
 
@@ -140,19 +147,20 @@ class _ConditionedRidges(ViewRidges):
 
     def path(self, X: Tensor) -> RidgePath:
         """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
-        P, targets = self.state.P.unsqueeze(-3), self.state.targets
+        P, targets, weights = self.state.P.unsqueeze(-3), self.state.targets, self.state.weights.unsqueeze(-2)
         batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
         P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
         if targets is not None:
             targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
-        return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), P.shape[-2], targets)
+        weights = weights.expand(*batch, -1).flatten(0, -2)
+        return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), weights, targets)
 
     def at(self, ridge: float) -> Answers:
         return _ConditionedAnswers(self.state, self.inner.at(ridge))
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        P, targets = self.state.P, self.state.targets
-        if X.ndim == 1 or P.ndim > 2 or (targets is not None and targets.ndim > 1):
+        P, targets, weights = self.state.P, self.state.targets, self.state.weights
+        if X.ndim == 1 or P.ndim > 2 or weights.ndim > 1 or (targets is not None and targets.ndim > 1):
             return super().predict(X, ridges)
         # One P for all points: eliminated once at each ridge, where a path has a copy of P in every group.
         mean, variance = zip(*(self.at(ridge).predict(X) for ridge in ridges.tolist()), strict=True)
@@ -160,10 +168,10 @@ class _ConditionedRidges(ViewRidges):
 
 
 class _ConditionedPath(RidgePath):
-    """The path of groups whose first p points were observed hypothetically, with targets [B p] or None."""
+    """The path of groups whose first p points were observed, with weights [B p], and targets [B p] or None."""
 
-    def __init__(self, joint: RidgePath, p: int, targets: Tensor | None) -> None:
-        self.joint, self.p, self.targets = joint, p, targets
+    def __init__(self, joint: RidgePath, weights: Tensor, targets: Tensor | None) -> None:
+        self.joint, self.weights, self.targets = joint, weights, targets
 
     def at(self, ridges: Tensor) -> Moments:
         return self._conditioned(self.joint.at(ridges), ridges)
@@ -173,20 +181,25 @@ class _ConditionedPath(RidgePath):
 
     def select(self, groups: Tensor) -> _ConditionedPath:
         targets = None if self.targets is None else self.targets[groups]
-        return _ConditionedPath(self.joint.select(groups), self.p, targets)
+        return _ConditionedPath(self.joint.select(groups), self.weights[groups], targets)
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
-        p, mean, covariance = self.p, joint.mean, joint.covariance
+        p, mean, covariance = self.weights.shape[-1], joint.mean, joint.covariance
         ridges = ridges.unsqueeze(-1).unsqueeze(-1)
         known, cross, rest = covariance[..., :p, :p], covariance[..., :p, p:], covariance[..., p:, p:]
-        L = cholesky(known + ridges * torch.eye(p, dtype=mean.dtype, device=mean.device))
+        L, trace = _factor_of(known, ridges, self.weights)
         A = torch.linalg.solve_triangular(L, cross, upper=False)
         reduced = rest - A.mT @ A
         if reduced.shape[-1] == 1:
-            trace = known.diagonal(dim1=-2, dim2=-1).sum(-1).detach().unsqueeze(-1).unsqueeze(-1)
-            reduced = clamped(reduced, rest, ridges, trace)
+            reduced = clamped(reduced, rest, ridges, trace.unsqueeze(-1).unsqueeze(-1))
         shifted = mean[..., p:]
         if self.targets is not None:
             misfit = torch.linalg.solve_triangular(L, (self.targets - mean[..., :p]).unsqueeze(-1), upper=False)
             shifted = shifted + (A.mT @ misfit).squeeze(-1)
         return Moments(shifted, reduced, joint.quad)
+
+
+def _factor_of(covariance: Tensor, ridge: float | Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the factor of ``covariance + ridge diag(1 / weights)`` [... p p], and ``sum_i weights_i cov_ii`` [...]."""
+    trace = (weights * covariance.diagonal(dim1=-2, dim2=-1)).sum(-1).detach()
+    return cholesky(covariance + ridge * (1 / weights).diag_embed()), trace
