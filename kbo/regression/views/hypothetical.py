@@ -53,7 +53,7 @@ class Hypothetical(View):
             raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], one for each row of P, got {shape}.")
         if weights is None:
             weights = P.new_ones(P.shape[-2])
-        elif checks.points("weights", weights, P, P.shape[-2]).min() <= 0:
+        elif (checks.points("weights", weights, P, P.shape[-2]) <= 0).any():
             raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
         self.P = P.clone()
         self.targets: Tensor | None = None if targets is None else targets.clone()
