@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -37,6 +37,8 @@ class StreamingGP(PosteriorModel):
 
     fits_ridge: ClassVar[bool] = False
     """Whether the ridge is a parameter of fits."""
+
+    _likelihood: RidgeLikelihood
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -93,6 +95,8 @@ class StreamingGP(PosteriorModel):
         self.ridge = torch.nn.Parameter(value, requires_grad=self.fits_ridge)
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
+        likelihood = RidgeLikelihood(self.ridge, self.train_targets)
+        vars(self)["_likelihood"] = likelihood  # no submodule: a state dict has the ridge once
         self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
         self._first_values = _copies(self._hyperparameters())
@@ -122,8 +126,22 @@ class StreamingGP(PosteriorModel):
 
     @property
     def likelihood(self) -> RidgeLikelihood:
-        """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other."""
-        return RidgeLikelihood(self.ridge, self.train_targets)
+        """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other.
+
+        Fits respect the constraints and priors that are registered with it; they are not in state dicts.
+        """
+        return self._own_likelihood()
+
+    def _own_likelihood(self) -> RidgeLikelihood:
+        ridge = self._likelihood.raw_noise
+        if ridge is not self.ridge:  # that of the model this one was conditioned from, or before load_state_dict
+            vars(self)["_likelihood"] = copy.deepcopy(self._likelihood, {id(ridge): self.ridge})
+        return self._likelihood
+
+    def named_priors(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the priors of kernel and noise, which marginal likelihoods add."""
+        yield from super().named_priors()
+        yield from self._own_likelihood().named_priors()
 
     @abstractmethod
     def _new_state(self) -> Posterior:
@@ -276,6 +294,7 @@ class StreamingGP(PosteriorModel):
 
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)
+        self._own_likelihood()._apply(fn)
         self.train_inputs = tuple(fn(X) for X in self.train_inputs)
         self.train_targets = fn(self.train_targets)
         if self._original_train_inputs is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 from botorch.cross_validation import loo_cv
 from botorch.exceptions import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
+from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 
 from kbo.acquisition import KernelUCB
 from kbo.confidence import NoiseBounds, SelfNormalized
@@ -95,6 +98,27 @@ def test_float32_data_have_a_likelihood_in_float32_and_the_warning_of_botorch(de
     assert not torch.equal(loo_cv(model).posterior.mean, before)
     with pytest.warns(InputDataWarning, match=r"X\.to\(torch\.float32"):
         assert torch.equal(model.posterior(Z).mean, model.posterior(Z.float()).mean)
+
+
+def test_a_constraint_and_a_prior_of_the_noise_have_an_effect(device):
+    model = KernelRidgeGP(*data(25, device), kernel(), RIDGE)
+    free = model.likelihood.noise_covar.raw_noise_constraint
+    for limits in (Interval(1e-3, 2e-3, transform=None), Interval(0.5, 0.6, transform=None)):
+        model.likelihood.noise_covar.register_constraint("raw_noise", limits)
+        model.likelihood.noise = 0.001 + limits.lower_bound.item()
+        fitted(copy.deepcopy(model).to(device))
+        fitted(model)
+        assert limits.lower_bound - 1e-6 <= model.state.ridge <= limits.upper_bound + 1e-6
+    model.likelihood.noise_covar.register_constraint("raw_noise", free)
+    model.likelihood.register_prior("noise_prior", LogNormalPrior(-4.0, 0.01), "noise")
+    joint = ModelListGP(model)
+    fit_gpytorch_mll(SumMarginalLogLikelihood(joint.likelihood, joint))
+    assert model.state.ridge == pytest.approx(math.exp(-4.0), rel=0.1)
+    new = model.condition_on_observations(*data(3, device))
+    assert [prior for *_, prior, _, _ in new.named_priors()]
+    new.likelihood.noise = 0.5
+    assert new.state.ridge == 0.5 != model.state.ridge
+    KernelRidgeGP(*data(25, device), kernel(), 1.0).load_state_dict(model.state_dict())
 
 
 def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
