@@ -18,7 +18,7 @@ from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from gpytorch.models import GP
 from linear_operator import to_linear_operator
@@ -85,6 +85,19 @@ class RidgeLikelihood(GaussianLikelihood):
         self.noise_covar.initialize(raw_noise=checks.positive("noise", value))
 
 
+class KnownLikelihood(FixedNoiseGaussianLikelihood):
+    """Gaussian noise of known variances [n], one for each observation."""
+
+    @property
+    def noise(self) -> Any:
+        """The variances [n], in squared units of the (transformed) targets."""
+        return super().noise
+
+    @noise.setter
+    def noise(self, value: float | Tensor) -> None:
+        raise InvalidInput("the noise of this likelihood is known: make a new model with another train_Yvar.")
+
+
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     """The part of a single-output BoTorch model that only needs a ``Posterior``.
 
@@ -101,7 +114,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
-    def likelihood(self) -> RidgeLikelihood:
+    def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
         """Gaussian noise whose variance is the ridge of the state."""
         ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
         return RidgeLikelihood(ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data")
@@ -113,9 +126,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: The posterior is not that of this prior and of the likelihood.
         """
         raise InvalidInput(
-            f"a {type(self).__name__} has a fixed kernel and no marginal likelihood, so that it cannot be fitted, and "
-            "there is no leave-one-out formula: fit a KernelRidgeGP without train_Yvar, or a botorch SingleTaskGP and "
-            "pass its covar_module as kernel and likelihood.noise as ridge, or use kbo.Practical()."
+            f"a {type(self).__name__} has no leave-one-out formula, and no likelihood to fit unless it is a NystromGP: "
+            "take a KernelRidgeGP, which has both; a kernel that was fitted elsewhere can be passed on."
         )
 
     def __call__(self, X: Tensor) -> MultivariateNormal:
@@ -150,7 +162,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         Args:
             X: Points, [... q d].
             output_indices: None or [0]; there is one output.
-            observation_noise: True adds the ridge to the variance, a tensor [... q 1] adds itself.
+            observation_noise: True adds the ridge to the variance, or the mean of known variances; a tensor [... q 1]
+                adds itself.
             posterior_transform: Applied last.
 
         Raises:
@@ -173,7 +186,10 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
             noise = observation_noise
-            noise = state.ridge if noise is True else checks.points("observation_noise", noise).squeeze(-1)
+            if noise is True:
+                noise = self.likelihood.noise.detach().mean()
+            else:
+                noise = checks.points("observation_noise", noise).squeeze(-1)
             mean = distribution.mean
             diagonal, shape = torch.as_tensor(noise, dtype=mean.dtype, device=mean.device), mean.shape
             if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):

@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.exceptions import InputDataWarning
@@ -20,7 +20,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models import saved
-from kbo.models.base import PosteriorModel, RidgeLikelihood, name_constructor
+from kbo.models.base import KnownLikelihood, PosteriorModel, RidgeLikelihood, name_constructor
 from kbo.regression import Dictionary, Posterior
 
 _CHANGED = (
@@ -34,9 +34,6 @@ class StreamingGP(PosteriorModel):
 
     Subclasses define the state without data (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
-
-    fits_ridge: ClassVar[bool] = False
-    """Whether the ridge is a parameter of fits."""
 
     _likelihood: RidgeLikelihood
 
@@ -92,7 +89,7 @@ class StreamingGP(PosteriorModel):
             self.input_transform(train_X)  # learn the bounds
         self.covar_module = copy.deepcopy(checks.kernel(kernel)).to(train_X)
         value = train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
-        self.ridge = torch.nn.Parameter(value, requires_grad=self.fits_ridge)
+        self.ridge = torch.nn.Parameter(value)
         self.train_inputs = (train_X,)
         self.train_targets = train_Y.squeeze(-1)
         likelihood = RidgeLikelihood(self.ridge, self.train_targets)
@@ -125,12 +122,12 @@ class StreamingGP(PosteriorModel):
         return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
 
     @property
-    def likelihood(self) -> RidgeLikelihood:
-        """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other.
+    def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
+        """Gaussian noise of variances ``train_Yvar``, or ``ridge``: setting or fitting the one changes the other.
 
         Fits respect the constraints and priors that are registered with it; they are not in state dicts.
         """
-        return self._own_likelihood()
+        return self._own_likelihood() if self.train_Yvar is None else KnownLikelihood(self.train_Yvar)
 
     def _own_likelihood(self) -> RidgeLikelihood:
         ridge = self._likelihood.raw_noise
