@@ -194,6 +194,16 @@ TUNERS: dict[str, Callable[..., Any]] = {
 """Tuners by name."""
 
 
+FEWER = {"qlognei": {50: 3, 1000: 0}, "gpsampler": {200: 5, 1000: 0}}
+"""Tuner -> number of trials -> number of runs on a problem from so many trials on, where a run takes more than 20 CPU
+seconds. The others do all runs."""
+
+
+def seeds_of(name: str, trials: int, seeds: int) -> int:
+    """Return the number of runs of a tuner on a problem, of those that are wanted."""
+    return min([seeds, *(few for least, few in FEWER.get(name, {}).items() if trials >= least)])
+
+
 def tuner(name: str, space: Space, seed: int, **options: Any) -> Any:
     """Return the tuner of that name, a key of ``TUNERS``, with its options."""
     if name not in TUNERS:
