@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbo.acquisition import input_constructors
+    from kbo.acquisition.linear import LinearUCB
     from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
     from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
 
@@ -20,15 +21,17 @@ __all__ = [
     "InflatedPosteriorSampling",
     "InflatedThompsonSampling",
     "KernelUCB",
+    "LinearUCB",
     "inflated_draws",
     "input_constructors",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in (*__all__, "base", "thompson", "ucb"):
+    if name not in (*__all__, "base", "linear", "thompson", "ucb"):
         raise AttributeError(f"module 'kbo.acquisition' has no attribute {name!r}")
-    modules = [import_module(f"kbo.acquisition.{module}") for module in ("input_constructors", "thompson", "ucb")]
+    parts = ("input_constructors", "linear", "thompson", "ucb")
+    modules = [import_module(f"kbo.acquisition.{part}") for part in parts]
     for found in (vars(module) for module in modules):
         globals().update((name, found[name]) for name in __all__ if name in found)
     return globals()[name]

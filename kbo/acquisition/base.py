@@ -107,7 +107,7 @@ def check_model(model: PosteriorModel) -> None:
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP; "
-            "of a ModelListGP, pass one of its models."
+            "of a ModelListGP pass one of its models, or take LinearUCB for a weighted sum."
         )
     if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
         raise InvalidInput(

@@ -38,8 +38,8 @@ from botorch.sampling.pathwise import draw_matheron_paths, get_matheron_path_mod
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from kbo.acquisition import KernelUCB
-from kbo.confidence import FixedWidth, NoiseBounds
+from kbo.acquisition import KernelUCB, LinearUCB
+from kbo.confidence import FixedWidth, NoiseBounds, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.regression import KernelRidge
@@ -172,6 +172,44 @@ def test_every_model_is_searched_by_every_optimiser(build, search):
         assert ((found >= BOUNDS[0]) & (found <= BOUNDS[1])).all()
 
 
+def combined(confidences: Any, weights: Tensor, **options: Any) -> LinearUCB:
+    models = ModelListGP(MODELS["KernelRidgeGP"](**options), MODELS["NystromGP"]())
+    return LinearUCB(models, confidences, ScalarizedPosteriorTransform(weights, offset=0.5))
+
+
+def test_bounds_of_a_weighted_sum_hold_for_all_functions_within_their_bounds():
+    weights = torch.tensor([2.0, -3.0], dtype=torch.float64)
+    acqf = combined([SelfNormalized(RIDGE**0.5, 20.0, 0.05), FixedWidth(2.0)], weights)
+    (low, up), (lower, upper) = (t.confidence.interval(t.state(), Z) for t in acqf.terms)
+    corners = torch.stack([2 * f - 3 * g + 0.5 for f in (low, up) for g in (lower, upper)])
+    close(torch.cat([acqf(Z[:, i : i + 1]) for i in range(2)]), corners.amax(0).T.reshape(-1), 1e-12)
+    assert acqf.guarantee is None
+    assert acqf.objections[0].startswith("function 1: ")
+    rigorous = combined([SelfNormalized(RIDGE**0.5, 20.0, delta) for delta in (0.05, 0.1)], weights)
+    assert all(text in rigorous.guarantee for text in ("1 - 0.05", "1 - 0.1", "sum of these"))
+    for q, sequential in ((1, False), (2, True), (2, False)):
+        found, value = optimize_acqf(rigorous, BOUNDS, q=q, sequential=sequential, **OPTIONS)
+        assert found.shape == (q, 2)
+        assert value.isfinite().all()
+    rigorous.set_X_pending(NEW)
+    assert rigorous.guarantee is None
+
+
+@pytest.mark.parametrize(
+    ("confidences", "weights", "options", "message"),
+    [
+        (FixedWidth(2.0), 2, {}, "one bound for each of 2 models"),
+        ([FixedWidth(2.0)], 2, {}, "one bound for each of 2 models"),
+        ([FixedWidth(2.0)] * 2, 3, {}, "3 weights"),
+        ([FixedWidth(2.0)] * 2, 2, TRANSFORMS["standardize"](), "scale the targets"),
+        ([FixedWidth(2.0), None], 2, {}, "confidence"),
+    ],
+)
+def test_a_weighted_sum_of_parts_that_do_not_fit_is_refused(confidences, weights, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        combined(confidences, torch.ones(weights).double(), **options)
+
+
 @pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
 @pytest.mark.parametrize("name", ["KernelRidgeGP", "NystromGP"])
 def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior(name, transforms):
@@ -241,7 +279,10 @@ def folds(**given: Any) -> Any:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "batched models: `batch_cross_validation`": (lambda: folds(kernel=kernel(), ridge=RIDGE), r"\[n d\].*one row per"),
     "several outputs in one model": (lambda: KernelRidgeGP(X, Y.expand(-1, 2), kernel(), RIDGE), "one column"),
-    "`ModelListGP` in bounds and draws of kbo": (lambda: KernelUCB(listed(plain()), FixedWidth(2.0)), "one of its"),
+    "`ModelListGP` in bounds and draws of kbo, but for `LinearUCB`": (
+        lambda: KernelUCB(listed(plain()), FixedWidth(2.0)),
+        "one of its models, or take LinearUCB",
+    ),
     "`ModelListGP.condition_on_observations`, with transforms": (
         lambda: listed(MODELS["NystromGP"](input_transform=Normalize(2))).condition_on_observations([NEW] * 2, X[:3]),
         "condition each",
