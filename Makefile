@@ -6,13 +6,29 @@ TORCH  ?= torch==2.13.0
 N      ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-faults mutations lint docs bench clean help
+PYTHONS ?= 3.11 3.12 3.13
+TESTS   ?= tests
+CORE    := tests/test_imports.py tests/test_linalg.py tests/test_kernels.py tests/test_space.py tests/test_acquisition.py \
+           tests/test_models.py tests/test_certificates.py tests/test_cli.py tests/test_journal.py tests/test_report.py
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Interpreters of pyenv come first on the path, since its shims answer for one version only.
+UV      := PATH="$$(printf %s: "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin)$$PATH" UV_PYTHON_DOWNLOADS=never $(BIN)/uv
+
+# $(call tests-in,NAME,PYTHON,REQUIREMENTS): install the requirements in an environment of that name and run the tests
+tests-in = $(UV) venv --quiet --allow-existing --python $2 $(VENV)/$1 \
+	&& $(UV) pip install --quiet --python $(VENV)/$1 $3 \
+	&& $(VENV)/$1/bin/python -m pytest -n 2 $(TESTS)
+
+.PHONY: demo test test-slow test-faults test-all-pythons test-lowest package mutations lint docs bench clean help
 
 help:
 	@echo "make demo        tune a neural network on the digits data with kbo (about a minute after installation)"
 	@echo "make test        run the tests"
 	@echo "make test-slow   run the long acceptance tests, which make test leaves out"
 	@echo "make test-faults inject faults: a part of make test; with N=100 a hundred times as many"
+	@echo "make test-all-pythons  run the tests on Python $(PYTHONS), as far as they are installed"
+	@echo "make test-lowest run the tests with the lowest versions of the dependencies"
+	@echo "make package     build wheel and source distribution and test them in an empty environment"
 	@echo "make mutations   check that the tests find each of the hand-made faults"
 	@echo "make lint        formatting, style, types and the import contract"
 	@echo "make docs        run the tutorials and build the documentation into docs/_build/html"
@@ -36,6 +52,10 @@ $(VENV)/docs: $(VENV)/torch pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[docs]"
 	@touch $@
 
+$(BIN)/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+
 demo: $(VENV)/cli
 	$(BIN)/kbo tune
 
@@ -47,6 +67,26 @@ test-slow: $(VENV)/test
 
 test-faults: $(VENV)/test
 	FAULTS=$(N) $(BIN)/pytest -n 2 tests/faults
+
+test-all-pythons: $(addprefix test-python-,$(PYTHONS))
+
+test-python-%: $(BIN)/uv
+	@if $(UV) python find $* > /dev/null 2>&1; then $(call tests-in,$*,$*,"$(TORCH)" -e ".[test]"); \
+	else echo "Python $* was not found: its tests are left out"; fi
+
+test-lowest: $(BIN)/uv
+	$(call tests-in,lowest,3.11,--resolution lowest-direct -e ".[test]")
+
+# The tests of the source distribution, beside no source code, with the wheel.
+package: $(BIN)/uv
+	rm -rf dist build && mkdir build
+	$(UV) build --quiet
+	tar xzf dist/*.tar.gz -C build --strip-components 1 --exclude 'kbo-*/kbo'
+	tar tzf dist/*.tar.gz
+	$(BIN)/python -m zipfile --list dist/*.whl
+	$(UV) venv --quiet --clear --python 3.11 $(VENV)/package
+	$(UV) pip install --quiet --python $(VENV)/package "$(TORCH)" "$$(echo dist/*.whl)[test]"
+	cd build && $(abspath $(VENV))/package/bin/python -m pytest -n 2 $(CORE)
 
 mutations: $(VENV)/test
 	$(BIN)/python -m tests.mutations

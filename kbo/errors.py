@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class KboError(Exception):
     """Base class of every error that kbo raises on purpose."""
@@ -39,7 +37,7 @@ class RefutedAssumptions(KboError):
         shown = ", ".join(f"{name} = {value:.6g}" for name, value in figures.items())
         super().__init__(f"{message} ({shown})" if shown else message)
         self.figures = figures
-        self.trials: list[Any] = []
+        self.trials: list = []
 
 
 class TooManyFailures(KboError):
@@ -51,7 +49,7 @@ class TooManyFailures(KboError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.trials: list[Any] = []
+        self.trials: list = []
 
 
 class JournalError(KboError):

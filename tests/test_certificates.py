@@ -173,6 +173,19 @@ def test_a_norm_bound_that_leaves_no_function_is_refuted_by_bound_certificate_an
             question(problem.confidence, problem.state, problem.points[0])
 
 
+def test_where_clarabel_fails_another_solver_finds_the_bound(monkeypatch):
+    problem, solve = Problem(7), cp.Problem.solve
+
+    def without_clarabel(program, solver, **options):
+        if solver == cp.CLARABEL:
+            raise cp.SolverError("numerical error")
+        return solve(program, solver=solver, **options)
+
+    monkeypatch.setattr(cp.Problem, "solve", without_clarabel)
+    arguments = problem.confidence, problem.state, problem.points[0]
+    assert cone_program(*arguments) == pytest.approx(certify(*arguments).bound, rel=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["amm", "dmm"])
 def test_every_kind_of_mixture_has_the_certificate_of_its_set(kind):
     problem = Problem(7)

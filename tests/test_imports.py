@@ -106,6 +106,12 @@ def test_a_missing_library_is_named_with_its_extra():
     assert (done.returncode, done.stderr) == (1, "error: the command line needs typer: pip install 'kbo[cli]'\n")
 
 
+def test_a_run_loads_no_library_that_it_does_not_use():
+    code = "import sys, kbo; kbo.minimize(lambda x: x[0], [(0, 1)], 12, progress=False); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"sklearn", "pandas", "matplotlib", "cvxpy", "networkx", "scipy.stats", "rich"} & set(loaded)
+
+
 def test_every_public_name_is_listed_and_found():
     assert set(kbo.__all__) <= set(dir(kbo))
     for name in kbo.__all__:

@@ -54,7 +54,7 @@ def test_kills_at_random_moments_lose_nothing_repeat_nothing_and_continue_the_sa
         before = time.monotonic()
         while process.poll() is None and len(trials(path)[1] if path.exists() else []) <= len(told):
             time.sleep(0.002)  # until the run has made progress
-            assert time.monotonic() - before < 60
+            assert time.monotonic() - before < 300  # a first import of PyTorch's CUDA build on a busy machine
         time.sleep(rng.uniform(0, 0.05))
         process.kill()
         finished = process.wait() == 0

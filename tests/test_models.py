@@ -28,10 +28,10 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from kbo.acquisition import CMMUCB, KernelUCB
-from kbo.confidence import BKB, MartingaleMixture, SelfNormalized
+from kbo.confidence import BKB, MartingaleMixture, NoiseBounds, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.linalg import PANEL
-from kbo.models import KernelRidgeGP, NystromGP
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.regression import (
     BatchedResampling,
     FixedDictionary,
@@ -71,13 +71,14 @@ TRANSFORMS = {
 }
 
 
-def model_and_reference(transforms, device, n: int = 25) -> tuple[KernelRidgeGP, SingleTaskGP]:
-    X, Y = data(n, device)
-    model = KernelRidgeGP(X, Y, kernel(), RIDGE, **transforms())
+def model_and_reference(transforms, device, known: bool = False) -> tuple[KernelRidgeGP, SingleTaskGP]:
+    X, Y = data(25, device)
+    Yvar = 0.01 + 0.3 * points(25, 2, device=device, seed=8)[:, :1].abs() if known else None
+    model = KernelRidgeGP(X, Y, kernel(), RIDGE, **transforms(), train_Yvar=Yvar)
     likelihood = GaussianLikelihood(noise_constraint=Positive()).double()
     likelihood.noise = torch.tensor(RIDGE, dtype=torch.float64)
-    options = {"outcome_transform": None, **transforms()}
-    reference = SingleTaskGP(X, Y, likelihood=likelihood, covar_module=kernel(), mean_module=ZeroMean(), **options)
+    options = {"outcome_transform": None, "likelihood": None if known else likelihood, **transforms()}
+    reference = SingleTaskGP(X, Y, Yvar, covar_module=kernel(), mean_module=ZeroMean(), **options)
     return model, reference.to(X).eval()
 
 
@@ -367,14 +368,15 @@ def test_conditioning_on_batches_equals_one_by_one(pair, device):
 
 @pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_known_variances_equal_botorch_built_and_conditioned(transforms, device):
-    (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
-    Yvar = 0.01 + 0.3 * points(25, 2, device=device, seed=8)[:, :1].abs()
-    options = {"outcome_transform": None, **transforms()}
-    reference = SingleTaskGP(X, Y, Yvar, covar_module=kernel(), mean_module=ZeroMean(), **options).to(X).eval()
-    model = KernelRidgeGP(X, Y, kernel(), RIDGE, **transforms(), train_Yvar=Yvar)
+    (model, reference), (X, Y), Z = (
+        model_and_reference(transforms, device, known=True),
+        data(25, device),
+        points(4, 2, device=device, seed=5),
+    )
     same(model.posterior(Z), reference.posterior(Z))
     assert model.state.weighted
     if transforms is dict:
+        Yvar = model.train_Yvar.unsqueeze(-1)
         head = KernelRidgeGP(X[:15], Y[:15], kernel(), RIDGE, train_Yvar=Yvar[:15])
         grown = head.condition_on_observations(X[15:], Y[15:], noise=Yvar[15:])
         same(grown.posterior(Z), model.posterior(Z), 1e-8)
@@ -717,13 +719,8 @@ def test_messages_about_missing_arguments_name_the_class(request, device, build)
 
 
 def test_a_model_without_a_marginal_likelihood_refuses_to_be_fitted(plain, device):
-    X, Y = data(9, device)
-    for model in (
-        NystromGP(X, Y, kernel(), RIDGE),
-        KernelRidgeGP(X, Y, kernel(), RIDGE, train_Yvar=Y.square()),
-        plain.condition_on_observations(
-            torch.rand(3, 1, 2).to(plain.train_targets), torch.rand(3, 1, 1).to(plain.train_targets)
-        ),
-    ):
-        with pytest.raises(InvalidInput, match=rf"{type(model).__name__} has a fixed kernel.* SingleTaskGP"):
+    X, Y = new_data(device, 2)
+    adaptive = AdaptiveRidgeGP(*data(9, device), kernel(), NoiseBounds(20.0, 0.1, upper=1.0))
+    for model in (adaptive, plain.condition_on_observations(X, Y)):
+        with pytest.raises(InvalidInput, match=rf"{type(model).__name__} has no leave-one-out formula.*KernelRidgeGP"):
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

@@ -1,8 +1,17 @@
-"""BoTorch acquisition functions over the models of kbo: the rule of posterior x confidence x rule."""
+"""BoTorch acquisition functions over the models of kbo: the rule of posterior x confidence x rule.
 
-from kbo.acquisition import input_constructors  # registers with BoTorch
-from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
-from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
+The first use of a name registers all of them with BoTorch, whose table of input constructors imports SciPy's statistics
+(half a second). The loops of kbo do not need the table: they import from the modules of this package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbo.acquisition import input_constructors
+    from kbo.acquisition.linear import LinearUCB
+    from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
+    from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
 
 __all__ = [
     "AMMUCB",
@@ -12,6 +21,17 @@ __all__ = [
     "InflatedPosteriorSampling",
     "InflatedThompsonSampling",
     "KernelUCB",
+    "LinearUCB",
     "inflated_draws",
     "input_constructors",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in (*__all__, "base", "linear", "thompson", "ucb"):
+        raise AttributeError(f"module 'kbo.acquisition' has no attribute {name!r}")
+    parts = ("input_constructors", "linear", "thompson", "ucb")
+    modules = [import_module(f"kbo.acquisition.{part}") for part in parts]
+    for found in (vars(module) for module in modules):
+        globals().update((name, found[name]) for name in __all__ if name in found)
+    return globals()[name]

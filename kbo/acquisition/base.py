@@ -45,10 +45,8 @@ class ConfidenceAcquisition(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
-        self.confidence: Confidence = checks.instance("confidence", confidence, Confidence)
-        weight, offset = _affine(posterior_transform)
-        self.weight: float = weight
-        self.offset: float = offset
+        self.confidence = checks.instance("confidence", confidence, Confidence)
+        self.weight, self.offset = _affine(posterior_transform)
         self.set_X_pending(X_pending)
 
     def __call__(self, X: Tensor) -> Tensor:
@@ -109,7 +107,7 @@ def check_model(model: PosteriorModel) -> None:
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP; "
-            "of a ModelListGP, pass one of its models."
+            "of a ModelListGP pass one of its models, or take LinearUCB for a weighted sum."
         )
     if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
         raise InvalidInput(

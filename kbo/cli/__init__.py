@@ -1,4 +1,4 @@
-"""Command line: kbo tune | run | reproduce | plot | report | journal | bench.
+"""Command line: kbo tune | run | compare | reproduce | plot | report | journal | bench.
 
 Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
 the rest, so that ``kbo --help`` does not load PyTorch.
@@ -15,13 +15,13 @@ require("the command line", "cli", "typer")
 
 import typer
 
-from kbo.cli.bandits import reproduce, run
+from kbo.cli.experiments import compare, reproduce, run
 from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
 
-app: typer.Typer = typer.Typer(
+app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -46,8 +46,8 @@ def _top(
         typer.echo(context.get_help())
 
 
-for _listing_names in (tune, run):
-    app.command(cls=CommandWithNames)(_listing_names)
-for _command in (reproduce, plot, report, bench):
-    app.command()(_command)
+for listing_names in (tune, run, compare):
+    app.command(cls=CommandWithNames)(listing_names)
+for command in (reproduce, plot, report, bench):
+    app.command()(command)
 app.add_typer(journal, name="journal")

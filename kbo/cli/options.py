@@ -52,12 +52,19 @@ class CommandWithNames(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
         from kbo import recipes
+        from kbo.experiments.tuning import suites, tuners
         from kbo.problems import BANDITS, TUNING
+        from kbo.problems.bbob import DIMENSIONS, NOISES
 
         lists = {
             "methods": recipes.names(),
             "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
             "tuning_problems": TUNING,
+            "suites": suites.SUITES,
+            "halves": suites.HALVES,
+            "dimensions": map(str, DIMENSIONS),
+            "noises": NOISES,
+            "tuners": tuners.TUNERS,
             "bandit_problems": [name for name in BANDITS if name != "streaming"],
         }
         names = {placeholder: ", ".join(listed) for placeholder, listed in lists.items()}

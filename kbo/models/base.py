@@ -14,13 +14,11 @@ from botorch.exceptions import InputDataWarning
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from gpytorch.models import GP
 from linear_operator import to_linear_operator
@@ -72,12 +70,11 @@ class RidgeLikelihood(GaussianLikelihood):
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
-        self.noise_covar: _RidgeNoise = _RidgeNoise(ridge, like)
-        self._fixed = fixed
+        self.noise_covar, self._fixed = _RidgeNoise(ridge, like), fixed
         self.eval()
 
     @property
-    def noise(self) -> Tensor:
+    def noise(self) -> Any:
         """The variance [1], in units of the (transformed) targets."""
         return self.noise_covar.noise
 
@@ -86,6 +83,19 @@ class RidgeLikelihood(GaussianLikelihood):
         if self._fixed is not None:
             raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
         self.noise_covar.initialize(raw_noise=checks.positive("noise", value))
+
+
+class KnownLikelihood(FixedNoiseGaussianLikelihood):
+    """Gaussian noise of known variances [n], one for each observation."""
+
+    @property
+    def noise(self) -> Any:
+        """The variances [n], in squared units of the (transformed) targets."""
+        return super().noise
+
+    @noise.setter
+    def noise(self, value: float | Tensor) -> None:
+        raise InvalidInput("the noise of this likelihood is known: make a new model with another train_Yvar.")
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
@@ -97,17 +107,14 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     _num_outputs = 1
     train_inputs: tuple[Tensor, ...]
     train_targets: Tensor
-    covar_module: Kernel
-    input_transform: InputTransform
-    outcome_transform: OutcomeTransform
 
     @property
     @abstractmethod
-    def state(self) -> Posterior:
+    def state(self) -> Any:
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
-    def likelihood(self) -> RidgeLikelihood:
+    def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
         """Gaussian noise whose variance is the ridge of the state."""
         ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
         return RidgeLikelihood(ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data")
@@ -119,9 +126,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: The posterior is not that of this prior and of the likelihood.
         """
         raise InvalidInput(
-            f"a {type(self).__name__} has a fixed kernel and no marginal likelihood, so that it cannot be fitted, and "
-            "there is no leave-one-out formula: fit a KernelRidgeGP without train_Yvar, or a botorch SingleTaskGP and "
-            "pass its covar_module as kernel and likelihood.noise as ridge, or use kbo.Practical()."
+            f"a {type(self).__name__} has no leave-one-out formula, and no likelihood to fit unless it is a NystromGP: "
+            "take a KernelRidgeGP, which has both; a kernel that was fitted elsewhere can be passed on."
         )
 
     def __call__(self, X: Tensor) -> MultivariateNormal:
@@ -156,7 +162,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         Args:
             X: Points, [... q d].
             output_indices: None or [0]; there is one output.
-            observation_noise: True adds the ridge to the variance, a tensor [... q 1] adds itself.
+            observation_noise: True adds the ridge to the variance, or the mean of known variances; a tensor [... q 1]
+                adds itself.
             posterior_transform: Applied last.
 
         Raises:
@@ -179,7 +186,10 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         distribution = self._distribution(state, self.transform_inputs(X))
         if observation_noise is not False:
             noise = observation_noise
-            noise = state.ridge if noise is True else checks.points("observation_noise", noise).squeeze(-1)
+            if noise is True:
+                noise = self.likelihood.noise.detach().mean()
+            else:
+                noise = checks.points("observation_noise", noise).squeeze(-1)
             mean = distribution.mean
             diagonal, shape = torch.as_tensor(noise, dtype=mean.dtype, device=mean.device), mean.shape
             if diagonal.ndim and diagonal.shape[-1] not in (1, shape[-1]):
@@ -212,9 +222,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         X, transform = self.cast("X", X), getattr(self, "input_transform", None)
         return X if transform is None else transform.preprocess_transform(X)
 
-    def condition_on_observations(
-        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> PosteriorModel:
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
         Args:
@@ -241,9 +249,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             weights = self.state.ridge / checks.variances("noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]).squeeze(-1)
         return FantasyGP(self, P, Y.squeeze(-1), weights)
 
-    def get_fantasy_model(
-        self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> PosteriorModel:
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """As ``condition_on_observations``, of targets [... q]: BoTorch's ``ModelListGP`` calls it.
 
         Raises:
@@ -287,8 +293,7 @@ class FantasyGP(PosteriorModel):
         super().__init__()
         self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets, weights)
         checks.tensor("targets", targets)
-        self.train_inputs: tuple[Tensor, ...] = (self._hypothetical.P,)
-        self.train_targets: Tensor = targets.clone()
+        self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
         self.covar_module = model.covar_module
         if hasattr(model, "input_transform"):
             self.input_transform = model.input_transform

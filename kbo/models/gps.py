@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from typing import Any, Self
 
 import torch
@@ -14,6 +15,9 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.mlls import AddedLossTerm
+from linear_operator.operators import LowRankRootLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from kbo import checks
@@ -61,8 +65,6 @@ class KernelRidgeGP(StreamingGP):
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
 
-    fits_ridge = True
-
     @classmethod
     @torch.no_grad()
     def from_gp(cls, gp: SingleTaskGP) -> Self:
@@ -102,8 +104,6 @@ class KernelRidgeGP(StreamingGP):
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d], transformed already unless the model is in training mode."""
-        if self.train_Yvar is not None:
-            return super().forward(X)  # the likelihood has one level
         X = self.transform_inputs(X) if self.training else X
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), self.covar_module(X))
 
@@ -119,6 +119,9 @@ class NystromGP(StreamingGP):
     that are conditioned on new data update the dictionary. Differentiable fantasies leave it as it is, and condition
     the DTC posterior as if it were a prior, which is not the DTC posterior of all data (law of total variance off by
     up to a tenth).
+
+    A fit by ``ExactMarginalLogLikelihood`` maximises the collapsed bound of Titsias (2009), at most the marginal
+    likelihood of the exact model, over kernel and ridge; the anchors stay until its end.
 
     Args:
         train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
@@ -151,6 +154,31 @@ class NystromGP(StreamingGP):
         self._given = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
+    def train(self, mode: bool = True) -> Self:
+        """As in PyTorch; the anchors at the beginning of training stay until its end, for one objective of a fit."""
+        if mode and not self.training:
+            self._anchors: Tensor = self.state.anchors
+        return super().train(mode)
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Return the prior at X [... q d] in the span of the anchors, in training mode."""
+        if not self.training:
+            return super().forward(X)  # leave-one-out formulas would leave out the residual
+        features = self._features(self.transform_inputs(X))
+        return MultivariateNormal(X.new_zeros(X.shape[:-1]), LowRankRootLinearOperator(features))
+
+    def added_loss_terms(self) -> Iterator[AddedLossTerm]:
+        """Yield what a fit adds to the likelihood of the sketch: ``-1/2 sum_i (K - Q)_ii / noise_i``."""
+        X = self.transform_inputs(self.train_inputs[0])
+        missed = self.covar_module(X, diag=True) - self._features(X).square().sum(-1)
+        yield _Term(-0.5 * (missed / self.likelihood.noise).sum())
+
+    def _features(self, X: Tensor) -> Tensor:
+        """Return ``k(X, Z) L^-T`` [... q m], Q being its square; jitter of ``K_ZZ = L L'`` leaves Q below K."""
+        Z = self._anchors.to(X)
+        L = psd_safe_cholesky(self.covar_module(Z).to_dense())
+        return torch.linalg.solve_triangular(L, self.covar_module(Z, X).to_dense(), upper=False).mT
+
     @property
     def dictionary(self) -> Dictionary:
         """The dictionary that was given, or the default for the present kernel and ridge."""
@@ -163,6 +191,16 @@ class NystromGP(StreamingGP):
 
     def _new_state(self) -> NystromRidge:
         return NystromRidge(self.covar_module, self.ridge.item(), self.transformed(self.dictionary))
+
+
+class _Term(AddedLossTerm):
+    """A number [] that is added to a marginal likelihood."""
+
+    def __init__(self, value: Tensor) -> None:
+        self._value = value
+
+    def loss(self, *params: Any) -> Tensor:
+        return self._value
 
 
 class AdaptiveRidgeGP(StreamingGP):
@@ -201,8 +239,7 @@ class AdaptiveRidgeGP(StreamingGP):
         if noise_bounds.n:
             raise InvalidInput(f"noise_bounds have seen {noise_bounds.n} observations: pass new ones.")
         super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
-        self.noise_bounds: NoiseBounds = noise_bounds.fork()
-        self.dictionary = dictionary
+        self.noise_bounds, self.dictionary = noise_bounds.fork(), dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     likelihood = PosteriorModel.likelihood  # the ridge follows the data

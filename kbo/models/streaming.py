@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from botorch.exceptions import InputDataWarning
@@ -20,7 +20,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models import saved
-from kbo.models.base import PosteriorModel, RidgeLikelihood, name_constructor
+from kbo.models.base import KnownLikelihood, PosteriorModel, RidgeLikelihood, name_constructor
 from kbo.regression import Dictionary, Posterior
 
 _CHANGED = (
@@ -34,9 +34,6 @@ class StreamingGP(PosteriorModel):
 
     Subclasses define the state without data (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
-
-    fits_ridge: ClassVar[bool] = False
-    """Whether the ridge is a parameter of fits."""
 
     _likelihood: RidgeLikelihood
 
@@ -92,12 +89,12 @@ class StreamingGP(PosteriorModel):
             self.input_transform(train_X)  # learn the bounds
         self.covar_module = copy.deepcopy(checks.kernel(kernel)).to(train_X)
         value = train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
-        self.ridge: torch.nn.Parameter = torch.nn.Parameter(value, requires_grad=self.fits_ridge)
-        self.train_inputs: tuple[Tensor, ...] = (train_X,)
-        self.train_targets: Tensor = train_Y.squeeze(-1)
+        self.ridge = torch.nn.Parameter(value)
+        self.train_inputs = (train_X,)
+        self.train_targets = train_Y.squeeze(-1)
         likelihood = RidgeLikelihood(self.ridge, self.train_targets)
         vars(self)["_likelihood"] = likelihood  # no submodule: a state dict has the ridge once
-        self.train_Yvar: Tensor | None = None if train_Yvar is None else train_Yvar.squeeze(-1)
+        self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
         self._first_values = _copies(self._hyperparameters())
 
@@ -125,12 +122,12 @@ class StreamingGP(PosteriorModel):
         return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
 
     @property
-    def likelihood(self) -> RidgeLikelihood:
-        """Gaussian noise whose variance is ``ridge``: setting or fitting the one changes the other.
+    def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
+        """Gaussian noise of variances ``train_Yvar``, or ``ridge``: setting or fitting the one changes the other.
 
         Fits respect the constraints and priors that are registered with it; they are not in state dicts.
         """
-        return self._own_likelihood()
+        return self._own_likelihood() if self.train_Yvar is None else KnownLikelihood(self.train_Yvar)
 
     def _own_likelihood(self) -> RidgeLikelihood:
         ridge = self._likelihood.raw_noise
@@ -191,9 +188,7 @@ class StreamingGP(PosteriorModel):
         moved.points = self.transform_inputs(points.to(self.train_targets))
         return moved
 
-    def set_train_data(
-        self, inputs: Tensor | Sequence[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
-    ) -> None:
+    def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         if inputs is not None:
             given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
@@ -238,9 +233,7 @@ class StreamingGP(PosteriorModel):
         self.train_Yvar = None if Yvar is None else Yvar.squeeze(-1)
         self.set_train_data(targets=Y.squeeze(-1), strict=strict)
 
-    def condition_on_observations(
-        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> PosteriorModel:
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
         """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.
 
         Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.

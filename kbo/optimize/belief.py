@@ -29,10 +29,8 @@ class Belief(ABC):
     """
 
     posterior: Posterior
-    location: float = 0.0
-    unit: float = 1.0
-    floor: float = -math.inf
-    draws: bool = False
+    location, unit, floor = 0.0, 1.0, -math.inf
+    draws = False
 
     @property
     def searched(self) -> Posterior:

@@ -43,8 +43,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        self.path = path
-        self._place = path.absolute()
+        self.path, self._place = path, path.absolute()
         self._header: Header = {"format": FORMAT, **header_of(description)}
         self._closed = ""
         try:

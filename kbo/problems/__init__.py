@@ -1,7 +1,5 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
-from collections.abc import Callable
-
 from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.bbob import BBOB
 from kbo.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
@@ -13,7 +11,7 @@ from kbo.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
 from kbo.problems.table import TuningTable
 from kbo.problems.tuning import GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
 
-TUNING: dict[str, Callable[..., TuningProblem]] = {
+TUNING = {
     "digits": DigitsMLP,
     "diabetes": DiabetesSVR,
     "branin": branin,
@@ -24,7 +22,7 @@ TUNING: dict[str, Callable[..., TuningProblem]] = {
 }
 """Tuning problems by name; each takes a ``seed``."""
 
-BANDITS: dict[str, type[Bandit]] = {
+BANDITS = {
     "bump": Bump,
     "chessboard": Chessboard,
     "step-diagonal": StepDiagonal,

@@ -14,8 +14,8 @@ from gpytorch.kernels import Kernel
 from torch import Generator, Tensor
 
 from kbo import checks
-from kbo.acquisition import KernelUCB
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
+from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence, FixedWidth, NoiseBounds
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput

@@ -17,11 +17,13 @@ from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
+from torch import Tensor
 
 from kbo.acquisition import KernelUCB
 from kbo.confidence import NoiseBounds, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
+from kbo.regression import GreedyDictionary
 from tests.dense import close
 from tests.test_models import RIDGE, TRANSFORMS, data, kernel, model_and_reference, points, same
 
@@ -47,6 +49,54 @@ def test_a_fit_finds_what_botorch_finds(transforms, device):
     assert any("changed after the model had data" in reason for reason in ucb.objections)
     again = KernelRidgeGP(*data(25, device), model.covar_module, float(model.ridge), **transforms())
     same(model.posterior(X), again.posterior(X), 1e-10)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_fit_of_a_sketched_model_maximises_the_collapsed_bound(transforms, device, known):
+    (X, Y), Z = data(60, device), points(3, 4, 2, device=device, seed=5)
+    options = {**transforms(), "train_Yvar": 0.02 + 0.01 * Y.square() if known else None}
+    model = NystromGP(X, Y, kernel(), RIDGE, GreedyDictionary(0.1), **options)
+    P, y, anchors, before = model.train_inputs[0], model.train_targets, model.state.anchors, model.posterior(Z).mean
+    mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+
+    def dense() -> Tensor:
+        k, noise = model.covar_module, model.likelihood.noise.expand(len(y))
+        K_ZX, K_ZZ = k(anchors, P).to_dense(), k(anchors).to_dense()
+        Q = K_ZX.mT @ torch.linalg.solve(K_ZZ + 1e-9 * torch.eye(len(K_ZZ)).to(K_ZZ), K_ZX)
+        likelihood = torch.distributions.MultivariateNormal(0 * y, Q + noise.diag()).log_prob(y)
+        return (likelihood - ((k(P).to_dense() - Q).diagonal() / noise).sum() / 2) / len(y)
+
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def gradient(value: Tensor) -> Tensor:
+        parts = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    value = mll(model(*model.train_inputs), model.train_targets)
+    close(value, dense(), 1e-6)
+    close(gradient(value), gradient(dense()), 1e-4)
+    least = value.item()
+    fit_gpytorch_mll(mll)
+    assert dense().item() > least + 0.01
+    assert float(gradient(dense()).abs().max()) < 1e-2  # flat where the fit ends, with the anchors of its beginning
+    again = NystromGP(X, Y, model.covar_module, float(model.ridge), GreedyDictionary(0.1), **options)
+    same(model.posterior(Z), again.posterior(Z), 1e-8)
+    assert not torch.equal(model.posterior(Z).mean, before)
+    assert any("changed after the model had data" in reason for reason in model.state.objections())
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_fit_with_known_variances_finds_what_botorch_finds(transforms, device):
+    model, reference = model_and_reference(transforms, device, known=True)
+    Z = points(3, 4, 2, device=device, seed=5)
+    before = model.posterior(Z).mean
+    assert fitted(model) == pytest.approx(fitted(reference), abs=1e-4)
+    assert not torch.equal(model.posterior(Z).mean, before)
+    close(model.posterior(Z).mean.detach(), reference.posterior(Z).mean.detach(), 1e-2)
+    assert model.state.ridge == RIDGE
+    with pytest.raises(InvalidInput, match="another train_Yvar"):
+        model.likelihood.noise = 1.0
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -148,10 +198,13 @@ def test_a_noise_that_follows_the_data_cannot_be_set(device):
 
 
 @pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("noise", [True, False])
-def test_leave_one_out_equals_botorch(transforms, device, noise):
-    model, reference = model_and_reference(transforms, device)
+def test_leave_one_out_equals_botorch(transforms, device, noise, known):
+    model, reference = model_and_reference(transforms, device, known)
     found, expected = (loo_cv(one, observation_noise=noise) for one in (model, reference))
     close(found.posterior.mean.detach(), expected.posterior.mean.detach(), 1e-5)
     close(found.posterior.variance.detach(), expected.posterior.variance.detach(), 1e-5)
     close(found.observed_Y, expected.observed_Y, 1e-12)
+    if known:
+        close(found.observed_Yvar, expected.observed_Yvar, 1e-12)

@@ -174,9 +174,10 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
 
 
 def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: str = "upper") -> float:
-    """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY and Clarabel.
+    """Return the exact bound at x [d] by the paper's second-order cone program, through CVXPY.
 
-    An independent reference for ``MartingaleMixture(kind="cmm")``, thousands of times slower.
+    The solver is Clarabel, or SCS where that fails. An independent reference for ``MartingaleMixture(kind="cmm")``,
+    thousands of times slower.
 
     Args:
         confidence: The mixture.
@@ -196,7 +197,10 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
         radius = (program.square - program.rest) ** 0.5
         constraints.append(cp.norm((program.B * features @ c[:-1] - program.v.numpy()) / radius) <= 1)
     problem = cp.Problem(cp.Maximize(value), constraints)  # pyright: ignore[reportArgumentType]
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    try:
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    except cp.SolverError:  # numerical trouble, which some versions of CVXPY and Clarabel have where others have none
+        problem.solve(solver=cp.SCS, eps_abs=1e-9, eps_rel=1e-9)
     if c.value is None:
         raise RefutedAssumptions(f"the cone program has no solution ({problem.status})", norm_bound=program.B)
     return sign * program.B * float(value.value)

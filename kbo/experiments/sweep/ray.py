@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import kbo
@@ -47,12 +47,7 @@ class Ray(Engine):
     address: str | None = None
     workers: int | None = None
 
-    crashes: ClassVar[tuple[type[Exception], ...]] = (
-        WorkerCrashedError,
-        OutOfMemoryError,
-        NodeDiedError,
-        ObjectLostError,
-    )
+    crashes = (WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError)
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:

@@ -31,10 +31,8 @@ from kbo.experiments.tuning.suites import PRACTICE, PROBLEMS, TABLES
 from kbo.problems import TuningProblem
 from kbo.space import Params
 
-TUNERS = tuple(tuners.TUNERS)
+TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
 SEEDS = 20
-LONG_SEEDS = {"qlognei": 3, "gpsampler": 5}
-"""Seeds with 200 trials, of tuners that take minutes for them; the others run all seeds."""
 
 EXPENSIVE = ("digits",)
 """Problems that take seconds a trial; run for 50 trials."""
@@ -53,10 +51,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},
 }
 """Variants of the practical setting that were compared on the practice problems."""
-
-
-CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
-"""Numbers of trials after which runs on the suites are judged."""
 
 
 def run(
@@ -158,7 +152,7 @@ def comparison(quick: bool) -> Plan:
     for seed in range(seeds):
         for problem in TABLES:
             for name in TUNERS:
-                both = problem not in EXPENSIVE and seed < LONG_SEEDS.get(name, seeds)
+                both = problem not in EXPENSIVE and seed < tuners.seeds_of(name, long, seeds)
                 cells[cell(problem, name, seed, [short, long] if both else [short])] = name
     return _plan(cells)
 

@@ -92,9 +92,7 @@ class BoTorchTuner:
     spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
     """
 
-    restarts: int = 4
-    raw_samples: int = 128
-    draws: int = 128
+    restarts, raw_samples, draws = 4, 128, 128
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
@@ -194,6 +192,16 @@ TUNERS: dict[str, Callable[..., Any]] = {
     "random": partial(OptunaTuner, sampler="RandomSampler"),
 }
 """Tuners by name."""
+
+
+FEWER = {"qlognei": {50: 3, 1000: 0}, "gpsampler": {200: 5, 1000: 0}}
+"""Tuner -> number of trials -> number of runs on a problem from so many trials on, where a run takes more than 20 CPU
+seconds. The others do all runs."""
+
+
+def seeds_of(name: str, trials: int, seeds: int) -> int:
+    """Return the number of runs of a tuner on a problem, of those that are wanted."""
+    return min([seeds, *(few for least, few in FEWER.get(name, {}).items() if trials >= least)])
 
 
 def tuner(name: str, space: Space, seed: int, **options: Any) -> Any:

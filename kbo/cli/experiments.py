@@ -1,4 +1,4 @@
-"""``kbo run`` and ``kbo reproduce``."""
+"""``kbo run``, ``kbo compare`` and ``kbo reproduce``."""
 
 from __future__ import annotations
 
@@ -66,6 +66,38 @@ def run(
     processes = _engine(engine, address, workers)
     with _experiment():
         typer.echo(compare(chosen, methods, seeds, _folder(out), workers=processes, progress=not quiet))
+
+
+def compare(
+    suite: Annotated[str, typer.Option(help="{suites}.")] = "bbob",
+    half: Annotated[str, typer.Option(help="Half of the problems: {halves}.")] = "development",
+    dim: Annotated[int | None, typer.Option(help="Dimension of functions: {dimensions}.", show_default="5")] = None,
+    noise: Annotated[str | None, typer.Option(help="Noise of functions: {noises}.", show_default="gauss")] = None,
+    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Trials of a run.")] = 50,
+    instances: Annotated[int, typer.Option("--instances", "-K", min=1, help="Runs on each problem.")] = 3,
+    tuners: Annotated[str, typer.Option(help="Of {tuners}; with commas between.")] = "kbo,tpe,gpsampler,random",
+    workers: Workers = None,
+    engine: Engine = "processes",
+    address: Address = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare kbo with other tuners on a suite of problems.
+
+    Finished runs are kept: the same command continues after Ctrl-C, and more tuners or instances cost only themselves.
+
+    Runs of kbo are done again when its code has changed.
+
+    Example:  kbo compare --suite bbob --dim 5 --noise gauss --trials 50 --tuners kbo,tpe,gpsampler
+    """
+    options.apply_verbosity(quiet, verbose)
+    from kbo.experiments.tuning.suite_run import experiment
+
+    compared = experiment(suite, half, tuners.split(","), trials, instances, dim=dim, noise=noise)
+    processes = _engine(engine, address, workers)
+    with _experiment():
+        typer.echo(compared(_folder(out / "compare"), False, processes, not quiet))
 
 
 def reproduce(

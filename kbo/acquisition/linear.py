@@ -1,0 +1,89 @@
+"""Upper confidence bounds of linear combinations of several functions, with a model and a confidence for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
+from torch import Tensor
+
+from kbo import checks
+from kbo.acquisition.ucb import KernelUCB
+from kbo.confidence import Confidence
+from kbo.errors import InvalidInput
+
+
+class LinearUCB(AcquisitionFunction):
+    """The upper confidence bound of ``weights_1 f_1 + ... + weights_m f_m + offset``, to be maximised.
+
+    It is the sum of the bounds of its terms, each a ``KernelUCB``; with a negative weight that is from the lower bound
+    of f_i. If the bounds of f_i fail with probability delta_i, this one fails with at most the sum of these, however
+    the functions and their noise depend on each other.
+
+    Args:
+        model: The models of kbo, in the units of their data (without outcome transforms).
+        confidences: The bound of each f_i.
+        posterior_transform: The weights [m] and the offset.
+        X_pending: Points [p d] that are being evaluated.
+
+    Raises:
+        InvalidInput: An argument is of another kind, the numbers of models, bounds and weights differ, or a model has
+            an outcome transform.
+
+    Example:
+        >>> bounds = [SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05) for _ in range(2)]
+        >>> acqf = LinearUCB(ModelListGP(cost, gain), bounds, ScalarizedPosteriorTransform(torch.tensor([-0.5, 1.0])))
+    """
+
+    def __init__(
+        self,
+        model: ModelListGP,
+        confidences: Sequence[Confidence],
+        posterior_transform: ScalarizedPosteriorTransform,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        super().__init__(model=checks.instance("model", model, ModelListGP))
+        checks.instance("posterior_transform", posterior_transform, ScalarizedPosteriorTransform)
+        models: list[Any] = list(model.models)
+        weights = posterior_transform.weights.split(1)
+        if not isinstance(confidences, Sequence) or not len(models) == len(confidences) == len(weights):
+            raise InvalidInput(
+                f"confidences must be a list of one bound for each of {len(models)} models, and posterior_transform "
+                f"have as many weights, got {checks.shown(confidences)} and {len(weights)} weights."
+            )
+        if any(hasattr(one, "outcome_transform") for one in models):
+            raise InvalidInput(
+                "model has an outcome_transform, and its bounds are in transformed units, which cannot be added: scale "
+                "the targets and the weights instead."
+            )
+        each = zip(models, confidences, weights, strict=True)
+        self.terms = [KernelUCB(one, bound, ScalarizedPosteriorTransform(weight)) for one, bound, weight in each]
+        self.offset = posterior_transform.offset
+        self.set_X_pending(X_pending)
+
+    @property
+    def guarantee(self) -> str | None:
+        """The guarantees of the terms, in words; None without one of them, for the reasons of ``objections``."""
+        found = [term.guarantee for term in self.terms]
+        known = [f"function {i}: {text}" for i, text in enumerate(found) if text is not None]
+        together = "all of them fail with at most the sum of these probabilities"
+        return "; ".join([*known, together]) if len(known) == len(found) else None
+
+    @property
+    def objections(self) -> list[str]:
+        """The reasons why no theorem covers the values, in words; none if one does."""
+        return [f"function {i}: {reason}" for i, term in enumerate(self.terms) for reason in term.objections]
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
+        for term in self.terms:
+            term.set_X_pending(X_pending)
+        self.X_pending = self.terms[0].X_pending
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values [b] of the batches X [b q d]."""
+        return torch.stack([term(X) for term in self.terms]).sum(0) + self.offset
