@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 PYTHONS ?= 3.11 3.12 3.13
 TESTS   ?= tests
 CORE    := tests/test_imports.py tests/test_linalg.py tests/test_kernels.py tests/test_space.py tests/test_acquisition.py \
-           tests/test_models.py tests/test_certificates.py tests/test_cli.py tests/test_journal.py tests/test_report.py
+           tests/test_models.py tests/test_certificates.py tests/test_optimize.py tests/test_journal.py
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 # Interpreters of pyenv come first on the path, since its shims answer for one version only.
 UV      := PATH="$$(printf %s: "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin)$$PATH" UV_PYTHON_DOWNLOADS=never $(BIN)/uv

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 import types
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_links_lead_somewhere(page):
             target = ROOT / f"{path}.py"
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_of_a_package_index_has_no_links_to_files():
+    text, project = (ROOT / "README.md").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for edit in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(edit["pattern"], edit["replacement"], text)
+    assert "## Tune in Python" in text
+    assert not re.findall(r"\]\((?!https?:).*\)", text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
