@@ -11,7 +11,7 @@ from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
 from kbo.experiments.tuning.comparison import run, true_value
 from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PRACTICE, PROBLEMS, TABLES, half_of
-from kbo.experiments.tuning.tuners import KBO, BoTorchTuner, _choices_one_by_one, _unit, tuner
+from kbo.experiments.tuning.tuners import KBO, TUNERS, BoTorchTuner, _choices_one_by_one, _unit, tuner
 from kbo.problems import DiabetesSVR, DigitsMLP, GridBandit, NoisyFunction, branin, levy
 from kbo.space import Choice, Float, Int, Space
 
@@ -32,26 +32,29 @@ def objective(params):
     return (math.log10(params["a"]) + 1) ** 2 + 0.01 * (params["b"] - 7) ** 2 + (params["c"] != "y")
 
 
-@pytest.mark.parametrize("name", ["kbo", "qlognei", "gpsampler", "tpe", "random"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ax", "smac"))) for name in TUNERS]
+)
 def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
+    for library in {"cmaes": ["cmaes"], "smac": ["smac"], "ngopt": ["nevergrad"]}.get(name, ()):
+        pytest.importorskip(library)
+    trials = 7 if name == "ax" else 12  # it takes a second each
     runs = []
-    for _ in range(2):
-        chosen, asked = tuner(name, MIXED, 3), []
-        for _ in range(12):
+    for seed in (3, 3, 4):
+        chosen, asked = tuner(name, MIXED, seed, trials), []
+        for _ in range(trials):
             params = chosen.ask()
             MIXED.unit(params)  # inside the space
             asked.append(params)
             chosen.tell(params, objective(params))
         assert chosen.recommended() in asked
         runs.append(asked)
-    assert runs[0] == runs[1]
-    first = tuner(name, MIXED, 4)
-    assert first.ask() != runs[0][0]
+    assert runs[0] == runs[1] != runs[2]
 
 
 @pytest.mark.parametrize("name", ["kbo", "qlognei"])
 def test_a_tuner_minimises(name):
-    space, chosen = Space([(-1.0, 1.0), (-1.0, 1.0)]), tuner(name, Space([(-1.0, 1.0), (-1.0, 1.0)]), 0)
+    space, chosen = Space([(-1.0, 1.0), (-1.0, 1.0)]), tuner(name, Space([(-1.0, 1.0), (-1.0, 1.0)]), 0, 18)
     for _ in range(18):
         x = chosen.ask()
         chosen.tell(x, (x[0] - 0.5) ** 2 + x[1] ** 2)
@@ -62,7 +65,7 @@ def test_a_tuner_minimises(name):
 
 def test_botorch_searches_finite_spaces_point_by_point():
     space = Space({"x": Int(0, 9), "y": Int(0, 9)})
-    chosen = BoTorchTuner(space, 0)
+    chosen = BoTorchTuner(space, 0, 9)
     for _ in range(9):
         x = chosen.ask()
         chosen.tell(x, float((x["x"] - 3) ** 2 + (x["y"] - 4) ** 2))
@@ -82,11 +85,11 @@ def test_features_find_back_to_the_point_they_came_from():
 
 
 def test_options_reach_kbo_and_unknown_tuners_are_named():
-    chosen = tuner("kbo", MIXED, 0, method="random", practical={"n_initial": 5})
+    chosen = tuner("kbo", MIXED, 0, 9, method="random", practical={"n_initial": 5})
     assert isinstance(chosen, KBO)
     assert (chosen._optimizer.method, chosen._optimizer.setting.n_initial) == ("random", 5)
-    with pytest.raises(InvalidInput, match="known: kbo"):
-        tuner("kob", MIXED, 0)
+    with pytest.raises(InvalidInput, match="tuner must be one of 'kbo'"):
+        tuner("kob", MIXED, 0, 9)
 
 
 def test_a_run_is_judged_without_noise_at_every_checkpoint():
@@ -103,7 +106,7 @@ def test_a_run_is_judged_without_noise_at_every_checkpoint():
 
 
 def test_a_run_has_a_row_for_every_trial_that_is_better_than_all_before():
-    problem, chosen, best = branin(seed=1), tuner("random", branin().space, 1), []
+    problem, chosen, best = branin(seed=1), tuner("random", branin().space, 1, 20), []
     for trial in range(1, 21):
         params = chosen.ask()
         chosen.tell(params, problem(params))

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -86,7 +87,7 @@ def run(
         for constant, value in (constants or {}).items():
             changed.enter_context(mock.patch(constant, value))
         with _timed(spent):
-            chosen = tuners.tuner(name, objective.space, seed, **(options or {}))
+            chosen = tuners.tuner(name, objective.space, seed, max(checkpoints), **(options or {}))
         best = math.inf
         for trial in range(1, max(checkpoints) + 1):
             with _timed(spent):
@@ -110,9 +111,10 @@ def run(
 
 @contextmanager
 def _timed(spent: list[float]) -> Iterator[None]:
-    """Append the CPU seconds of the block."""
+    """Append the CPU seconds of the block, in which tuners do not show their warnings."""
     start = time.process_time()
-    yield
+    with warnings.catch_warnings(action="ignore"):
+        yield
     spent.append(time.process_time() - start)
 
 

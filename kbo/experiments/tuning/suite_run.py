@@ -13,7 +13,7 @@ from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.sweep.runner import Workers
 from kbo.experiments.tuning import ranks, suites
 from kbo.experiments.tuning.comparison import cell
-from kbo.experiments.tuning.tuners import TUNERS, seeds_of
+from kbo.experiments.tuning.tuners import LEFT_OUT, TUNERS, seeds_of
 
 CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
 """Numbers of trials after which runs are judged."""
@@ -55,13 +55,10 @@ def experiment(
         for name in names
         if seed <= seeds_of(name, trials, instances)
     ]
-    words = [suite, *([f"d{dim or 5}", noise or "gauss"] if suite != "hpo" else []), half]
-    title = f"{' '.join(words)}: {len(problems)} problems, up to {instances} runs each"
-    return partial(
-        run,
-        lambda quick: _plan(title, cells, None if suite == "hpo" else dim or 5, "kbo" in names),
-        "-".join([*words, f"T{trials}"]),
-    )
+    dim = None if suite == "hpo" else dim or 5
+    words = [suite, *([f"d{dim}", noise or "gauss"] if dim else []), half]
+    title = f"{' '.join(words)}: {len(problems)} problems, {instances} runs each (of expensive tuners fewer)"
+    return partial(run, lambda quick: _plan(title, cells, dim, "kbo" in names), "-".join([*words, f"T{trials}"]))
 
 
 def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) -> Plan:
@@ -89,4 +86,4 @@ def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) ->
         lines.against_rounds(reached, path, title=title, x="per_dimension", xlabel="trials / dimension", **look)
 
     files = {".csv": store(lambda rows: rows), "-curves.png": curves, **({"-ecdf.png": ecdf} if dim else {})}
-    return Plan(title, shown, files, cells)
+    return Plan(f"{title}\n{LEFT_OUT}", shown, files, cells)

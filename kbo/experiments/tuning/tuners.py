@@ -1,29 +1,26 @@
-"""Tuners with one interface: kbo, BoTorch, Optuna and random search, each as its own users would run it.
+"""Tuners with one interface: kbo, BoTorch, those of ``peers`` and random search, each as its own users would run it.
 
-A tuner is made of the space and a seed. ``ask()`` returns the parameters to try next, ``tell(params, value)`` learns a
-value, and ``recommended()`` returns what its user would take at present; smaller values are better.
+A tuner is made of the space, a seed and the number of trials, which few of them use. ``ask()`` returns the parameters
+to try next, ``tell(params, value)`` learns a value, and ``recommended()`` returns what its user would take at present;
+smaller values are better.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo import space as spaces
-from kbo.errors import InvalidInput
-from kbo.extras import require
+from kbo.experiments.tuning.peers import AxTuner, NevergradTuner, OptunaTuner, SMACTuner
 from kbo.optimize import Optimizer, Practical
 from kbo.space import Params, Space
-
-if TYPE_CHECKING:
-    import optuna
 
 
 class KBO:
@@ -32,7 +29,9 @@ class KBO:
     ``method`` is a name of ``kbo.recipes``, ``practical`` has options of ``kbo.Practical``.
     """
 
-    def __init__(self, space: Space, seed: int, method: str | None = None, practical: Mapping[str, Any] = {}) -> None:
+    def __init__(
+        self, space: Space, seed: int, trials: int, method: str | None = None, practical: Mapping[str, Any] = {}
+    ) -> None:
         self._optimizer = Optimizer(space, setting=Practical(**practical), method=method, seed=seed)
 
     def ask(self) -> Params:  # noqa: D102
@@ -47,44 +46,6 @@ class KBO:
         return best.params
 
 
-class OptunaTuner:
-    """A sampler of ``optuna.samplers`` with its defaults; recommends ``study.best_params``, the best observed trial."""
-
-    def __init__(self, space: Space, seed: int, sampler: str) -> None:
-        require("this comparison", "optuna", "optuna")
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with warnings.catch_warnings(action="ignore"):  # GPSampler says that it is experimental
-            self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))
-        self._space = space
-        self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
-
-    def ask(self) -> Params:  # noqa: D102
-        with warnings.catch_warnings(action="ignore"):
-            self._trial = self._study.ask(self._distributions)
-        return self._params(self._trial.params)
-
-    def tell(self, params: Params, value: float) -> None:  # noqa: D102
-        self._study.tell(self._trial, value)
-
-    def recommended(self) -> Params:  # noqa: D102
-        return self._params(self._study.best_params)
-
-    def _params(self, found: Mapping[str, Any]) -> Params:
-        entries = {name: found[name] for name in self._space.parameters}
-        return entries if self._space.named else list(entries.values())
-
-
-def _distribution(p: spaces.Parameter) -> optuna.distributions.BaseDistribution:
-    from optuna import distributions as of
-
-    if isinstance(p, spaces.Choice):
-        return of.CategoricalDistribution(p.options)
-    kind = of.IntDistribution if isinstance(p, spaces.Int) else of.FloatDistribution
-    return kind(p.low, p.high, log=p.log)  # pyright: ignore[reportArgumentType]
-
-
 class BoTorchTuner:
     """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the least posterior mean.
 
@@ -94,7 +55,7 @@ class BoTorchTuner:
 
     restarts, raw_samples, draws = 4, 128, 128
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, seed: int, trials: int) -> None:
         self._space, self._seed = space, seed
         self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
         self._units: list[Tensor] = []
@@ -106,7 +67,7 @@ class BoTorchTuner:
         n = len(self._units)
         if n < 2 * self._space.dimension + 2:
             return self._space.params(self._sobol.draw(1, dtype=torch.float64)[0])
-        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1_000_003 * self._seed + n)
             return self._space.params(self._next())
 
@@ -128,10 +89,8 @@ class BoTorchTuner:
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         if self._model is None:
-            with warnings.catch_warnings(action="ignore"):
-                model = SingleTaskGP(self._features(), -torch.tensor(self._y, dtype=torch.float64).unsqueeze(-1))
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-            self._model = model
+            self._model = SingleTaskGP(self._features(), -torch.tensor(self._y, dtype=torch.float64).unsqueeze(-1))
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(self._model.likelihood, self._model))
         return self._model
 
     def _next(self) -> Tensor:
@@ -189,10 +148,16 @@ TUNERS: dict[str, Callable[..., Any]] = {
     "qlognei": BoTorchTuner,
     "gpsampler": partial(OptunaTuner, sampler="GPSampler"),
     "tpe": partial(OptunaTuner, sampler="TPESampler"),
+    "tpe-group": partial(OptunaTuner, sampler="TPESampler", multivariate=True, group=True),
+    "cmaes": partial(OptunaTuner, sampler="CmaEsSampler"),
+    "ax": AxTuner,
+    "smac": SMACTuner,
+    "ngopt": NevergradTuner,
     "random": partial(OptunaTuner, sampler="RandomSampler"),
 }
 """Tuners by name."""
 
+LEFT_OUT = "(HEBO 0.3.6 is left out: it needs NumPy below 1.25, and kbo at least 1.26)"
 
 FEWER = {"qlognei": {50: 3, 1000: 0}, "gpsampler": {200: 5, 1000: 0}}
 """Tuner -> number of trials -> number of runs on a problem from so many trials on, where a run takes more than 20 CPU
@@ -204,8 +169,6 @@ def seeds_of(name: str, trials: int, seeds: int) -> int:
     return min([seeds, *(few for least, few in FEWER.get(name, {}).items() if trials >= least)])
 
 
-def tuner(name: str, space: Space, seed: int, **options: Any) -> Any:
+def tuner(name: str, space: Space, seed: int, trials: int, **options: Any) -> Any:
     """Return the tuner of that name, a key of ``TUNERS``, with its options."""
-    if name not in TUNERS:
-        raise InvalidInput(f"unknown tuner {name!r}; known: {', '.join(TUNERS)}.")
-    return TUNERS[name](space, seed, **options)
+    return TUNERS[checks.one_of("tuner", name, TUNERS)](space, seed, trials, **options)

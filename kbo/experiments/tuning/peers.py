@@ -1,0 +1,157 @@
+"""Tuners of other libraries, each with its defaults: Optuna's samplers, Ax, SMAC and nevergrad."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbo.extras import require
+from kbo.space import Choice, Float, Int, Params, Space
+
+
+class OptunaTuner:
+    """A sampler of ``optuna.samplers``; recommends ``study.best_params``, the best observed trial.
+
+    ``options`` are those of the sampler.
+    """
+
+    def __init__(self, space: Space, seed: int, trials: int, sampler: str, **options: Any) -> None:
+        require("this comparison", "optuna", "optuna")
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        kinds = {Float: optuna.distributions.FloatDistribution, Int: optuna.distributions.IntDistribution}
+        self._distributions: dict[str, Any] = {
+            name: optuna.distributions.CategoricalDistribution(p.options)
+            if isinstance(p, Choice)
+            else kinds[type(p)](p.low, p.high, log=p.log)
+            for name, p in space.parameters.items()
+        }
+        self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed, **options))
+        self._space = space
+
+    def ask(self) -> Params:  # noqa: D102
+        self._trial = self._study.ask(self._distributions)
+        return _params(self._space, self._trial.params)
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._study.tell(self._trial, value)
+
+    def recommended(self) -> Params:  # noqa: D102
+        return _params(self._space, self._study.best_params)
+
+
+class AxTuner:
+    """Ax's ``Client`` with its own choice of methods; recommends ``get_best_parameterization()``."""
+
+    def __init__(self, space: Space, seed: int, trials: int) -> None:
+        require("this comparison", "ax", "ax")
+        from ax.api.client import Client
+        from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+        from ax.utils.common.logger import set_ax_logger_levels
+
+        set_ax_logger_levels(logging.ERROR)
+        self._space, self._client = space, Client(random_seed=seed)
+        kinds: dict[type, Any] = {bool: "bool", int: "int", float: "float", str: "str"}
+        self._client.configure_experiment(
+            [
+                ChoiceParameterConfig(name=name, values=list(p.options), parameter_type=kinds[type(p.options[0])])
+                if isinstance(p, Choice)
+                else RangeParameterConfig(
+                    name=name,
+                    bounds=(p.low, p.high),
+                    parameter_type="int" if isinstance(p, Int) else "float",
+                    scaling="log" if p.log else "linear",
+                )
+                for name, p in space.parameters.items()
+            ]
+        )
+        self._client.configure_optimization(objective="-value")
+
+    def ask(self) -> Params:  # noqa: D102
+        ((self._number, found),) = self._client.get_next_trials(1).items()
+        return _params(self._space, found)
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._client.complete_trial(self._number, {"value": value})
+
+    def recommended(self) -> Params:  # noqa: D102
+        found, *_ = self._client.get_best_parameterization()
+        return _params(self._space, found)
+
+
+class SMACTuner:
+    """SMAC3's ``HyperparameterOptimizationFacade``; recommends its incumbent."""
+
+    def __init__(self, space: Space, seed: int, trials: int) -> None:
+        require("this comparison", "compare", "smac", "ConfigSpace")
+        smac, ConfigSpace = import_module("smac"), import_module("ConfigSpace")
+        self._space, self._folder = space, tempfile.TemporaryDirectory()  # it writes files, and goes with the tuner
+        configurations = ConfigSpace.ConfigurationSpace(seed=seed)
+        configurations.add(
+            ConfigSpace.Categorical(name, list(p.options))
+            if isinstance(p, Choice)
+            else (ConfigSpace.Integer if isinstance(p, Int) else ConfigSpace.Float)(name, (p.low, p.high), log=p.log)
+            for name, p in space.parameters.items()
+        )
+        scenario = smac.Scenario(configurations, n_trials=trials, seed=seed, output_directory=Path(self._folder.name))
+        self._value = import_module("smac.runhistory").TrialValue
+        self._smac = smac.HyperparameterOptimizationFacade(scenario, _never_called, overwrite=True, logging_level=False)
+
+    def ask(self) -> Params:  # noqa: D102
+        self._trial = self._smac.ask()
+        return _params(self._space, self._trial.config)
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._smac.tell(self._trial, self._value(cost=value))
+
+    def recommended(self) -> Params:  # noqa: D102
+        return _params(self._space, self._smac.intensifier.get_incumbent())
+
+
+def _never_called(config: Any, seed: int = 0) -> float:
+    raise NotImplementedError  # trials are told
+
+
+class NevergradTuner:
+    """nevergrad's ``NGOpt``, which chooses a method by the number of trials; recommends its recommendation."""
+
+    def __init__(self, space: Space, seed: int, trials: int) -> None:
+        require("this comparison", "compare", "nevergrad")
+        ng = import_module("nevergrad")
+        entries: dict[str, Any] = {}
+        for name, p in space.parameters.items():
+            if isinstance(p, Choice):
+                entries[name] = ng.p.Choice(p.options)
+            else:
+                entries[name] = (ng.p.Log if p.log else ng.p.Scalar)(lower=p.low, upper=p.high)
+                if isinstance(p, Int):
+                    entries[name].set_integer_casting()
+        together = ng.p.Dict(**entries)
+        together.random_state = np.random.RandomState(seed % 2**32)
+        self._space, self._optimizer = space, ng.optimizers.NGOpt(parametrization=together, budget=trials)
+
+    def ask(self) -> Params:  # noqa: D102
+        self._candidate = self._optimizer.ask()
+        return _params(self._space, self._candidate.value)
+
+    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+        self._optimizer.tell(self._candidate, value)
+
+    def recommended(self) -> Params:  # noqa: D102
+        return _params(self._space, self._optimizer.recommend().value)
+
+
+def _params(space: Space, found: Mapping[str, Any]) -> Params:
+    """Parameters of the space; ends of logarithmic scales may have been rounded to numbers outside."""
+    entries = {
+        name: found[name] if isinstance(p, Choice) else min(max(found[name], p.low), p.high)
+        for name, p in space.parameters.items()
+    }
+    return space.canonical(entries if space.named else list(entries.values()))
