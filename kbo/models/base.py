@@ -16,7 +16,7 @@ from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.constraints import GreaterThan
+from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
@@ -48,10 +48,18 @@ class _RidgeNoise(HomoskedasticNoise):
     """Equal variances, given by a parameter [], in the dtype of the data."""
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor) -> None:
-        super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE, transform=None))  # pyright: ignore
+        super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE))
         self.raw_noise = ridge
         self._like: Tensor
         self.register_buffer("_like", like.new_empty(0), persistent=False)
+
+    def register_constraint(self, param_name: str, constraint: Interval, replace: bool = True) -> None:
+        """Register the limits of a constraint without its transform, since the parameter is the variance itself."""
+        first = constraint.initial_value
+        first = first if first is None else constraint.transform(first)
+        limits = GreaterThan(constraint.lower_bound, transform=None, initial_value=first)  # pyright: ignore
+        limits.upper_bound = constraint.upper_bound
+        super().register_constraint(param_name, limits, replace)
 
     @property
     def noise(self) -> Tensor:

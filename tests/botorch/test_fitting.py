@@ -13,7 +13,7 @@ from botorch.exceptions import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from gpytorch.constraints import Interval
+from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
@@ -153,10 +153,13 @@ def test_float32_data_have_a_likelihood_in_float32_and_the_warning_of_botorch(de
 def test_a_constraint_and_a_prior_of_the_noise_have_an_effect(device):
     model = KernelRidgeGP(*data(25, device), kernel(), RIDGE)
     free = model.likelihood.noise_covar.raw_noise_constraint
-    for limits in (Interval(1e-3, 2e-3, transform=None), Interval(0.5, 0.6, transform=None)):
+    for first, limits in (
+        (1.5e-3, Interval(1e-3, 2e-3, transform=None, initial_value=1.5e-3)),
+        (0.55, Interval(0.5, 0.6, initial_value=0.55)),
+        (0.7, GreaterThan(0.65, initial_value=0.7)),
+    ):
         model.likelihood.noise_covar.register_constraint("raw_noise", limits)
-        model.likelihood.noise = 0.001 + limits.lower_bound.item()
-        fitted(copy.deepcopy(model).to(device))
+        assert model.state.ridge == pytest.approx(first)
         fitted(model)
         assert limits.lower_bound - 1e-6 <= model.state.ridge <= limits.upper_bound + 1e-6
     model.likelihood.noise_covar.register_constraint("raw_noise", free)
