@@ -58,15 +58,16 @@ class StreamingGP(PosteriorModel):
                 "you see data, which bounds need; or take KernelRidgeGP.from_gp(gp) of a fitted SingleTaskGP; or "
                 "kbo.Practical(), which fits them."
             )
-        checks.rows("train_X", train_X)
+        _unbatched("train_X", train_X)
         checks.kernel(kernel)
         checks.maybe(checks.instance, "input_transform", input_transform, InputTransform)
         checks.maybe(checks.instance, "outcome_transform", outcome_transform, OutcomeTransform)
         if (shape := tuple(checks.tensor("train_Y", train_Y).shape)) != (len(train_X), 1):
-            hint = ": use train_Y.unsqueeze(-1)" if shape == (len(train_X),) else ""
+            flat = shape == (len(train_X),)
+            hint = "use train_Y.unsqueeze(-1)" if flat else "for several outputs make a ModelListGP of one model each"
             raise InvalidInput(
                 f"train_Y must have shape [{len(train_X)} 1], one column with a value for each row of train_X, "
-                f"got {shape}{hint}."
+                f"got {shape}: {hint}."
             )
         checks.observations(train_X, train_Y.squeeze(-1), names=("train_X", "train_Y"))
         if train_X.dtype != torch.float64:
@@ -192,7 +193,7 @@ class StreamingGP(PosteriorModel):
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         if inputs is not None:
             given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
-            self.train_inputs = (checks.rows("inputs", given).clone(),)
+            self.train_inputs = (_unbatched("inputs", given).clone(),)
         if targets is not None:
             self.train_targets = checks.points("targets", targets).clone()
         self._built = None
@@ -311,6 +312,16 @@ class StreamingGP(PosteriorModel):
         given = super().construct_inputs(training_data)
         given.pop("train_Yvar", None)
         return {**given, **options}
+
+
+def _unbatched(name: str, X: Tensor) -> Tensor:
+    """Return points [n d] of a model."""
+    if checks.tensor(name, X).ndim > 2:
+        raise InvalidInput(
+            f"{name} must have shape [n d], got {tuple(X.shape)}, and models of kbo have no batches: make one model of "
+            "each batch; to cross-validate a model take botorch.cross_validation.loo_cv."
+        )
+    return checks.rows(name, X)
 
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:

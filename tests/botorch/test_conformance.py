@@ -277,8 +277,14 @@ def folds(**given: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "batched models: `batch_cross_validation`": (lambda: folds(kernel=kernel(), ridge=RIDGE), r"\[n d\].*one row per"),
-    "several outputs in one model": (lambda: KernelRidgeGP(X, Y.expand(-1, 2), kernel(), RIDGE), "one column"),
+    "batched models: `batch_cross_validation`": (
+        lambda: folds(kernel=kernel(), ridge=RIDGE),
+        r"one model of each batch.*loo_cv",
+    ),
+    "several outputs in one model": (
+        lambda: KernelRidgeGP(X, Y.expand(-1, 2), kernel(), RIDGE),
+        "ModelListGP of one model",
+    ),
     "`ModelListGP` in bounds and draws of kbo, but for `LinearUCB`": (
         lambda: KernelUCB(listed(plain()), FixedWidth(2.0)),
         "one of its models, or take LinearUCB",
@@ -314,6 +320,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "no data",
     ),
 }
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_batched_data_are_refused_by_every_model(monkeypatch, build):
+    model = MODELS[build]()
+    with pytest.raises(InvalidInput, match=r"inputs.*\(2, 25, 2\).*one model of each batch"):
+        model.set_train_data(X.expand(2, 25, 2), Y.squeeze(-1).expand(2, 25))
+    monkeypatch.setitem(globals(), "X", X.expand(2, 25, 2))
+    with pytest.raises(InvalidInput, match=r"train_X.*\(2, 25, 2\).*one model of each batch"):
+        MODELS[build]()
 
 
 @pytest.mark.parametrize("name", REFUSED)
