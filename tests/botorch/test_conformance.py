@@ -43,6 +43,7 @@ from kbo.confidence import FixedWidth, NoiseBounds, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.regression import KernelRidge
+from tests.botorch import test_contract
 from tests.dense import close
 from tests.test_models import BOUNDS, RIDGE, TRANSFORMS, data, kernel, model_and_reference, points
 
@@ -346,7 +347,7 @@ def test_a_level_that_is_unknown_is_not_given_for_single_targets():
 
 def test_the_table_in_the_docs_lists_these_cases():
     page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text("utf-8")
-    works = (*WORKS, *(f"{name} with `train_Yvar`" for name in KNOWN), *UNTRANSFORMED, *SEARCHES)
+    works = (*WORKS, *(f"{name} with `train_Yvar`" for name in KNOWN), *UNTRANSFORMED, *SEARCHES, *test_contract.ROWS)
     rows = [f"| {name} | works as BoTorch |" for name in works]
     rows += [f"| {name} | differs on purpose: {how} |" for name, how in DIFFERS.items()]
     rows += [f"| {name} | refused |" for name in REFUSED]

@@ -48,12 +48,17 @@ class Hypothetical(View):
         state.check(P, "P")
         if P.ndim < 2:
             raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
-        if targets is not None and checks.points("targets", targets, P).shape[-1] != P.shape[-2]:
-            shape = tuple(targets.shape)
-            raise InvalidInput(f"targets must have shape [... {P.shape[-2]}], one for each row of P, got {shape}.")
+        for name, values in (("targets", targets), ("weights", weights)):
+            if values is None:
+                continue
+            if (shape := checks.tensor(name, values).shape)[-1:] != P.shape[-2:-1]:
+                raise InvalidInput(
+                    f"{name} must have shape [... {P.shape[-2]}], one for each row of P, got {tuple(shape)}."
+                )
+            checks.points(name, values.unsqueeze(-1), P)
         if weights is None:
             weights = P.new_ones(P.shape[-2])
-        elif (checks.points("weights", weights, P, P.shape[-2]) <= 0).any():
+        elif (weights <= 0).any():
             raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
         self.P = P.clone()
         self.targets: Tensor | None = None if targets is None else targets.clone()
