@@ -131,7 +131,8 @@ def test_conditioned_models_and_fantasies_broadcast_as_in_botorch(name, dtype, t
 # Searches
 
 BOUNDS = torch.tensor([[0.05, 0.05], [0.95, 0.95]], dtype=torch.float64)
-OPTIONS: dict[str, Any] = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 4, "seed": 0}}
+SHORT = {"maxiter": 4, "seed": 0, "n_burnin": 20, "n_thinning": 2}  # of samples under constraints
+OPTIONS: dict[str, Any] = {"num_restarts": 2, "raw_samples": 8, "options": SHORT}
 LEVEL = {"noise_std": RIDGE**0.5, "norm_bound": 9.0, "delta": 0.1}
 ACQUISITIONS: dict[str, Callable[[Any], Any]] = {
     "KernelUCB": lambda m: KernelUCB(m, SelfNormalized(**LEVEL)),
