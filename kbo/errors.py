@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class KboError(Exception):
     """Base class of every error that kbo raises on purpose."""
@@ -37,7 +39,7 @@ class RefutedAssumptions(KboError):
         shown = ", ".join(f"{name} = {value:.6g}" for name, value in figures.items())
         super().__init__(f"{message} ({shown})" if shown else message)
         self.figures = figures
-        self.trials: list = []
+        self.trials: list[Any] = []
 
 
 class TooManyFailures(KboError):
@@ -49,7 +51,7 @@ class TooManyFailures(KboError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.trials: list = []
+        self.trials: list[Any] = []
 
 
 class JournalError(KboError):

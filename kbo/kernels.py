@@ -68,7 +68,7 @@ class PrecomputedKernel(Kernel):
         """The row numbers [N 1] as points."""
         return torch.arange(len(self.gram), dtype=self.gram.dtype, device=self.gram.device).unsqueeze(-1)
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Gram entries at the indices x1 [... n 1] and x2 [... m 1]."""
         i, j = _indices(x1, self.gram), _indices(x2, self.gram)
         return self.gram[i, j] if diag else self.gram[i.unsqueeze(-1), j.unsqueeze(-2)]

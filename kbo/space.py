@@ -149,9 +149,9 @@ class Choice:
         InvalidInput: Fewer than two different options, or options of other kinds.
     """
 
-    options: tuple
+    options: tuple[Any, ...]
 
-    def __init__(self, options: Sequence) -> None:
+    def __init__(self, options: Sequence[Any]) -> None:
         listed = isinstance(options, Sequence) or getattr(options, "ndim", 0) == 1
         if not listed or isinstance(options, (str, bytes, bytearray)):
             raise InvalidInput(f"options must be a list, got {checks.shown(options)}.")
@@ -211,7 +211,7 @@ class Space:
             raise InvalidInput(
                 f"bounds must be a dict of parameters or a list of pairs (low, high), got {checks.shown(bounds)}."
             )
-        self.named = isinstance(bounds, Mapping)
+        self.named: bool = isinstance(bounds, Mapping)
         entries = bounds.items() if isinstance(bounds, Mapping) else ((f"x{i}", pair) for i, pair in enumerate(bounds))
         self.parameters: dict[str, Parameter] = {}
         for name, spec in entries:

@@ -45,8 +45,10 @@ class ConfidenceAcquisition(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         check_model(model)
-        self.confidence = checks.instance("confidence", confidence, Confidence)
-        self.weight, self.offset = _affine(posterior_transform)
+        self.confidence: Confidence = checks.instance("confidence", confidence, Confidence)
+        weight, offset = _affine(posterior_transform)
+        self.weight: float = weight
+        self.offset: float = offset
         self.set_X_pending(X_pending)
 
     def __call__(self, X: Tensor) -> Tensor:

@@ -61,8 +61,10 @@ class LinearUCB(AcquisitionFunction):
                 "the targets and the weights instead."
             )
         each = zip(models, confidences, weights, strict=True)
-        self.terms = [KernelUCB(one, bound, ScalarizedPosteriorTransform(weight)) for one, bound, weight in each]
-        self.offset = posterior_transform.offset
+        self.terms: list[KernelUCB] = [
+            KernelUCB(one, bound, ScalarizedPosteriorTransform(weight)) for one, bound, weight in each
+        ]
+        self.offset: float = posterior_transform.offset
         self.set_X_pending(X_pending)
 
     @property
@@ -82,7 +84,7 @@ class LinearUCB(AcquisitionFunction):
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
         for term in self.terms:
             term.set_X_pending(X_pending)
-        self.X_pending = self.terms[0].X_pending
+        self.X_pending: Tensor | None = self.terms[0].X_pending
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""

@@ -71,7 +71,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         super().__init__(model, confidence, posterior_transform, X_pending)
-        self.generator = torch.Generator().manual_seed(checks.seed(seed))
+        self.generator: torch.Generator = torch.Generator().manual_seed(checks.seed(seed))
         self._paths: list[Function] = []
 
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
@@ -116,7 +116,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
         posterior_transform: PosteriorTransform | None = None,
     ) -> None:
         super().__init__()
-        self.rule = InflatedThompsonSampling(model, confidence, seed, posterior_transform)
+        self.rule: InflatedThompsonSampling = InflatedThompsonSampling(model, confidence, seed, posterior_transform)
 
     @property
     def guarantee(self) -> str | None:

@@ -21,7 +21,7 @@ from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
 from kbo.cli.views import bench, plot, report
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -46,8 +46,8 @@ def _top(
         typer.echo(context.get_help())
 
 
-for listing_names in (tune, run, compare):
-    app.command(cls=CommandWithNames)(listing_names)
-for command in (reproduce, plot, report, bench):
-    app.command()(command)
+for _listing_names in (tune, run, compare):
+    app.command(cls=CommandWithNames)(_listing_names)
+for _command in (reproduce, plot, report, bench):
+    app.command()(_command)
 app.add_typer(journal, name="journal")

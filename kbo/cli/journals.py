@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbo.optimize.events import Contents
     from kbo.optimize.trials import Trials
 
-journal = typer.Typer(no_args_is_help=True, help="Check, show, repair or export the journal of a run.")
+journal: typer.Typer = typer.Typer(no_args_is_help=True, help="Check, show, repair or export the journal of a run.")
 
 File = Annotated[Path, typer.Argument(help="A journal (.jsonl).")]
 

@@ -217,10 +217,10 @@ class SubGaussian(Confidence):
     """
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
-        self.guarantee = self.statement("all rounds and points at once")
+        self.noise_std: float = checks.positive("noise_std", noise_std)
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
+        self.delta: float = checks.probability("delta", delta)
+        self.guarantee: str | None = self.statement("all rounds and points at once")
 
     def statement(self, scope: str) -> str:
         """Return the guarantee for these rounds and points, in words."""

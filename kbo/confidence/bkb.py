@@ -59,9 +59,10 @@ class BKB(_Projected):
         self, noise_std: float, norm_bound: float, delta: float, eps: float = 0.5, printed: bool = False
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.eps, self.printed = checks.probability("eps", eps), checks.flag("printed", printed)
+        self.eps: float = checks.probability("eps", eps)
+        self.printed: bool = checks.flag("printed", printed)
         if printed:
-            self.guarantee = None
+            self.guarantee: str | None = None
 
     def missed(self, state: Posterior) -> float:
         """Return ``ridge / (1 - eps)``: so much adds at most ``sqrt(ridge / (1 - eps)) F`` to the radius."""
@@ -89,8 +90,8 @@ class EKUCB(_Projected):
         self, noise_std: float, norm_bound: float, delta: float, projection: float, factor: float = 1.0
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.projection = checks.non_negative("projection", projection)
-        self.factor = checks.at_least("factor", factor, 1)
+        self.projection: float = checks.non_negative("projection", projection)
+        self.factor: float = checks.at_least("factor", factor, 1)
 
     def missed(self, state: Posterior) -> float:  # noqa: D102
         return self.projection

@@ -41,10 +41,10 @@ class FiniteSet(Confidence):
     covers_weights = True
 
     def __init__(self, n_points: int, delta: float, variant: str = "mixture") -> None:
-        self.n_points = int(checks.at_least("n_points", n_points, 1))
-        self.delta = checks.probability("delta", delta)
-        self.variant = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
-        self.guarantee = gaussian_statement(f"{self.n_points} points", self.delta)
+        self.n_points: int = int(checks.at_least("n_points", n_points, 1))
+        self.delta: float = checks.probability("delta", delta)
+        self.variant: str = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
+        self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the ridge, the noise variance, was moved."""
@@ -72,7 +72,7 @@ class WangDeFreitas(SubGaussian, WidthConfidence):
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.guarantee = None
+        self.guarantee: str | None = None
 
     def ridge(self, state: Posterior) -> float:
         """Return ``noise_std^2``, the only ridge of the lemma."""
@@ -91,7 +91,7 @@ class FixedWidth(WidthConfidence):
     """
 
     def __init__(self, multiplier: float) -> None:
-        self.multiplier = checks.non_negative("multiplier", multiplier)
+        self.multiplier: float = checks.non_negative("multiplier", multiplier)
 
     def reported(self) -> None:
         """Return None: the multiplier ranks points and bounds nothing."""
@@ -111,7 +111,7 @@ class AlternatingWidth(FixedWidth):
 
     def __init__(self, *multipliers: float) -> None:
         super().__init__(max(multipliers, default=-1.0))
-        self.multipliers = tuple(checks.non_negative("multipliers", m) for m in multipliers)
+        self.multipliers: tuple[float, ...] = tuple(checks.non_negative("multipliers", m) for m in multipliers)
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
         return torch.tensor(self.multipliers[state.n % len(self.multipliers)], dtype=torch.float64)

@@ -103,9 +103,11 @@ class Clipped(View):
         super().__init__(state)
         if state.n:
             raise InvalidInput(f"state has {state.n} observations already: begin with an empty one and update it here.")
-        self.bounds = checks.instance("bounds", bounds, HeavyTailed)
-        self.numbers = bounds.numbers
-        self.square, self.seen, self.given_weights = 0.0, 0, False
+        self.bounds: HeavyTailed = checks.instance("bounds", bounds, HeavyTailed)
+        self.numbers: dict[str, float] = bounds.numbers
+        self.square: float = 0.0
+        self.seen: int = 0
+        self.given_weights: bool = False
 
     @property
     def clipping(self) -> Clipped:  # noqa: D102

@@ -44,10 +44,10 @@ class RunningIntersection(Confidence):
     covers_sketches = covers_weights = True
 
     def __init__(self, confidence: Confidence, points: Tensor) -> None:
-        self.confidence = checks.instance("confidence", confidence, Confidence)
-        self.points = checks.rows("points", points).detach().clone()
+        self.confidence: Confidence = checks.instance("confidence", confidence, Confidence)
+        self.points: Tensor = checks.rows("points", points).detach().clone()
         unknown = torch.full_like(self.points[:, 0], math.inf)
-        self.bounds = -unknown, unknown
+        self.bounds: tuple[Tensor, Tensor] = -unknown, unknown
         self._statement: str | None = None  # in the last round that entered
         self._version: int | None = None
         self._prior_version: int | None = None

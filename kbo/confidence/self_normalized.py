@@ -36,8 +36,8 @@ class SelfNormalized(SubGaussian, WidthConfidence):
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.least_ridge = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
-        self.any_ridge = least_ridge is not None
+        self.least_ridge: float | None = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
+        self.any_ridge: bool = least_ridge is not None
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
@@ -73,7 +73,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, eta: float) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.eta = checks.positive("eta", eta)
+        self.eta: float = checks.positive("eta", eta)
 
     def ridge(self, state: Posterior) -> float:
         """Return ``1 + eta``, for any ridge of the state."""

@@ -38,7 +38,9 @@ class Chain:
     """
 
     def __init__(self, metric: Metric, scale: float, depth: int) -> None:
-        self.scale, self.sizes, self._slack = checks.non_negative("scale", scale), [], 0.0
+        self.scale: float = checks.non_negative("scale", scale)
+        self.sizes: list[int] = []
+        self._slack = 0.0
         checks.instance("metric", metric, Metric)
         checks.whole("depth", depth, 1)
         self._order = torch.zeros(0, dtype=torch.long, device=metric.device)

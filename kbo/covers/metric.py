@@ -42,7 +42,7 @@ class Metric(ABC):
 
     device: torch.device
     std: Tensor
-    slack = 0.0
+    slack: float = 0.0
 
     @abstractmethod
     def __len__(self) -> int:
@@ -115,7 +115,8 @@ class DistanceMatrix(Metric):
                 f"{float(D.min()):.3g} and up to {float(D.diagonal().max()):.3g}. If that is rounding (torch.cdist in "
                 "float32, for example) use double, or distances.fill_diagonal_(0)."
             )
-        self.distances, self.device = torch.maximum(D, D.mT).fill_diagonal_(0), D.device
+        self.distances: Tensor = torch.maximum(D, D.mT).fill_diagonal_(0)
+        self.device: torch.device = D.device
         self._points = torch.arange(len(D), device=D.device)
 
     def __len__(self) -> int:
@@ -153,14 +154,16 @@ class PosteriorMetric(Metric):
             raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
         with torch.no_grad():
             points = points.clone()  # the caller may change theirs
-            self.state, self.points, self.device = state, points, points.device
+            self.state = state
+            self.points = points
+            self.device: torch.device = points.device
             prior = state.prior_variance(points)
             _, left, right = state.at().factored(points)
             self._left = left.mT.contiguous()
             self._right = self._left if right is left else right.mT.contiguous()
             self._variance = (prior - (self._left * self._right).sum(1)).clamp_min(0)
-            self.std = self._variance.sqrt()
-            self.slack = _ROUNDING * torch.finfo(points.dtype).eps * float(prior.max())
+            self.std: Tensor = self._variance.sqrt()
+            self.slack: float = _ROUNDING * torch.finfo(points.dtype).eps * float(prior.max())
 
     def __len__(self) -> int:
         return len(self.points)

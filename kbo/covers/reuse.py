@@ -31,7 +31,7 @@ class ChainMemory:
     """
 
     def __init__(self, refresh: float) -> None:
-        self.refresh = checks.at_least("refresh", refresh, 1)
+        self.refresh: float = checks.at_least("refresh", refresh, 1)
         self._known: _Known | None = None
 
     def __getstate__(self) -> dict[str, Any]:

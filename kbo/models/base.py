@@ -14,10 +14,12 @@ from botorch.exceptions import InputDataWarning
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors import Posterior as BotorchPosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from gpytorch.models import GP
@@ -78,11 +80,12 @@ class RidgeLikelihood(GaussianLikelihood):
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
-        self.noise_covar, self._fixed = _RidgeNoise(ridge, like), fixed
+        self.noise_covar: _RidgeNoise = _RidgeNoise(ridge, like)
+        self._fixed = fixed
         self.eval()
 
     @property
-    def noise(self) -> Any:
+    def noise(self) -> Tensor:
         """The variance [1], in units of the (transformed) targets."""
         return self.noise_covar.noise
 
@@ -115,10 +118,13 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     _num_outputs = 1
     train_inputs: tuple[Tensor, ...]
     train_targets: Tensor
+    covar_module: Kernel
+    input_transform: InputTransform
+    outcome_transform: OutcomeTransform
 
     @property
     @abstractmethod
-    def state(self) -> Any:
+    def state(self) -> Posterior:
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
@@ -230,7 +236,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         X, transform = self.cast("X", X), getattr(self, "input_transform", None)
         return X if transform is None else transform.preprocess_transform(X)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> PosteriorModel:
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
         Args:
@@ -257,7 +265,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             weights = self.state.ridge / checks.variances("noise", noise, Y[(0,) * (Y.ndim - noise.ndim)]).squeeze(-1)
         return FantasyGP(self, P, Y.squeeze(-1), weights)
 
-    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any):
+    def get_fantasy_model(
+        self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> PosteriorModel:
         """As ``condition_on_observations``, of targets [... q]: BoTorch's ``ModelListGP`` calls it.
 
         Raises:
@@ -301,13 +311,14 @@ class FantasyGP(PosteriorModel):
         super().__init__()
         self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets, weights)
         checks.tensor("targets", targets)
-        self.train_inputs, self.train_targets = (self._hypothetical.P,), targets.clone()
-        self.covar_module = model.covar_module
+        self.train_inputs: tuple[Tensor, ...] = (self._hypothetical.P,)
+        self.train_targets: Tensor = targets.clone()
+        self.covar_module: Kernel = model.covar_module
         if hasattr(model, "input_transform"):
-            self.input_transform = model.input_transform
+            self.input_transform: InputTransform = model.input_transform
             self._has_transformed_inputs = True
         if hasattr(model, "outcome_transform"):
-            self.outcome_transform = model.outcome_transform
+            self.outcome_transform: OutcomeTransform = model.outcome_transform
         self.eval()
 
     @property

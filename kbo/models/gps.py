@@ -170,7 +170,7 @@ class NystromGP(StreamingGP):
     def added_loss_terms(self) -> Iterator[AddedLossTerm]:
         """Yield what a fit adds to the likelihood of the sketch: ``-1/2 sum_i (K - Q)_ii / noise_i``."""
         X = self.transform_inputs(self.train_inputs[0])
-        missed = self.covar_module(X, diag=True) - self._features(X).square().sum(-1)
+        missed: Any = self.covar_module(X, diag=True) - self._features(X).square().sum(-1)
         yield _Term(-0.5 * (missed / self.likelihood.noise).sum())
 
     def _features(self, X: Tensor) -> Tensor:
@@ -239,7 +239,8 @@ class AdaptiveRidgeGP(StreamingGP):
         if noise_bounds.n:
             raise InvalidInput(f"noise_bounds have seen {noise_bounds.n} observations: pass new ones.")
         super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
-        self.noise_bounds, self.dictionary = noise_bounds.fork(), dictionary
+        self.noise_bounds: NoiseBounds = noise_bounds.fork()
+        self.dictionary = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 
     likelihood = PosteriorModel.likelihood  # the ridge follows the data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -81,21 +81,21 @@ class StreamingGP(PosteriorModel):
         self._built: tuple[list[Tensor], Posterior] | None = None  # hyperparameters and their state
         # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
-            self.outcome_transform = copy.deepcopy(outcome_transform).to(train_X).train()
+            self.outcome_transform: OutcomeTransform = copy.deepcopy(outcome_transform).to(train_X).train()
             self._note_fit(self.outcome_transform, train_Y)
             train_Y, train_Yvar = self.outcome_transform(train_Y, train_Yvar, X=train_X)
         if input_transform is not None:
-            self.input_transform = copy.deepcopy(input_transform).to(train_X).train()
+            self.input_transform: InputTransform = copy.deepcopy(input_transform).to(train_X).train()
             self._note_fit(self.input_transform, train_X)
             self.input_transform(train_X)  # learn the bounds
-        self.covar_module = copy.deepcopy(checks.kernel(kernel)).to(train_X)
+        self.covar_module: Kernel = copy.deepcopy(checks.kernel(kernel)).to(train_X)
         value = train_X.new_tensor(checks.positive("ridge", ridge), dtype=torch.float64)
-        self.ridge = torch.nn.Parameter(value)
-        self.train_inputs = (train_X,)
-        self.train_targets = train_Y.squeeze(-1)
+        self.ridge: torch.nn.Parameter = torch.nn.Parameter(value)
+        self.train_inputs: tuple[Tensor, ...] = (train_X,)
+        self.train_targets: Tensor = train_Y.squeeze(-1)
         likelihood = RidgeLikelihood(self.ridge, self.train_targets)
         vars(self)["_likelihood"] = likelihood  # no submodule: a state dict has the ridge once
-        self.train_Yvar = None if train_Yvar is None else train_Yvar.squeeze(-1)
+        self.train_Yvar: Tensor | None = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
         self._first_values = _copies(self._hyperparameters())
 
@@ -189,7 +189,9 @@ class StreamingGP(PosteriorModel):
         moved.points = self.transform_inputs(points.to(self.train_targets))
         return moved
 
-    def set_train_data(self, inputs=None, targets: Tensor | None = None, strict: bool = True) -> None:
+    def set_train_data(
+        self, inputs: Tensor | Sequence[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
+    ) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
         if inputs is not None:
             given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
@@ -234,7 +236,9 @@ class StreamingGP(PosteriorModel):
         self.train_Yvar = None if Yvar is None else Yvar.squeeze(-1)
         self.set_train_data(targets=Y.squeeze(-1), strict=strict)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any):
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> PosteriorModel:
         """Return the model after observing Y [q 1] at X [q d], which shares with this one what does not change.
 
         Batched data, or data that require gradients, give a differentiable ``FantasyGP`` instead.

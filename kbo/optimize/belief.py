@@ -29,8 +29,10 @@ class Belief(ABC):
     """
 
     posterior: Posterior
-    location, unit, floor = 0.0, 1.0, -math.inf
-    draws = False
+    location: float = 0.0
+    unit: float = 1.0
+    floor: float = -math.inf
+    draws: bool = False
 
     @property
     def searched(self) -> Posterior:

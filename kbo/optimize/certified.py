@@ -147,7 +147,8 @@ class CertifiedBelief(Belief, Learner):
 
     def __init__(self, setting: Certified, recipe: Recipe, method: Method, noise_std: float) -> None:
         self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
-        self.posterior, self.draws = method.state(), recipe.draws
+        self.posterior: Posterior = method.state()
+        self.draws: bool = recipe.draws
         bound = method.confidence
         self._stated = bound and bound.reported()
         if bound is not None and self._stated is None:  # it only ranks points: report a bound of the same assumptions

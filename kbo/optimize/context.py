@@ -44,12 +44,12 @@ class Restriction:
                 f"the context fixes all parameters {list(space.parameters)}: there is nothing to choose. Leave out at "
                 "least one, or report the value with tell(params, value)."
             )
-        self.fixed = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
+        self.fixed: Tensor = torch.full((space.dimension,), torch.nan, dtype=torch.float64)
         for i, (key, parameter) in enumerate(zip(self._keys, space.parameters.values(), strict=True)):
             if key in self._context:
                 self.fixed[i] = parameter.unit(self._context[key])
         self._listed = None if choices is None else self._complete(choices)
-        self.choices = None if self._listed is None else space.units(self._listed)
+        self.choices: Tensor | None = None if self._listed is None else space.units(self._listed)
 
     def accepts(self, params: Params) -> bool:
         """Whether parameters agree with the context and are among the choices."""

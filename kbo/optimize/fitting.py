@@ -24,7 +24,7 @@ from gpytorch.kernels import Kernel, MaternKernel
 from scipy.optimize import minimize
 from torch import Tensor
 
-log = logging.getLogger("kbo")
+log: logging.Logger = logging.getLogger("kbo")
 
 MOST = 500
 """Observations that are fitted; of more, a random part."""
@@ -61,11 +61,12 @@ class LogDensity:
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         D = X.shape[-1]
-        self.X, self.y = X - X.mean(0), y
-        self.means = y.new_tensor([_lengthscale_mean(D)] * D + [_NOISE_MEAN])
+        self.X = X - X.mean(0)
+        self.y = y
+        self.means: Tensor = y.new_tensor([_lengthscale_mean(D)] * D + [_NOISE_MEAN])
         covariance = torch.diag(y.new_tensor([OWN] * D + [_NOISE_VARIANCE]))
         covariance[:D, :D] += COMMON
-        self.precision = torch.linalg.inv(covariance)
+        self.precision: Tensor = torch.linalg.inv(covariance)
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return value [] and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.

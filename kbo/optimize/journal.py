@@ -43,7 +43,8 @@ class Journal:
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        self.path, self._place = path, path.absolute()
+        self.path = path
+        self._place = path.absolute()
         self._header: Header = {"format": FORMAT, **header_of(description)}
         self._closed = ""
         try:

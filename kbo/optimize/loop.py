@@ -23,7 +23,7 @@ from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Space
 from kbo.terminal import Bar
 
-log = logging.getLogger("kbo")
+log: logging.Logger = logging.getLogger("kbo")
 
 
 def minimize(

@@ -79,10 +79,13 @@ class Optimizer(Guarded):
         seed: int = 0,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.space = Space(bounds)
+        self.space: Space = Space(bounds)
         n_trials = None if n_trials is None else checks.whole("n_trials", n_trials, 1)
-        self.setting, self.method = resolve(setting, method, n_trials)
-        self.maximize, self.seed = checks.flag("maximize", maximize), checks.seed(seed)
+        setting, method = resolve(setting, method, n_trials)
+        self.setting: Setting = setting
+        self.method: str = method
+        self.maximize: bool = checks.flag("maximize", maximize)
+        self.seed: int = checks.seed(seed)
         self._n_trials, self._sign = n_trials, 1 if maximize else -1
         super().__init__()
         self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())

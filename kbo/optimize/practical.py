@@ -17,7 +17,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.recipes.method import Method
-from kbo.regression import MOST_ANCHORS, GreedyDictionary, KernelRidge
+from kbo.regression import MOST_ANCHORS, GreedyDictionary, KernelRidge, Posterior
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -156,14 +156,19 @@ class PracticalBelief(Belief):
     """
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, fitted: Fitted) -> None:
-        self._setting, self._recipe, self._n_trials, self.fitted = setting, recipes.get(method), n_trials, fitted
-        self.location, self.unit, self.floor = fitted.location, fitted.unit, fitted.floor
+        self._setting = setting
+        self._recipe = recipes.get(method)
+        self._n_trials = n_trials
+        self.fitted = fitted
+        self.location: float = fitted.location
+        self.unit: float = fitted.unit
+        self.floor: float = fitted.floor
         made = self._method(norm_bound=1.0)
         self._plain = made.confidence
-        self.draws = self._recipe.draws
+        self.draws: bool = self._recipe.draws
         if fitted.n > MOST_EXACT and made.dictionary is None and made.posterior is KernelRidge:
             made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
-        self.posterior = made.state()
+        self.posterior: Posterior = made.state()
         self._norm_bound: tuple[int, float] | None = None
 
     def _method(self, norm_bound: float) -> Method:

@@ -65,7 +65,7 @@ class Trials:
         self.finished: list[Trial] = []
         self.complete: list[Trial] = []
         self.failed: list[Trial] = []
-        self.n_events = 0
+        self.n_events: int = 0
 
     @classmethod
     def of(cls, space: Space, events: Iterable[Event], path: str | os.PathLike[str]) -> Trials:

@@ -1,5 +1,7 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
+from collections.abc import Callable
+
 from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.bbob import BBOB
 from kbo.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
@@ -11,7 +13,7 @@ from kbo.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
 from kbo.problems.table import TuningTable
 from kbo.problems.tuning import GridBandit, NoisyFunction, ackley, branin, hartmann6, levy
 
-TUNING = {
+TUNING: dict[str, Callable[..., TuningProblem]] = {
     "digits": DigitsMLP,
     "diabetes": DiabetesSVR,
     "branin": branin,
@@ -22,7 +24,7 @@ TUNING = {
 }
 """Tuning problems by name; each takes a ``seed``."""
 
-BANDITS = {
+BANDITS: dict[str, type[Bandit]] = {
     "bump": Bump,
     "chessboard": Chessboard,
     "step-diagonal": StepDiagonal,

@@ -71,20 +71,20 @@ class BBOB(TuningProblem):
         known = DIMENSIONS[1:] if checks.flag("integers", integers) else DIMENSIONS
         if (dim := checks.whole("dim", dim, 1)) not in known:
             raise InvalidInput(f"dim must be one of {', '.join(map(str, known))}, got {dim}.")
-        self.noise = checks.one_of("noise", noise, NOISES)
+        self.noise: str = checks.one_of("noise", noise, NOISES)
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
         self._function = cocoex.BareProblem("bbob", function, dim, instance)
-        self.optimum = self._function.best_value() * (_MIXINT_SCALES.get(function, 1.0) if integers else 1.0)
+        self.optimum: float = self._function.best_value() * (_MIXINT_SCALES.get(function, 1.0) if integers else 1.0)
         if integers:
             options = f"dimensions: {dim} function_indices: {function}"
             self._function = f = cocoex.Suite("bbob-mixint", f"instances: {instance}", options)[0]
             kinds = [Int] * f.number_of_integer_variables + [Float] * dim
             ends = zip(f.lower_bounds.tolist(), f.upper_bounds.tolist(), strict=True)
-            self.space = Space({f"x{i}": kinds[i](*pair) for i, pair in enumerate(ends)})
+            self.space: Space = Space({f"x{i}": kinds[i](*pair) for i, pair in enumerate(ends)})
         else:
             self.space = Space([(-5.0, 5.0)] * dim)
-        self.name = str(self._function.id)
-        self.noise_scale = 0.0 if noise == "none" else _LEVEL * self._interquartile_range()
+        self.name: str = str(self._function.id)
+        self.noise_scale: float = 0.0 if noise == "none" else _LEVEL * self._interquartile_range()
 
     def __call__(self, params: Params) -> float:  # noqa: D102
         z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64)

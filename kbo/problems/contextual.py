@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 
 import torch
-from gpytorch.kernels import ProductKernel, RBFKernel
+from gpytorch.kernels import Kernel, ProductKernel, RBFKernel
 from torch import Tensor
 
 from kbo import checks
@@ -41,13 +41,14 @@ class ContextualBandit(Bandit):
     def __init__(
         self, lengthscale: float = 0.1, noise_std: float = 0.1, norm_bound: float = 1.0, seed: int = 0
     ) -> None:
-        self.kernel = stationary_kernel("rbf", lengthscale)
-        self.noise_std = checks.positive("noise_std", noise_std)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.actions = torch.tensor(ACTIONS, dtype=torch.float64).unsqueeze(-1)
-        self.n_arms = len(ACTIONS)
+        self.kernel: Kernel = stationary_kernel("rbf", lengthscale)
+        self.noise_std: float = checks.positive("noise_std", noise_std)
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
+        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64).unsqueeze(-1)
+        self.n_arms: int = len(ACTIONS)
         self.context: Tensor | None = None
-        self._context_rng, self.noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        self._context_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        self.noise_rng: torch.Generator = noise_rng
 
     def arms(self) -> Tensor:
         """The joint points (x, a) [A d+1] of the next round, whose context x is drawn now."""
@@ -143,13 +144,16 @@ class ClassificationBandit(Bandit):
         norm_bound: float = 10.0,
         seed: int = 0,
     ) -> None:
-        self.flip = checks.non_negative("flip", flip)
+        self.flip: float = checks.non_negative("flip", flip)
         if self.flip >= 0.5:
             raise InvalidInput(f"flip must be below 0.5, got {flip}: from there on the wrong classes have the rewards.")
-        self.noise_std, self.norm_bound = 0.5, checks.positive("norm_bound", norm_bound)
-        self.examples, self.labels = _load(name)
-        self.n_arms = int(self.labels.max()) + 1
-        self.actions = torch.eye(self.n_arms, dtype=torch.float64) / math.sqrt(2)
+        self.noise_std: float = 0.5
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
+        examples, labels = _load(name)
+        self.examples: Tensor = examples
+        self.labels: Tensor = labels
+        self.n_arms: int = int(self.labels.max()) + 1
+        self.actions: Tensor = torch.eye(self.n_arms, dtype=torch.float64) / math.sqrt(2)
         factor = checks.positive("lengthscale", lengthscale)
         width = factor * float(torch.pdist(self.examples[:500]).median())
         checks.positive("action_lengthscale", action_lengthscale)
@@ -158,10 +162,11 @@ class ClassificationBandit(Bandit):
         classes = RBFKernel(active_dims=tuple(range(d, columns))).double()
         features.initialize(lengthscale=width)
         classes.initialize(lengthscale=action_lengthscale)
-        self.kernel = ProductKernel(features, classes).requires_grad_(False)
+        self.kernel: Kernel = ProductKernel(features, classes).requires_grad_(False)
         self.context: Tensor | None = None
         self._numbers = RowNumbers(self.examples)
-        self._example_rng, self.noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        self._example_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
+        self.noise_rng: torch.Generator = noise_rng
 
     def arms(self) -> Tensor:
         """The joint points [A d+A] of the next round, whose example is drawn now, with replacement."""

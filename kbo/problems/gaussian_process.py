@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
@@ -73,13 +74,15 @@ class GaussianProcessBandit(FixedArms):
         noise_std: float = 0.05,
         seed: int = 0,
     ) -> None:
-        self.n_arms = checks.whole("n_points", n_points, 1, 10**7)
-        self.side, self.noise_std = checks.positive("side", side), checks.positive("noise_std", noise_std)
+        self.n_arms: int = checks.whole("n_points", n_points, 1, 10**7)
+        self.side: float = checks.positive("side", side)
+        self.noise_std: float = checks.positive("noise_std", noise_std)
         lengthscale = checks.positive("lengthscale", lengthscale)
-        self.kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
-        self.lengthscale = float(lengthscale)
-        points, function, self.noise_rng = streams(seed)
-        self.dim = dim = checks.whole("dim", dim, 1, 3)  # the number of features is that of one to the power dim
+        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
+        self.lengthscale: float = float(lengthscale)
+        points, function, noise_rng = streams(seed)
+        self.noise_rng: torch.Generator = noise_rng
+        self.dim: int = checks.whole("dim", dim, 1, 3)  # the number of features is that of one to the power dim
         m = 1 + 2 * _highest(self.side, self.lengthscale)
         if m**dim > _LARGEST:
             raise InvalidInput(
@@ -87,9 +90,9 @@ class GaussianProcessBandit(FixedArms):
                 f"dimensions, {m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or "
                 "fewer dimensions."
             )
-        self.coefficients = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64)
-        self.norm_bound = float(self.coefficients.norm())
-        self.fixed_arms = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
+        self.coefficients: Tensor = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64)
+        self.norm_bound: float = float(self.coefficients.norm())
+        self.fixed_arms: Tensor = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
         self._numbers = RowNumbers(self.fixed_arms)
         self._means = self._evaluate(self.fixed_arms)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from gpytorch.kernels import LinearKernel
+from gpytorch.kernels import Kernel, LinearKernel
 from torch import Tensor
 
 from kbo import checks
@@ -24,7 +24,7 @@ _LENGTHS = _MOST - 1  # a shortest path visits no node twice
 _NORM_BOUND = 8.0
 
 
-def shortest_path_features(graph: networkx.Graph) -> Tensor:
+def shortest_path_features(graph: networkx.Graph[Any]) -> Tensor:
     """The numbers of shortest paths of length 1, 2, ..., 18, scaled to a unit vector [18].
 
     A path from every node to every other node it can reach counts; its length is its number of edges, whatever their
@@ -51,7 +51,7 @@ def shortest_path_features(graph: networkx.Graph) -> Tensor:
     return counts / counts.norm()
 
 
-def random_graphs(count: int, seed: int) -> list[networkx.DiGraph]:
+def random_graphs(count: int, seed: int) -> list[networkx.DiGraph[Any]]:
     """Directed graphs of 5 to 19 nodes, each with its own probability of an edge, between 0.05 and 0.5.
 
     Every graph has an edge: one without is drawn again. A larger ``count`` adds graphs after the same first ones.
@@ -84,20 +84,19 @@ class GraphBandit(FixedArms):
     """
 
     def __init__(self, n_graphs: int = 10_000, noise_std: float = 0.05, graph_seed: int = 0, seed: int = 0) -> None:
-        self.n_arms, self.noise_std = (
-            checks.whole("n_graphs", n_graphs, 1, 10**6),
-            checks.positive("noise_std", noise_std),
-        )
+        self.n_arms: int = checks.whole("n_graphs", n_graphs, 1, 10**6)
+        self.noise_std: float = checks.positive("noise_std", noise_std)
         self.norm_bound = _NORM_BOUND
         graph_seed = checks.seed(graph_seed, "graph_seed")
         self._edges = _adjacencies(self.n_arms, graph_seed)
-        self.fixed_arms = _features(self.n_arms, graph_seed).clone()
-        self.kernel = LinearKernel().double().requires_grad_(False)
+        self.fixed_arms: Tensor = _features(self.n_arms, graph_seed).clone()
+        self.kernel: Kernel = LinearKernel().double().requires_grad_(False)
         self.kernel.initialize(variance=torch.ones((), dtype=torch.float64))
-        _, function, self.noise_rng = streams(seed)
-        self.theta = torch.randn(_LENGTHS, generator=function, dtype=torch.float64)
+        _, function, noise_rng = streams(seed)
+        self.noise_rng: torch.Generator = noise_rng
+        self.theta: Tensor = torch.randn(_LENGTHS, generator=function, dtype=torch.float64)
 
-    def graph(self, index: int) -> networkx.DiGraph:
+    def graph(self, index: int) -> networkx.DiGraph[Any]:
         """The graph of an arm, a new object: changing it changes no arm."""
         return _graph(self._edges[self.checked(index)])
 
@@ -129,7 +128,7 @@ def _features(count: int, seed: int) -> Tensor:
     return torch.stack([shortest_path_features(_graph(edges)) for edges in _adjacencies(count, seed)])
 
 
-def _graph(edges: Tensor) -> networkx.DiGraph:
+def _graph(edges: Tensor) -> networkx.DiGraph[Any]:
     graph = _networkx().DiGraph()
     graph.add_nodes_from(range(len(edges)))
     graph.add_edges_from(edges.nonzero().tolist())

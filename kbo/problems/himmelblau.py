@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from gpytorch.kernels import Kernel
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
@@ -54,17 +55,22 @@ class HimmelblauBandit(FixedArms):
     """
 
     def __init__(self, n_points: int = 10_000, trend: float = 5.0, noise_std: float = 0.05, seed: int = 0) -> None:
-        self.n_arms, self.norm_bound = checks.whole("n_points", n_points, 2, 10**7), _NORM_BOUND
-        self.trend, self.noise_std = checks.at_least("trend", trend, 0), checks.positive("noise_std", noise_std)
-        points, subset, self.noise_rng = streams(seed)
+        self.n_arms: int = checks.whole("n_points", n_points, 2, 10**7)
+        self.norm_bound: float = _NORM_BOUND
+        self.trend: float = checks.at_least("trend", trend, 0)
+        self.noise_std: float = checks.positive("noise_std", noise_std)
+        points, subset, noise_rng = streams(seed)
+        self.noise_rng: torch.Generator = noise_rng
         side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64)
         grid = self._polynomial(torch.cartesian_prod(side, side))
         self._centre, self._scale = grid.mean(), grid.std(correction=0)
-        self.fixed_arms = _SIDE * (2 * torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64) - 1)
+        self.fixed_arms: Tensor = _SIDE * (2 * torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64) - 1)
         chosen = self.fixed_arms[torch.randperm(self.n_arms, generator=subset)[:_SUBSET]]
         noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64)
-        self.lengthscale = likeliest_lengthscale(chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std)
-        self.kernel = stationary_kernel("rbf", self.lengthscale)
+        self.lengthscale: float = likeliest_lengthscale(
+            chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std
+        )
+        self.kernel: Kernel = stationary_kernel("rbf", self.lengthscale)
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
         checks.rows("X", X, self.fixed_arms, 2)

@@ -36,7 +36,7 @@ class DigitsMLP(Learner):
     """
 
     name = "digits"
-    space = Space(
+    space: Space = Space(
         {
             "learning_rate": Float(1e-4, 1e-1, log=True),
             "alpha": Float(1e-6, 10.0, log=True),
@@ -76,7 +76,7 @@ class DiabetesSVR(Learner):
     """
 
     name = "diabetes"
-    space = Space(
+    space: Space = Space(
         {
             "C": Float(1e-2, 1e4, log=True),
             "gamma": Float(1e-4, 1e1, log=True),
@@ -113,8 +113,10 @@ class LearnerOnData(Learner):
 
     def __init__(self, learner: str = "svm", data: str = "wine", seed: int | None = None) -> None:
         super().__init__(seed)
-        self.learner, self.data = checks.one_of("learner", learner, LEARNERS), checks.one_of("data", data, DATA)
-        self.name, self.space = f"{learner}-{data}", LEARNERS[learner]
+        self.learner: str = checks.one_of("learner", learner, LEARNERS)
+        self.data: str = checks.one_of("data", data, DATA)
+        self.name: str = f"{learner}-{data}"
+        self.space: Space = LEARNERS[learner]
         self._X, self._y = _standardized(data)
 
     def __call__(self, params: Params) -> float:  # noqa: D102

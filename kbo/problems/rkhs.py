@@ -64,18 +64,22 @@ class RKHSBandit(Bandit):
         n_centres: int = 20,
         seed: int = 0,
     ) -> None:
-        self.kernel = stationary_kernel(kernel, lengthscale)
-        self.noise_std, self.norm_bound = checks.non_negative("noise_std", noise_std), checks.positive("norm", norm)
-        self.dim, self.n_arms = checks.whole("dim", dim, 1, _LARGEST), checks.whole("n_arms", n_arms, 1, _LARGEST)
-        self.smoothness, n_centres = SMOOTHNESS[kernel], checks.whole("n_centres", n_centres, 1, _LARGEST)
+        self.kernel: Kernel = stationary_kernel(kernel, lengthscale)
+        self.noise_std: float = checks.non_negative("noise_std", noise_std)
+        self.norm_bound: float = checks.positive("norm", norm)
+        self.dim: int = checks.whole("dim", dim, 1, _LARGEST)
+        self.n_arms: int = checks.whole("n_arms", n_arms, 1, _LARGEST)
+        self.smoothness: float = SMOOTHNESS[kernel]
+        n_centres = checks.whole("n_centres", n_centres, 1, _LARGEST)
         seed, fixed = checks.seed(seed), checks.flag("fixed", fixed)
-        function, self._arms_rng, self.noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
-        self.centres = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
+        function, self._arms_rng, noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
+        self.noise_rng: torch.Generator = noise_rng
+        self.centres: Tensor = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
         weights = torch.randn(n_centres, generator=function, dtype=torch.float64)
         gram = self.kernel(self.centres).to_dense()
-        self.weights = self.norm_bound * weights / (weights @ gram @ weights).sqrt()
+        self.weights: Tensor = self.norm_bound * weights / (weights @ gram @ weights).sqrt()
         if fixed:
-            self.fixed_arms = self._draw()
+            self.fixed_arms: Tensor = self._draw()
 
     def scale(self, rounds: int) -> float:
         """The covariance scale c that the paper uses: 1 for RBF, ``T^(-d / (2d + 2 nu))`` for Matern."""
@@ -155,14 +159,17 @@ class StreamingBandit(FixedArms):
         seed: int = 0,
     ) -> None:
         checks.one_of("noise", noise, NOISES)
-        self.kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
-        self.noise_std, self.noise = checks.positive("noise_std", noise_std), noise
-        self.norm, self.norm_bound = checks.positive("norm", norm), checks.positive("norm_bound", norm_bound)
-        self.n_arms = checks.whole("n_arms", n_arms, 2)
-        self.fixed_arms = torch.linspace(0, 1, self.n_arms, dtype=torch.float64).unsqueeze(-1)
+        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
+        self.noise_std: float = checks.positive("noise_std", noise_std)
+        self.noise = noise
+        self.norm: float = checks.positive("norm", norm)
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
+        self.n_arms: int = checks.whole("n_arms", n_arms, 2)
+        self.fixed_arms: Tensor = torch.linspace(0, 1, self.n_arms, dtype=torch.float64).unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
-        self.theta = self.norm * theta / theta.norm()
-        *_, self.noise_rng = streams(seed)
+        self.theta: Tensor = self.norm * theta / theta.norm()
+        *_, noise_rng = streams(seed)
+        self.noise_rng: torch.Generator = noise_rng
 
     def mean(self, X: Tensor) -> Tensor:  # noqa: D102
         checks.points("X", X, dim=1)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
@@ -60,15 +61,17 @@ class TuningTable(FixedArms):
         for name, count in (("n_lengthscales", n_lengthscales), ("n_ridges", n_ridges), ("n_splits", n_splits)):
             checks.whole(name, count, 2)
         self._scales, self._ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
-        self.values = _table(n_lengthscales, n_ridges, n_splits).clone()
-        self.fixed_arms, self.n_arms = _features(n_lengthscales, n_ridges), self.values.shape[-1]
-        self.kernel = stationary_kernel("matern52", lengthscale)
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
+        self.values: Tensor = _table(n_lengthscales, n_ridges, n_splits).clone()
+        self.fixed_arms: Tensor = _features(n_lengthscales, n_ridges)
+        self.n_arms: int = self.values.shape[-1]
+        self.kernel: Kernel = stationary_kernel("matern52", lengthscale)
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self._means = self.values.mean(0)
         decent = self._means >= self._means.max() / 2
-        self.noise_std = float(self.values[:, decent].std(0, correction=0).max())
+        self.noise_std: float = float(self.values[:, decent].std(0, correction=0).max())
         self._numbers = RowNumbers(self.fixed_arms)
-        (self.noise_rng,) = generators(checks.seed(seed))
+        (noise_rng,) = generators(checks.seed(seed))
+        self.noise_rng: torch.Generator = noise_rng
 
     def setting(self, index: int) -> dict[str, Any]:
         """Kernel, lengthscale and ridge of an arm."""

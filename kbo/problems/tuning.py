@@ -24,11 +24,12 @@ class NoisyFunction(TuningProblem):
     """
 
     def __init__(self, name: str, function: SyntheticTestFunction, noise_std: float, seed: int | None = None) -> None:
-        self.name, self.noise_std = name, checks.non_negative("noise_std", noise_std)
-        self.function = function.to(torch.float64)
-        self.space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
+        self.name = name
+        self.noise_std: float = checks.non_negative("noise_std", noise_std)
+        self.function: SyntheticTestFunction = function.to(torch.float64)
+        self.space: Space = Space([tuple(pair) for pair in self.function.bounds.T.tolist()])
         self._sign = 1 if self.function.is_minimization_problem else -1
-        self.optimum = self._sign * float(self.function.optimal_value)
+        self.optimum: float = self._sign * float(self.function.optimal_value)
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
 
     def __call__(self, params: Params) -> float:  # noqa: D102
@@ -74,13 +75,14 @@ class GridBandit(TuningProblem):
     name = "arms"
 
     def __init__(self, side: int = 10, dim: int = 3, noise_std: float = 1.0, seed: int | None = None) -> None:
-        self.side, self.noise_std = checks.whole("side", side, 2), checks.non_negative("noise_std", noise_std)
+        self.side: int = checks.whole("side", side, 2)
+        self.noise_std: float = checks.non_negative("noise_std", noise_std)
         if self.side ** checks.whole("dim", dim, 1, 1000) > 10**7:
             raise InvalidInput(f"side ** dim must be at most 10**7 arms, got {side} ** {dim}.")
-        self.space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
+        self.space: Space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
         self._bandit = RKHSBandit("matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=seed_or_drawn(seed))
         axis = torch.linspace(0, 1, side, dtype=torch.float64)
-        self.optimum = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
+        self.optimum: float = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
 
     def __call__(self, params: Params) -> float:  # noqa: D102
         return -float(self._bandit.observe(self._arm(params)))

@@ -175,7 +175,9 @@ class PriorAnswers(LowRankAnswers):
     def log_det(self) -> Tensor:  # noqa: D102
         return torch.zeros((), dtype=torch.float64)
 
-    quad = rss = effective_dimension = log_det
+    quad = log_det
+    rss = log_det
+    effective_dimension = log_det
 
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
         prior = self.state.draw_prior(like, generator)

@@ -70,14 +70,15 @@ class Chaining(Confidence):
         smooth: bool = False,
         refresh: float = 2.0,
     ) -> None:
-        self.delta = checks.probability("delta", delta)
-        self.rigorous, self.smooth = checks.flag("rigorous", rigorous), checks.flag("smooth", smooth)
-        self.refresh = checks.at_least("refresh", refresh, 1)
-        self.points = None if points is None else _finite_set(points).clone()
+        self.delta: float = checks.probability("delta", delta)
+        self.rigorous: bool = checks.flag("rigorous", rigorous)
+        self.smooth: bool = checks.flag("smooth", smooth)
+        self.refresh: float = checks.at_least("refresh", refresh, 1)
+        self.points: Tensor | None = None if points is None else _finite_set(points).clone()
         self._memory = ChainMemory(refresh)
         self._bonus: tuple[tuple[int, float], Bonus] | None = None  # over the given points, with version and delta
         if rigorous and points is not None:
-            self.guarantee = gaussian_statement(f"{len(points)} points given", self.delta)
+            self.guarantee: str | None = gaussian_statement(f"{len(points)} points given", self.delta)
 
     def __repr__(self) -> str:
         points = None if self.points is None else tuple(self.points.shape)

@@ -76,14 +76,14 @@ class MartingaleMixture(SubGaussian):
         ridges: Sequence[float] | None = None,
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self.scale = checked_scale(scale)
+        self.scale: Scale = checked_scale(scale)
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
-        self.kind = checks.one_of("kind", kind, KINDS)
+        self.kind: str = checks.one_of("kind", kind, KINDS)
         if kind == "cmm" and ridges is not None:
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
         own = self._mixture_ridges
         default = own[len(own) // 2 :][:1] if kind == "amm" else starts(own)
-        self.ridges = default if ridges is None else as_ridges(ridges, "ridges")
+        self.ridges: list[float] = default if ridges is None else as_ridges(ridges, "ridges")
         if kind == "amm" and len(self.ridges) != 1:
             raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
 

@@ -57,10 +57,13 @@ class Dual:
         low: float,
         high: float,
     ) -> None:
-        self.path, self.sign, self.width = path, sign, width
-        self.low, self.high = math.log(low), math.log(high)
-        self.start = start.log()
-        self.coarse = self._h(path.grid(start), start.unsqueeze(-1))
+        self.path = path
+        self.sign = sign
+        self.width = width
+        self.low: float = math.log(low)
+        self.high: float = math.log(high)
+        self.start: Tensor = start.log()
+        self.coarse: Tensor = self._h(path.grid(start), start.unsqueeze(-1))
 
     def at(self, log_ridges: Tensor, path: RidgePath | None = None) -> Tensor:
         """Return ``h`` [B] with every point at its own ridge."""

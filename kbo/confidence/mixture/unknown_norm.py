@@ -46,10 +46,15 @@ class UnknownNorm(Delegated):
         guess: float | None = None,
         multiple: float | None = None,
     ) -> None:
-        self.guess = checks.positive("guess", checks.positive("noise_std", noise_std) if guess is None else guess)
+        self.guess: float = checks.positive(
+            "guess", checks.positive("noise_std", noise_std) if guess is None else guess
+        )
         mixture = MartingaleMixture(noise_std, self.guess, delta, kind, scale)  # checks the numbers
-        self.noise_std, self.delta, self.kind, self.scale = mixture.noise_std, mixture.delta, kind, mixture.scale
-        self.multiple = multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
+        self.noise_std: float = mixture.noise_std
+        self.delta: float = mixture.delta
+        self.kind = kind
+        self.scale: Scale = mixture.scale
+        self.multiple: float | None = multiple if multiple is None else checks.at_least("multiple", multiple, 1.0)
 
     def norm_bound(self, state: Posterior) -> float:
         """Return the norm bound in force after the data of ``state``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ class _Adaptive(Confidence):
     """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
     covers_sketches = covers_weights = True
-    variants: ClassVar[tuple[str, ...]]
+    variants: tuple[str, ...]
 
     def statement_on(self, state: Posterior) -> str:
         """Return that of the noise bounds."""
@@ -72,7 +71,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         >>> lower, upper = AdaptiveSelfNormalized().interval(state, X)
     """
 
-    variants = ("paper", "tight", "tight+grid")
+    variants: tuple[str, ...] = ("paper", "tight", "tight+grid")
     any_ridge = True
 
     def width(self, state: Posterior) -> Tensor:
@@ -101,10 +100,10 @@ class AdaptiveMixture(_Adaptive, Delegated):
         InvalidInput: An unknown kind.
     """
 
-    variants = ("mixture", "mixture+strict")
+    variants: tuple[str, ...] = ("mixture", "mixture+strict")
 
     def __init__(self, kind: str = "cmm") -> None:
-        self.kind = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
+        self.kind: str = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
 
     def in_force(self, state: Posterior) -> Confidence:
         """Return the mixture at the present noise level and ridge; infinite bounds as long as no level is known.

@@ -92,16 +92,17 @@ class NoiseBounds(RidgeSchedule):
         variant: str = "tight+grid",
         largest_ridge: float | None = None,
     ) -> None:
-        self.norm_bound = checks.positive("norm_bound", norm_bound)
-        self.delta = checks.probability("delta", delta)
-        self.upper = math.inf if upper is None else checks.positive("upper", upper)
-        self.lower = checks.non_negative("lower", lower)
+        self.norm_bound: float = checks.positive("norm_bound", norm_bound)
+        self.delta: float = checks.probability("delta", delta)
+        self.upper: float = math.inf if upper is None else checks.positive("upper", upper)
+        self.lower: float = checks.non_negative("lower", lower)
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
         self._given = self.lower, self.upper
-        self.variant, self.n = checks.one_of("variant", variant, VARIANTS), 0
-        self.largest_ridge = self._largest(largest_ridge)
-        self.description = {
+        self.variant: str = checks.one_of("variant", variant, VARIANTS)
+        self.n: int = 0
+        self.largest_ridge: float = self._largest(largest_ridge)
+        self.description: dict[str, Any] = {
             "norm_bound": self.norm_bound,
             "delta": self.delta,
             "upper": self.upper,
@@ -109,15 +110,15 @@ class NoiseBounds(RidgeSchedule):
             "variant": variant,
             "largest_ridge": self.largest_ridge,
         }
-        self.event_delta = self.delta / _EVENTS
+        self.event_delta: float = self.delta / _EVENTS
         if variant == "paper" and self.event_delta < _LEAST_PRINTED:
             raise InvalidInput(
                 f'variant "paper" is proved for delta of at least {_EVENTS * _LEAST_PRINTED:.2g}, got {delta:g}: use '
                 "another variant."
             )
-        self.continuous = variant != "tight+grid"
+        self.continuous: bool = variant != "tight+grid"
         self._floor = 0.0
-        self.ridge = self._ridge()
+        self.ridge: float = self._ridge()
 
     def _largest(self, given: float | None) -> float:
         if self.variant in ("paper", "tight"):

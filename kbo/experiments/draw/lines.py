@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +216,9 @@ def against_rounds(
     figure.savefig(path, dpi=150)
 
 
-regret = partial(against_rounds, band="range", log=None, ends=True, note="in brackets: the mean at the end")
+regret: Callable[..., None] = partial(
+    against_rounds, band="range", log=None, ends=True, note="in brackets: the mean at the end"
+)
 """Draw cumulative regret against rounds in one panel, with the range over the seeds."""
 
 

@@ -37,7 +37,7 @@ from kbo.experiments.sweep.cells import Cell
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
 
-KERNELS = {
+KERNELS: dict[str, dict[str, Any]] = {
     f"{words} {lengthscale:g}": {"kernel": kernel, "lengthscale": lengthscale}
     for words, kernel in (("RBF", "rbf"), ("Matérn 5/2", "matern52"), ("Matérn 3/2", "matern32"))
     for lengthscale in (0.5, 0.2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -147,7 +147,7 @@ def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look
 
 
 _NOISE = {"ylabel": "noise level", "level": ("true noise level", 0.1)}
-FIGURES = {
+FIGURES: dict[int, Callable[..., Plan]] = {
     1: illustration,
     2: partial(
         _quantities,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _DEFINITION = b"kbo.cell"
 _CHECKSUM = "kbo.crc32"
@@ -103,7 +103,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def file(self, cell: Cell) -> Path:
         """Return the path of the rows of a finished cell."""

@@ -25,7 +25,7 @@ from kbo.errors import InvalidInput
 from kbo.extras import require
 
 Item = TypeVar("Item")
-Submit = Callable[[Callable[[Any], Any], Any], Future]
+Submit = Callable[[Callable[[Any], Any], Any], Future[Any]]
 """Start ``function(item)``, given the two."""
 
 ATTEMPTS = 3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import kbo
@@ -47,7 +47,12 @@ class Ray(Engine):
     address: str | None = None
     workers: int | None = None
 
-    crashes = (WorkerCrashedError, OutOfMemoryError, NodeDiedError, ObjectLostError)
+    crashes: ClassVar[tuple[type[Exception], ...]] = (
+        WorkerCrashedError,
+        OutOfMemoryError,
+        NodeDiedError,
+        ObjectLostError,
+    )
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:

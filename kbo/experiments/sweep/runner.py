@@ -25,7 +25,7 @@ from kbo.terminal import Bar, printable
 if TYPE_CHECKING:
     import pandas as pd
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Workers = int | Engine | None
 """Number of processes, by default one per CPU, or an engine."""

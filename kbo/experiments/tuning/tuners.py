@@ -53,7 +53,9 @@ class BoTorchTuner:
     spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
     """
 
-    restarts, raw_samples, draws = 4, 128, 128
+    restarts: int = 4
+    raw_samples: int = 128
+    draws: int = 128
 
     def __init__(self, space: Space, seed: int, trials: int) -> None:
         self._space, self._seed = space, seed

@@ -186,7 +186,8 @@ class PracticalGP(MethodGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         columns = getattr(input_transform, "columns", train_X.shape[-1])
-        self.sem, self._problem = sem, (setting, method, n_trials)
+        self.sem = sem
+        self._problem = (setting, method, n_trials)
         super().__init__(train_X, train_Y, unit_kernel(columns), 1.0, input_transform, Standardize(m=1))
         self.register_buffer("noise_std", torch.tensor(1.0, dtype=torch.float64))
 

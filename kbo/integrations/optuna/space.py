@@ -37,13 +37,13 @@ class SearchSpace:
     """
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
-        self.distributions = {name: distributions[name] for name in sorted(distributions)}
+        self.distributions: dict[str, BaseDistribution] = {name: distributions[name] for name in sorted(distributions)}
         self._codings: dict[str, _Coding] = {}
         for name, distribution in self.distributions.items():
             with checks.inside(f"parameter {name!r}"):
                 self._codings[name] = _coding(distribution)
-        self.space = Space({name: coding.parameter for name, coding in self._codings.items()})
-        self.defaults = {
+        self.space: Space = Space({name: coding.parameter for name, coding in self._codings.items()})
+        self.defaults: dict[str, Any] = {
             name: p.options[0] if isinstance(p, Choice) else p.value(0.5) for name, p in self.space.parameters.items()
         }
 

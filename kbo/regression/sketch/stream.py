@@ -62,7 +62,7 @@ class Sketch(Stateful):
     saved: tuple[str, ...] = (*_NUMBERS, "rows", "features", "root", "dictionary", "_error")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
-        self.ridge = ridge
+        self.ridge: float = ridge
         self.k: DenseKernel = freeze(kernel, like)
         self.dictionary: Dictionary = dictionary.begin(like)
         points = self.dictionary.points

@@ -62,7 +62,7 @@ class Hypothetical(View):
             raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
         self.P = P.clone()
         self.targets: Tensor | None = None if targets is None else targets.clone()
-        self.weights = weights.detach().clone()
+        self.weights: Tensor = weights.detach().clone()
 
     hypothetical = True
 
