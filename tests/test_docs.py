@@ -98,7 +98,9 @@ def test_quoted_commands_and_their_options_exist():
 
     commands = typer.main.get_command(app).commands
     for page in PAGES:
-        for name, rest in re.findall(r"\bkbo (tune|run|reproduce|report|plot|bench)\b([^`\n#]*)", page.read_text()):
+        for name, rest in re.findall(
+            r"\bkbo (tune|run|compare|reproduce|report|plot|bench)\b([^`\n#]*)", page.read_text()
+        ):
             options = {option for parameter in commands[name].params for option in parameter.opts}
             assert set(re.findall(r"(?<= )--?[\w-]+", rest)) <= options, (page.name, name, rest)
 
