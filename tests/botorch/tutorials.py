@@ -42,8 +42,8 @@ from torch.quasirandom import SobolEngine
 from kbo.models import KernelRidgeGP
 
 
-def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, **transforms: Any) -> SingleTaskGP:
-    return SingleTaskGP(X, Y, covar_module=kernel, likelihood=GaussianLikelihood(), **transforms)
+def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel, **parts: Any) -> SingleTaskGP:
+    return SingleTaskGP(X, Y, covar_module=kernel, likelihood=GaussianLikelihood(), **parts)
 
 
 def kernel_ridge_gp(X: Tensor, Y: Tensor, kernel: Kernel, **transforms: Any) -> KernelRidgeGP:
@@ -100,13 +100,13 @@ def search(acqf: Any, d: int, q: int = 1, **more: Any) -> Tensor:
 
 
 class End(NamedTuple):
-    """The number of evaluations of a loop, and the gap to the optimum after it."""
+    """The points [n d] of a loop, and the gap to the optimum after it."""
 
-    evaluations: int
+    X: Tensor
     gap: float
 
 
-def closed_loop(make: Make, rounds: int = 6) -> End:
+def closed_loop(make: Make, rounds: int = 4) -> End:
     """qLogNEI with an outcome constraint, in batches; fits start from the last values (closed_loop_botorch_only)."""
 
     def f(X: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def closed_loop(make: Make, rounds: int = 6) -> End:
         )
         X = torch.cat([X, search(acqf, 6, q=3)])
     value, excess = f(X).T
-    return End(len(X), problem.optimal_value - float((value * (excess <= 0)).max()))
+    return End(X, problem.optimal_value - float((value * (excess <= 0)).max()))
 
 
 def merit(Y: Tensor) -> Tensor:
@@ -165,10 +165,10 @@ def trust_region(d: int, constraints: list[Callable[[Tensor], Tensor]], make: Ma
         successes, failures = (successes + 1, 0) if success else (0, failures + 1)
         if successes == 10 or failures == math.ceil(d / q):
             length, successes, failures = min(2 * length, 1.6) if success else length / 2, 0, 0
-    return End(len(X), -float(merit(Y).max()))
+    return End(X, -float(merit(Y).max()))
 
 
-def knowledge_gradient(make: Make, rounds: int = 6) -> End:
+def knowledge_gradient(make: Make, rounds: int = 5) -> End:
     """The one-shot knowledge gradient; the gap is that of the maximiser of the mean (one_shot_kg)."""
 
     def f(X: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def knowledge_gradient(make: Make, rounds: int = 6) -> End:
         Y = observed(f, X, Y, 0.05)
         X = torch.cat([X, search(qKnowledgeGradient(fitted(make(X, Y, usual(2))), num_fantasies=16), 2)])
     chosen = search(PosteriorMean(fitted(make(X, observed(f, X, Y, 0.05), usual(2)))), 2)
-    return End(len(X), 1 - float(f(chosen)))
+    return End(X, 1 - float(f(chosen)))
 
 
 class ImprovementPerCost(AnalyticAcquisitionFunction):
@@ -201,7 +201,7 @@ def cost_aware(make: Make, rounds: int = 10) -> End:
         cost = fitted(make(X, 200 * (1.1 - X[:, :1]).square(), usual(2), outcome_transform=Log()))
         acqf = ImprovementPerCost(fitted(make(X, Y, usual(2))), Y.max(), cost, 1 - (done + 1) / rounds)
         X = torch.cat([X, search(acqf, 2)])
-    return End(len(X), f.optimal_value - float(f(unnormalize(X, f.bounds)).max()))
+    return End(X, f.optimal_value - float(f(unnormalize(X, f.bounds)).max()))
 
 
 def thompson(drawn: Callable[[Any], Any], make: Make, rounds: int = 8) -> End:
@@ -212,7 +212,7 @@ def thompson(drawn: Callable[[Any], Any], make: Make, rounds: int = 8) -> End:
         model = fitted(make(X, f(X).unsqueeze(-1), ScaleKernel(RBFKernel(ard_num_dims=6))))
         with torch.no_grad():
             X = torch.cat([X, MaxPosteriorSampling(drawn(model), replacement=False)(draw(1000), num_samples=5)])
-    return End(len(X), f.optimal_value - float(f(X).max()))
+    return End(X, f.optimal_value - float(f(X).max()))
 
 
 def multi_objective(make: Make, rounds: int = 6) -> End:
@@ -229,13 +229,13 @@ def multi_objective(make: Make, rounds: int = 6) -> End:
         acqf = qLogNoisyExpectedHypervolumeImprovement(model, problem.ref_point.tolist(), X, sampler)
         X = torch.cat([X, search(acqf, 2, q=2, sequential=True)])
     volume = DominatedPartitioning(problem.ref_point, f(X)).compute_hypervolume()
-    return End(len(X), problem.max_hv - float(volume))
+    return End(X, problem.max_hv - float(volume))
 
 
 LOOPS: dict[str, Callable[..., End]] = {
     "closed_loop": closed_loop,
     "turbo": functools.partial(trust_region, 10, []),
-    "scbo": functools.partial(trust_region, 5, [lambda Z: Z.sum(-1), lambda Z: Z.norm(dim=-1) - 5]),
+    "scbo": functools.partial(trust_region, 5, [lambda Z: Z.sum(-1), lambda Z: Z.norm(dim=-1) - 5], rounds=8),
     "knowledge_gradient": knowledge_gradient,
     "cost_aware": cost_aware,
     "thompson": functools.partial(thompson, lambda model: model),
@@ -244,20 +244,20 @@ LOOPS: dict[str, Callable[..., End]] = {
 }
 
 
-def run(name: str, model: str, seed: int, **options: int) -> tuple[End, float]:
+def run(name: str, make: Make, seed: int, **options: int) -> tuple[End, float]:
     """Return the end of a loop and its CPU time in seconds."""
     torch.manual_seed(seed)
     before = time.process_time()
-    return LOOPS[name](MODELS[model], **options), time.process_time() - before
+    return LOOPS[name](make, **options), time.process_time() - before
 
 
 def main(names: list[str], seeds: int) -> None:
     for name in names:
         row = [name]
-        for model in MODELS:
-            ends, seconds = zip(*(run(name, model, seed) for seed in range(seeds)), strict=True)
+        for make in MODELS.values():
+            ends, seconds = zip(*(run(name, make, seed) for seed in range(seeds)), strict=True)
             low, median, high = np.percentile([end.gap for end in ends], [25, 50, 75])
-            row += [str(ends[0].evaluations), f"{median:.3g} ({low:.3g} to {high:.3g})", f"{np.mean(seconds):.1f}"]
+            row += [str(len(ends[0].X)), f"{median:.3g} ({low:.3g} to {high:.3g})", f"{np.mean(seconds):.1f}"]
         print(f"| {' | '.join([*row[:4], *row[5:]])} |", flush=True)
 
 
