@@ -308,6 +308,18 @@ FAULTS = [
         "tests/botorch/test_guest.py -k perturbed",
     ),
     Fault(
+        "models/gps.py",
+        "yield _Term(-0.5 * (missed",
+        "yield _Term(-0.0 * (missed",
+        "tests/botorch/test_fitting.py -k collapsed",
+    ),
+    Fault(
+        "acquisition/linear.py",
+        "ScalarizedPosteriorTransform(weight)) for one",
+        "ScalarizedPosteriorTransform(weight.abs())) for one",
+        "tests/botorch/test_conformance.py -k weighted_sum",
+    ),
+    Fault(
         "space.py",
         "a, b = self.low - 0.5, self.high + 0.5",
         "a, b = self.low, self.high",

@@ -23,6 +23,7 @@ from botorch.acquisition import (
     qSimpleRegret,
     qUpperConfidenceBound,
 )
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -35,6 +36,7 @@ from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_cyclic, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths, get_matheron_path_model
+from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -254,6 +256,11 @@ def test_joint_entropy_search_is_searched_and_knows_its_optima():
     found = acqf.conditional_model.posterior(X[:2].unsqueeze(1) + 0.1)
     close(found.mean.squeeze(1), Y[:2] + 3, 1e-3)
     assert optimize_acqf(acqf, BOUNDS, q=1, **OPTIONS)[1].isfinite()
+    model, box = MODELS["KernelRidgeGP"](input_transform=Normalize(2)), BOUNDS.T.tolist()
+    dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
+    construct = get_acqf_input_constructor(qJointEntropySearch)
+    made = qJointEntropySearch(**construct(model, training_data=dataset, bounds=box, num_optima=2))
+    assert made(ONE).isfinite().all()
 
 
 def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
@@ -509,7 +511,7 @@ def _models() -> list[Call]:
         Call(
             "FantasyGP",
             lambda **g: on_points(models.FantasyGP(**g)),
-            lambda: {"model": G(), "P": X(3, 4), "targets": y(3)},
+            lambda: {"model": G(), "P": X(3, 4), "targets": y(3), "weights": y(3).exp()},
             {"P": "points|P"},
         ),
         Call(
@@ -558,6 +560,17 @@ def _acquisition() -> list[Call]:
             {"points": "points|X"},
         ),
         Call("KernelUCB", lambda **g: value(a.KernelUCB(**g)), lambda: {"model": G(), "confidence": C(), **ucb}),
+        Call(
+            "LinearUCB",
+            lambda **g: value(a.LinearUCB(**g)),
+            lambda: {
+                "model": ModelListGP(G(), G()),
+                "confidences": [C(), C()],
+                "posterior_transform": ScalarizedPosteriorTransform(torch.ones(2).double()),
+                "X_pending": None,
+            },
+            {"confidences": "confidences|confidence"},
+        ),
         Call("KernelUCB.forward", lambda X: a.KernelUCB(G(), C())(X), lambda: {"X": X().unsqueeze(-2)}),
         Call(
             "KernelUCB.set_X_pending",

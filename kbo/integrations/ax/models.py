@@ -200,7 +200,7 @@ class PracticalGP(MethodGP):
         self.noise_std.fill_(fitted.noise_std)
         scale.means += scale.stdvs * fitted.constant
         self.set_train_data(targets=y - fitted.constant)
-        self.ridge.fill_(self._new_state().ridge)
+        self.ridge.data.fill_(self._new_state().ridge)
 
     def _new_belief(self) -> PracticalBelief:
         scale, n = self.outcome_transform, len(self.train_targets)
