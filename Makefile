@@ -95,6 +95,7 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+	$(BIN)/python -m tests.typed_names
 	$(BIN)/lint-imports
 
 docs: $(VENV)/docs

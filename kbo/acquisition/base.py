@@ -36,6 +36,8 @@ class ConfidenceAcquisition(AcquisitionFunction):
         super().__init_subclass__(**kwargs)
         name_constructor(cls)
 
+    model: PosteriorModel
+
     def __init__(
         self,
         model: PosteriorModel,
@@ -101,7 +103,7 @@ class ConfidenceAcquisition(AcquisitionFunction):
     def state(self) -> Posterior:
         """Return the posterior in the units of the (transformed) inputs and targets."""
         self.model.eval()
-        return self.model.state  # pyright: ignore[reportReturnType]
+        return self.model.state
 
 
 def check_model(model: PosteriorModel) -> None:

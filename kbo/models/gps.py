@@ -157,7 +157,7 @@ class NystromGP(StreamingGP):
     def train(self, mode: bool = True) -> Self:
         """As in PyTorch; the anchors at the beginning of training stay until its end, for one objective of a fit."""
         if mode and not self.training:
-            self._anchors: Tensor = self.state.anchors
+            self._anchors: Any = self.state.anchors
         return super().train(mode)
 
     def forward(self, X: Tensor) -> MultivariateNormal:

@@ -146,7 +146,7 @@ class StreamingGP(PosteriorModel):
         """Return the state without data, for the current kernel and ridge."""
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Posterior:
         """The posterior of the transformed data.
 
         To add data use ``condition_on_observations``: an update of the state itself would be lost.

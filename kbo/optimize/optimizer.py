@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -116,8 +116,18 @@ class Optimizer(Guarded):
         """The events so far, oldest first."""
         return list(self._events)
 
+    @overload
+    def ask(
+        self, n: None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None
+    ) -> Params: ...
+
+    @overload
+    def ask(self, n: int, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> list[Params]: ...
+
     @guarded
-    def ask(self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Any:
+    def ask(
+        self, n: int | None = None, *, context: Context | None = None, choices: Sequence[Any] | None = None
+    ) -> Params | list[Params]:
         """Return the next parameters, or a list of n of them, and record them as pending.
 
         Args:
