@@ -11,6 +11,7 @@ from kbo.cli import app
 from kbo.errors import InvalidInput
 from kbo.experiments.tuning import ranks, suites
 from kbo.experiments.tuning.suite_run import experiment
+from kbo.experiments.tuning.tuners import seeds_of
 
 
 def scores(*rows, names="abc"):
@@ -91,6 +92,12 @@ def test_compare_prints_standings_and_finds_finished_runs(suite, tmp_path, monke
     assert len(stored) == 2 * 2 * 2
     pictures = {path.name.removeprefix(f"{words}-held-out-T17-") for path in (tmp_path / "compare").glob("*.png")}
     assert pictures == {"curves.png", *["ecdf.png"] * (suite == "bbob")}
+
+
+def test_expensive_tuners_do_fewer_runs_the_longer_they_are():
+    assert [seeds_of("ax", trials, 10) for trials in (25, 50, 199, 200, 1000)] == [10, 3, 3, 1, 0]
+    assert seeds_of("ax", 50, 2) == 2
+    assert seeds_of("kbo", 1000, 10) == 10
 
 
 def test_a_wrong_tuner_is_named_before_anything_runs():
