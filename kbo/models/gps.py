@@ -121,7 +121,8 @@ class NystromGP(StreamingGP):
     up to a tenth).
 
     A fit by ``ExactMarginalLogLikelihood`` maximises the collapsed bound of Titsias (2009), at most the marginal
-    likelihood of the exact model, over kernel and ridge; the anchors stay until its end.
+    likelihood of the exact model, over kernel and ridge; the anchors stay until its end. A step costs O(n m^2) within
+    ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise O(n^3).
 
     Args:
         train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
