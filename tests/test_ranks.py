@@ -62,7 +62,7 @@ TWO = rows(
 def test_tables_are_of_the_checkpoints():
     assert ranks.ranks(TWO, "regret").loc["kbo"].tolist() == ["1.50 [1.00, 2.00]", "1.00 [1.00, 1.00]"]
     assert ranks.medians(TWO, "regret").to_dict("list") == {3: [2.0, 2.0], 5: [0.5, 2.5]}
-    assert ranks.regret_ratios(TWO).loc["kbo"].tolist() == [2.5, 1.0]
+    assert ranks.regret_ratios(TWO).loc["kbo"].tolist() == ["2.5 (50%)", "1 (100%)"]
     assert ranks.cpu_seconds(TWO).to_dict("list") == {3: [3.0, 3.0], 5: [5.0, 5.0], "runs": [2, 2]}
     assert ranks.not_first(TWO, "regret").to_dict("index") == {"f10": {3: "tpe 1 (kbo 4)"}}
 

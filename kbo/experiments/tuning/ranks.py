@@ -61,14 +61,11 @@ def scores_at(rows: Frame, score: str) -> Iterator[tuple[int, Frame]]:
 
 def ranks(rows: Frame, score: str) -> Frame:
     """Mean ranks and their intervals in words: a line for every tuner, a column for every checkpoint."""
-    found = {trials: mean_ranks(table) for trials, table in scores_at(rows, score)}
-    return pd.DataFrame(
-        {
-            trials: [f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in at.to_numpy()]
-            for trials, at in found.items()
-        },
-        index=next(iter(found.values())).index,
-    )
+
+    def words(at: Any) -> str:
+        return f"{at['rank']:.2f} [{at['low']:.2f}, {at['high']:.2f}]"
+
+    return pd.DataFrame({trials: mean_ranks(table).apply(words, axis=1) for trials, table in scores_at(rows, score)})
 
 
 def medians(rows: Frame, score: str) -> Frame:
@@ -77,8 +74,13 @@ def medians(rows: Frame, score: str) -> Frame:
 
 
 def regret_ratios(rows: Frame) -> Frame:
-    """Median ratio of the regret of the recommended point to that of the best visited one; 1 where both are 0."""
-    return medians(rows.assign(ratio=(rows["regret"] / rows["visited_regret"]).fillna(1.0)), "ratio")
+    """Median ratio of the regret of the recommended to that of the best visited point, and the share where it is 1."""
+
+    def words(at: Any) -> str:
+        return f"{at.median():.3g} ({(at.dropna() <= 1).mean():.0%})"
+
+    ratios = (rows["regret"] / rows["visited_regret"]).fillna(1.0)  # 0 / 0
+    return pd.DataFrame({trials: table.apply(words) for trials, table in scores_at(rows.assign(ratio=ratios), "ratio")})
 
 
 def cpu_seconds(rows: Frame) -> Frame:

@@ -69,7 +69,9 @@ def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) ->
         shown[f"mean rank of the {point} point {_INTERVAL}"] = partial(ranks.ranks, score=score)
         shown[f"median {score.rpartition('_')[2]} of the {point} point"] = partial(ranks.medians, score=score)
     if dim:
-        shown["median of the ratio of these regrets"] = ranks.regret_ratios
+        shown["median ratio of these regrets (share of runs that recommend the best visited point)"] = (
+            ranks.regret_ratios
+        )
     shown["CPU seconds of a run"] = ranks.cpu_seconds
     first = next(iter(scores.values()))
     if with_kbo:
