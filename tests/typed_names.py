@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LEAST = 0.95
+LEAST = 0.96
 
 
 def main() -> int:

@@ -161,7 +161,8 @@ class CertifiedGP(MethodGP):
         super().__init__(train_X, train_Y, setting.kernel, self._new_belief().posterior.ridge, input_transform)
 
     def _new_belief(self) -> CertifiedBelief:
-        return self._setting.begin(*self._problem)
+        learner: Any = self._setting.begin(*self._problem)
+        return learner
 
 
 class PracticalGP(MethodGP):
