@@ -11,6 +11,7 @@ import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
 from kbo.optimize import fitting, practical
 from kbo.optimize.fitting import LogDensity, fit
+from kbo.optimize.practical import fit_raw
 from kbo.regression import KernelRidge, NystromRidge
 from tests.dense import close
 
@@ -115,7 +116,7 @@ def run(n, at_once, **options):
 
 def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
     fits = []
-    monkeypatch.setattr(practical, "fit", lambda X, y: fits.append(len(y)) or fit(X, y))
+    monkeypatch.setattr(practical, "fit_raw", lambda X, y, *a, **b: fits.append(len(y)) or fit_raw(X, y, *a, **b))
     step_by_step, late = run(30, False), run(30, True)
     fits.clear()
     assert late.ask() == step_by_step.ask()
@@ -173,7 +174,7 @@ def test_the_belief_follows_the_data_in_any_order_of_reading():
 
 
 def test_nothing_is_fitted_before_a_belief_is_needed(monkeypatch):
-    monkeypatch.setattr(practical, "fit", lambda X, y: pytest.fail("fitted"))
+    monkeypatch.setattr(practical, "fit", lambda *_, **__: pytest.fail("fitted"))
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
     for i in range(30):
         optimizer.tell({"x": i / 30}, float(i))
@@ -211,3 +212,63 @@ def test_large_seeds_are_seeds():
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2**60)
     for _ in range(6):
         optimizer.tell(optimizer.ask(), 1.0 + len(optimizer.trials))
+
+
+def exact_run(n, objective=lambda x: (x - 0.3) ** 2 + 0.3 * math.sin(40 * x), **options):
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2, **options)
+    for _ in range(n):
+        params = optimizer.ask()
+        optimizer.tell(params, objective(params["x"]))
+    return optimizer
+
+
+def test_without_noise_the_best_observed_trial_is_recommended():
+    optimizer = exact_run(15)
+    points = [trial.params["x"] for trial in optimizer.trials]
+    assert points[4] in points[:4]  # one repetition shows it
+    assert len(set(points)) == 14
+    assert optimizer.recommended().value == min(trial.value for trial in optimizer.trials)
+    assert "no noise" in optimizer.belief().guarantee()
+    declared = exact_run(15, setting=kbo.Practical(noise_std=0))
+    assert len({trial.params["x"] for trial in declared.trials}) == 15
+    assert declared.recommended().value == min(trial.value for trial in declared.trials)
+
+
+def test_with_noise_one_repetition_shows_it_and_the_recommended_mean_is_large():
+    optimizer = run(12, False)
+    assert optimizer.belief().exact in (False, True)  # the noise of this objective is a function of the point
+    draws = torch.Generator().manual_seed(0)
+    noisy_run = exact_run(20, lambda x: (x - 0.3) ** 2 + 0.1 * float(torch.randn((), generator=draws)))
+    belief = noisy_run.belief()
+    assert belief.exact is False
+    X = torch.tensor([[trial.params["x"]] for trial in noisy_run.trials], dtype=torch.float64)
+    mean, variance = belief.posterior.predict(X)
+    assert noisy_run.recommended().number == int((mean - variance.sqrt()).argmax())
+
+
+def test_a_repetition_that_runs_is_not_asked_for_again_and_one_that_fails_is_not_tried_for_ever():
+    optimizer = exact_run(4)
+    first, second = optimizer.ask(2)
+    known = [trial.params for trial in optimizer.completed()]
+    assert first in known
+    assert second not in known
+    optimizer.fail(first, "crashed")
+    assert optimizer.ask() not in known
+    assert optimizer.belief().exact is None
+
+
+def test_a_given_noise_level_is_used_and_a_bad_one_refused():
+    optimizer = exact_run(12, setting=kbo.Practical(noise_std=0.2))
+    assert optimizer.belief().assumptions()["noise_std"] == pytest.approx(0.2)
+    assert "was given" in optimizer.belief().guarantee()
+    with pytest.raises(kbo.InvalidInput, match="noise_std"):
+        kbo.Practical(noise_std=-1.0)
+
+
+def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units():
+    optimizer = exact_run(30, lambda x: math.exp(12 * x) * (1 + x))
+    belief = optimizer.belief()
+    assert belief.targets.power > 1
+    low, mean, high = optimizer.interval({"x": 0.05})
+    assert low <= mean <= high
+    assert low <= math.exp(0.6) * 1.05 <= high

@@ -5,15 +5,16 @@ Values are to be maximised; signs are the optimiser's business.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
+from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 
 NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
@@ -24,15 +25,18 @@ class Belief(ABC):
 
     Attributes:
         posterior: The posterior that reported bounds are about.
-        location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in the posterior's units.
+        targets: The map from values of the objective to the posterior's units.
         draws: Whether the next point is the best one of a draw, as wide as the confidence.
     """
 
     posterior: Posterior
-    location: float = 0.0
-    unit: float = 1.0
-    floor: float = -math.inf
+    targets: Targets = Targets()
     draws: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the recommended trial is to be repeated next, because that tells whether there is noise."""
+        return False
 
     @property
     def searched(self) -> Posterior:
@@ -82,11 +86,21 @@ class Belief(ABC):
 
     def raw(self, value: Tensor) -> Tensor:
         """Return a value of the posterior in units of the objective."""
-        return self.location + self.unit * value
+        return self.targets.values(value)
 
     def target(self, y: float) -> float:
         """Return a value of the objective in units of the posterior, cut if it is too low."""
-        return (max(y, self.floor) - self.location) / self.unit
+        return float(self.targets(torch.tensor(y, dtype=torch.float64)))
+
+    def merit(self, reported: Confidence, features: Tensor, values: Tensor) -> Tensor:
+        """Return by what completed trials are compared for the recommendation, [n], larger is better.
+
+        Args:
+            reported: The reported bound.
+            features: Their features [n D].
+            values: Their values [n].
+        """
+        return reported.lower(self.searched, features)
 
 
 class Learner(ABC):

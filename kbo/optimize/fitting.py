@@ -3,7 +3,7 @@
     y = c + f(X) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, s^2)
 
     log lengthscale_d = m + e_d,   m ~ N(sqrt(2) + log(D) / 2, 3),   e_d ~ N(0, 0.2)
-    log s^2 ~ N(-4, 1)
+    log s^2 ~ N(-4, 1);  for targets without noise, where s^2 is the variance of what f leaves unexplained, N(-8, 16)
 
 m has the prior of Hvarfner, Hellsten & Nardi (2024), which BoTorch gives every lengthscale on its own, and s^2 that of
 BoTorch. That the lengthscales are alike unless the data say otherwise keeps fits to a dozen points in many dimensions
@@ -29,7 +29,16 @@ log: logging.Logger = logging.getLogger("kbo")
 MOST = 500
 """Observations that are fitted; of more, a random part."""
 
-_NOISE_MEAN, _NOISE_VARIANCE = -4.0, 1.0
+NOISE = -4.0, 1.0
+"""Mean and variance of the logarithm of the noise variance."""
+
+NOISELESS = -8.0, 16.0
+"""The same where values have no noise: the variance is then that of what the kernel does not explain, from nothing for
+a smooth objective to as much as in noise for a rugged one."""
+
+LEAST_NOISE = 0.01
+"""The least noise level that may be given, in standard deviations of the targets."""
+
 COMMON, OWN = 3.0, 0.2
 """Variances of m and e_d: the common and the own part of the logarithms of the lengthscales."""
 
@@ -57,14 +66,15 @@ class LogDensity:
     Args:
         X: Points [n D].
         y: Targets [n].
+        noise: Mean and variance of the prior of the logarithm of the noise variance.
     """
 
-    def __init__(self, X: Tensor, y: Tensor) -> None:
+    def __init__(self, X: Tensor, y: Tensor, noise: tuple[float, float] = NOISE) -> None:
         D = X.shape[-1]
         self.X = X - X.mean(0)
         self.y = y
-        self.means: Tensor = y.new_tensor([_lengthscale_mean(D)] * D + [_NOISE_MEAN])
-        covariance = torch.diag(y.new_tensor([OWN] * D + [_NOISE_VARIANCE]))
+        self.means: Tensor = y.new_tensor([_lengthscale_mean(D)] * D + [noise[0]])
+        covariance = torch.diag(y.new_tensor([OWN] * D + [noise[1]]))
         covariance[:D, :D] += COMMON
         self.precision: Tensor = torch.linalg.inv(covariance)
 
@@ -116,14 +126,17 @@ class Fit:
         kernel: The kernel of f.
         noise_std: The standard deviation s of the noise.
         constant: The constant c.
+        log_density: The logarithm of the density there, up to a constant that does not depend on the targets;
+            minus infinity if it could not be computed.
     """
 
     kernel: Kernel
     noise_std: float
     constant: float
+    log_density: float
 
 
-def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fit:
+def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = False) -> Fit:
     """Fit kernel, noise level and constant to standardised y [n] at X [n D]; a function of the data alone.
 
     Where the likelihood cannot be computed, the prior medians serve.
@@ -132,8 +145,9 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fit:
         X: Points of the unit cube.
         y: Targets of mean 0 and standard deviation 1.
         noise_std: The noise level, if it is given and not to be fitted.
+        exact: Whether the targets have no noise.
     """
-    density = LogDensity(*_part(X, y))
+    density = LogDensity(*_part(X, y), NOISELESS if exact else NOISE)
 
     def loss(theta) -> tuple[float, object]:
         value, gradient = density(torch.from_numpy(theta))
@@ -154,10 +168,10 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fit:
             found.append((float(best.fun), torch.from_numpy(best.x)))
         except torch.linalg.LinAlgError as error:
             log.warning("kernel and noise could not be fitted from one start: %s", error)
-    theta = min(found, key=lambda pair: pair[0])[1]
+    loss_there, theta = min(found, key=lambda pair: pair[0])
     kernel = unit_kernel(X.shape[-1])
     kernel.initialize(lengthscale=theta[:-1].exp())
-    return Fit(kernel, float((theta[-1] / 2).exp()), density.constant(theta))
+    return Fit(kernel, float((theta[-1] / 2).exp()), density.constant(theta), -loss_there)
 
 
 def _part(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -255,7 +255,11 @@ class Optimizer(Guarded):
 
     @guarded
     def recommended(self) -> Trial | None:
-        """Return the completed trial with the best pessimistic bound, or value while there is no bound."""
+        """Return the completed trial with the best pessimistic bound, or value while there is no bound.
+
+        In the practical setting the bound is one standard deviation from the mean, and the value itself where the
+        objective has no noise.
+        """
         return self._recommended()
 
     def _recommended(self) -> Trial | None:
@@ -263,7 +267,8 @@ class Optimizer(Guarded):
         if not complete or known is None:
             return max(complete, key=self._signed, default=None)
         belief, reported = known
-        return complete[int(reported.lower(belief.searched, self._features(complete)).argmax())]
+        values = torch.tensor([self._signed(trial) for trial in complete], dtype=torch.float64)
+        return complete[int(belief.merit(reported, self._features(complete), values).argmax())]
 
     @guarded
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
@@ -373,10 +378,20 @@ class Optimizer(Guarded):
         belief = self._belief()
         if belief is None:
             return proposal.filling(restriction, number, self.seed, search.generator)
+        if belief.repeats and (again := self._repetition(restriction, pending)) is not None:
+            return again
         confidence = belief.confidence()
         assert confidence is not None
         find = proposal.argmax_draw if belief.draws else proposal.argmax_upper
         return find(confidence, self._hypothetical(belief, pending), search)
+
+    def _repetition(self, restriction: Restriction, pending: Tensor | None) -> Tensor | None:
+        """Return the recommended point [P] where it is allowed; None if a trial repeats an earlier one already."""
+        best, units = self._recommended(), self._units_of(self._trials.all)
+        units = units if pending is None else torch.cat([units, pending])
+        if best is None or not restriction.accepts(best.params) or len(units.unique(dim=0)) < len(units):
+            return None
+        return self._units_of([best])[0]
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""

@@ -15,7 +15,8 @@ from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
-from kbo.optimize.fitting import fit, unit_kernel
+from kbo.optimize.fitting import LEAST_NOISE, MOST, fit, unit_kernel
+from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes.method import Method
 from kbo.regression import MOST_ANCHORS, GreedyDictionary, KernelRidge, Posterior
 from kbo.space import Space
@@ -26,16 +27,15 @@ GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
-OUTLYING = 1.5
-"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should count as
-bad and not stretch the scale so far that all good ones look alike."""
-
 MOST_EXACT = 2000
 """Observations with an exact posterior; of more, a sketch is taken."""
 
-_LARGEST, _OUTSIDE = 1e300, 1e100
+_LARGEST, _OUTSIDE = 1e300, 1e50
 """Size at which values are cut, so that their differences stay finite; and standard deviations from the mean at which a
-value asks for a fit at once, since its square would overflow."""
+value asks for a fit at once, since powers of it would overflow."""
+
+_MOST_INITIAL = 6
+"""Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
 
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
@@ -45,25 +45,30 @@ _LEFT_OUT = 0.1
 class Practical:
     """Everything is estimated: useful bounds without a guarantee.
 
-    Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood on targets
-    standardised to mean 0 and standard deviation 1, first after the initial design and again whenever the data
-    have grown by 30%; values far on the bad side are cut first. The search takes one and two standard deviations above
-    the mean in turn, and four every eighth time ("ucb"), or the bound of the chosen method. The norm bound,
-    for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime lower
-    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
-    deviation.
+    Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
+    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all are
+    made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best trial is
+    repeated once: equal values mean that the objective has no noise. Then the best observed trial is recommended,
+    otherwise the one with the largest mean less one standard deviation. The search takes one and two standard
+    deviations above the mean in turn, and four every eighth time ("ucb"), or the bound of the chosen method. The norm
+    bound, for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime
+    lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior
+    standard deviation.
 
     Args:
         delta: Nominal failure probability of the bounds.
         scale: Covariance scale of the mixture.
         norm_factor: Multiple of the lower confidence bound of the norm.
-        n_initial: Space-filling evaluations before the first fit; by default ``2 P + 2`` for P parameters.
+        n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
+        noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective
+            without noise. By default it is estimated.
     """
 
     delta: float = 0.1
     scale: float = 1.0
     norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
+    noise_std: float | None = None
 
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
@@ -74,6 +79,7 @@ class Practical:
         if checks.positive("norm_factor", self.norm_factor) < 1:
             raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
         checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
+        checks.maybe(checks.non_negative, "noise_std", self.noise_std)
 
     def begin(self, method: str, n_trials: int | None, space: Space) -> PracticalLearner:
         """Return the learner before the first evaluation; arguments as for ``Certified.begin``.
@@ -98,12 +104,13 @@ class Practical:
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
         recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
-        n_initial = self.n_initial or 2 * space.dimension + 2
+        n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         return PracticalLearner(self, method, n_trials, n_initial if recipe.has_bounds else math.inf)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        return {"setting": "practical", **vars(self)}
+        given = {name: value for name, value in vars(self).items() if name != "noise_std" or value is not None}
+        return {"setting": "practical", **given}  # a journal of a run without a given noise level does not name it
 
 
 @dataclass(frozen=True)
@@ -113,35 +120,37 @@ class Fitted:
     Attributes:
         kernel: The kernel.
         noise_std: The noise level, in units of the posterior.
-        location, unit, floor: A value y is ``(max(y, floor) - location) / unit`` in units of the posterior.
+        targets: The map from values to targets of the posterior.
         n: The number of observations, the first ones.
         largest_sem: The largest standard error of the values, if it was taken for the noise level.
     """
 
     kernel: Kernel
     noise_std: float
-    location: float
-    unit: float
-    floor: float
+    targets: Targets
     n: int
     largest_sem: float | None = None
 
 
-def units_of(y: Tensor) -> tuple[float, float, float]:
-    """Return where values y [n] are cut below, and their mean and standard deviation then (1 in place of 0)."""
-    low, high = y.quantile(0.25), y.quantile(0.75)
-    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-    y = y.clamp_min(floor)
-    peak = float(y.abs().max()) or 1.0  # squares of very large targets would overflow
-    spread = float((y / peak).std()) * peak
-    return floor, float((y / peak).mean()) * peak, spread if spread > 0 else 1.0
+def fit_raw(X: Tensor, y: Tensor, noise_std: float | None = None, exact: bool = False) -> Fitted:
+    """Fit kernel, noise level and constant to values y [n] in units of the objective at X [n D].
 
+    Values are standardised; if that makes them more likely, under their own constant, they are made less skewed, too.
 
-def fit_raw(X: Tensor, y: Tensor) -> Fitted:
-    """Fit kernel, noise level and constant to values y [n] in units of the objective at X [n D]."""
-    floor, centre, unit = units_of(y)
-    found = fit(X, (y.clamp_min(floor) - centre) / unit)
-    return Fitted(found.kernel, found.noise_std, centre + unit * found.constant, unit, floor, len(y))
+    Args:
+        X: Points of the unit cube.
+        y: Values.
+        noise_std: The noise level in units of the objective, if it is given: then values are standardised only.
+        exact: Whether the values have no noise. The "noise" is then the part that the kernel does not explain.
+    """
+    plain = linear(y)
+    if noise_std is not None:
+        found = fit(X, plain(y), max(noise_std / plain.spread, LEAST_NOISE))
+        return Fitted(found.kernel, found.noise_std, plain.above(found.constant), len(y))
+    fits = [(targets, fit(X, targets(y), exact=exact)) for targets in dict.fromkeys([plain, least_skewed(y)])]
+    n = min(len(y), MOST)
+    targets, found = max(fits, key=lambda pair: pair[1].log_density + n * pair[0].log_slope(y))
+    return Fitted(found.kernel, found.noise_std, targets.above(found.constant), len(y))
 
 
 class PracticalBelief(Belief):
@@ -151,18 +160,21 @@ class PracticalBelief(Belief):
         setting: Its numbers.
         method: A name of ``kbo.recipes.names()``.
         n_trials: The planned number of trials, for methods that need it.
-        fitted: Kernel, noise level and units. The posterior is sketched if there are many observations, and updated
+        fitted: Kernel, noise level and targets. The posterior is sketched if there are many observations, and updated
             in place.
+
+    Attributes:
+        exact: Whether the values have no noise; None if that is not known.
     """
+
+    exact: bool | None = None
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, fitted: Fitted) -> None:
         self._setting = setting
         self._recipe = recipes.get(method)
         self._n_trials = n_trials
         self.fitted = fitted
-        self.location: float = fitted.location
-        self.unit: float = fitted.unit
-        self.floor: float = fitted.floor
+        self.targets: Targets = fitted.targets
         made = self._method(norm_bound=1.0)
         self._plain = made.confidence
         self.draws: bool = self._recipe.draws
@@ -170,6 +182,22 @@ class PracticalBelief(Belief):
             made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
         self.posterior: Posterior = made.state()
         self._norm_bound: tuple[int, float] | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether no point was evaluated twice, in a setting that estimates the noise."""
+        return self.exact is None
+
+    def merit(self, reported: Confidence, features: Tensor, values: Tensor) -> Tensor:
+        """Return the values if they have no noise, and else the means less one standard deviation.
+
+        The reported bound is wider, because its width covers all points at once, and would prefer trials that were
+        repeated to better ones that were not.
+        """
+        if self.exact:
+            return values
+        mean, variance = self.posterior.predict(features)
+        return mean - variance.sqrt()
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
@@ -202,12 +230,17 @@ class PracticalBelief(Belief):
     def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
         if self.reported() is None:
             return NO_BOUND
-        level, sem = f"the noise level ({self.fitted.noise_std * self.unit:.3g})", self.fitted.largest_sem
-        norm = f"the norm bound ({self.norm_bound() * self.unit:.3g}, of the objective less its fitted constant)"
+        numbers, sem = self.assumptions(), self.fitted.largest_sem
+        level = f"the noise level ({numbers['noise_std']:.3g})"
         fitted = f"the kernel and {level} were fitted"
         if sem is not None:
             given = f"is the largest standard error given, {sem:.3g}, but at least a hundredth of the spread of values"
             fitted = f"{level} {given}, the kernel was fitted"
+        elif self.exact:
+            fitted = f"the objective has no noise, the kernel and its misfit ({numbers['noise_std']:.3g}) were fitted"
+        elif self._setting.noise_std is not None:
+            fitted = f"{level} was given, the kernel was fitted"
+        norm = f"the norm bound ({numbers['norm_bound']:.3g}, of the objective less its fitted constant)"
         return (
             f"practical, not certified: {fitted} and {norm} was guessed from the same data, so the interval may be too "
             "narrow"
@@ -218,8 +251,8 @@ class PracticalBelief(Belief):
         factor = f"{self._setting.norm_factor:g}"
         return {
             "kernel": "fitted",
-            "noise_std": self.fitted.noise_std * self.unit,
-            "norm_bound": self.norm_bound() * self.unit,
+            "noise_std": self.fitted.noise_std * self.targets.scale,
+            "norm_bound": self.norm_bound() * self.targets.scale,
             "delta": self._setting.delta,
             "from": f"kernel and noise by marginal likelihood, norm bound {factor} x its lower bound",
         }
@@ -236,24 +269,32 @@ class PracticalLearner(Learner):
     """
 
     def __init__(self, setting: Practical, method: str, n_trials: int | None, n_initial: float) -> None:
-        self._given = setting, method, n_trials
+        self._given, self._noise_std = (setting, method, n_trials), setting.noise_std
         self._features: list[Tensor] = []
         self._y: list[float] = []
+        self._first_values: dict[tuple[float, ...], float] = {}  # by features
+        self._exact: bool | None = None if setting.noise_std is None else setting.noise_std == 0
+        # Of the first observations, as many as are needed: a fit depends on no others.
         self._next_fit, self._needed = n_initial, 0
-        self._units = -math.inf, 0.0, 1.0  # of the first observations, as many as are needed
+        self._plain, self._fit_exactly = Targets(), False
         self._fitted: Fitted | None = None
         self._belief: PracticalBelief | None = None
 
     def observe(self, number: int, features: Tensor, y: float) -> None:  # noqa: D102
         y = min(max(y, -_LARGEST), _LARGEST)
-        floor, centre, unit = self._units
-        outside = abs(max(y, floor) - centre) > _OUTSIDE * unit
+        outside = abs(float(self._plain(torch.tensor(y, dtype=torch.float64)))) > _OUTSIDE
+        point = tuple(features.flatten().tolist())
+        if point not in self._first_values:
+            self._first_values[point] = y
+        elif self._noise_std is None:
+            self._exact = self._exact is not False and y == self._first_values[point]
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit or (outside and self._needed):
             self._needed = len(self._y)
             self._next_fit = math.ceil(REFIT_GROWTH * self._needed)
-            self._units = units_of(torch.tensor(self._y, dtype=torch.float64))
+            self._fit_exactly = bool(self._exact)
+            self._plain = linear(torch.tensor(self._y, dtype=torch.float64))
 
     def belief(self) -> PracticalBelief | None:
         """Fit if the data have grown enough, update the posterior, and return the belief.
@@ -265,20 +306,21 @@ class PracticalLearner(Learner):
             return None
         if self._fitted is None or self._fitted.n != n:
             X, y = torch.cat(self._features[:n]), torch.tensor(self._y[:n], dtype=torch.float64)
-            self._fitted, self._belief = fit_raw(X, y), None
+            noise_std = None if self._fit_exactly else self._noise_std
+            self._fitted, self._belief = fit_raw(X, y, noise_std, exact=self._fit_exactly), None
         belief, self._belief = self._belief, None  # stored again when it is complete
         if belief is None:
             belief = PracticalBelief(*self._given, self._fitted)
             self._add(belief, 0, n)
         if belief.posterior.n < len(self._y):
             self._add(belief, belief.posterior.n, len(self._y))
-        self._belief = belief
+        belief.exact, self._belief = self._exact, belief
         return belief
 
     def _add(self, belief: PracticalBelief, start: int, stop: int) -> None:
         """Add some observations; many first ones best first, so that a sketch is finest at the best."""
         X = torch.cat(self._features[start:stop])
-        targets = torch.tensor([belief.target(y) for y in self._y[start:stop]], dtype=torch.float64)
+        targets = belief.targets(torch.tensor(self._y[start:stop], dtype=torch.float64))
         if start == 0 and stop > MOST_EXACT:
             best_first = targets.argsort(descending=True, stable=True)
             X, targets = X[best_first], targets[best_first]

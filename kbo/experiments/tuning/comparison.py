@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "width 2": {"constants": {_WIDTHS: [2.0]}},
     "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
     "own lengthscales": {"constants": {"kbo.optimize.fitting.COMMON": 0.0, "kbo.optimize.fitting.OWN": 3.0}},
-    "cut at 3": {"constants": {"kbo.optimize.practical.OUTLYING": 3.0}},
+    "cut at 3": {"constants": {"kbo.optimize.targets.OUTLYING": 3.0}},
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},
 }
 """Variants of the practical setting that were compared on the practice problems."""

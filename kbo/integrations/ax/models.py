@@ -25,8 +25,9 @@ from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
 from kbo.optimize.certified import CertifiedBelief
-from kbo.optimize.fitting import fit, unit_kernel
+from kbo.optimize.fitting import LEAST_NOISE, fit, unit_kernel
 from kbo.optimize.practical import Fitted, PracticalBelief
+from kbo.optimize.targets import Targets
 from kbo.space import Choice, Float, Int, Parameter, Space
 
 
@@ -91,9 +92,6 @@ def _parameter(digest: SearchSpaceDigest, i: int) -> Parameter:
     if list(values) == list(range(int(low), int(high) + 1)):
         return Int(int(low), int(high))
     return Float(float(low), float(high))
-
-
-_LEAST_NOISE = 0.01  # the least noise level of a fit, in standard deviations of the targets
 
 
 class MethodGP(StreamingGP):
@@ -195,7 +193,7 @@ class PracticalGP(MethodGP):
     def estimate(self) -> None:
         """Fit kernel, noise level and constant to the data."""
         X, y, scale = self.train_inputs[0], self.train_targets, self.outcome_transform
-        known = None if self.sem is None else max(self.sem / float(scale.stdvs), _LEAST_NOISE)
+        known = None if self.sem is None else max(self.sem / float(scale.stdvs), LEAST_NOISE)
         fitted = fit(X, y, known)
         self.covar_module.load_state_dict(fitted.kernel.state_dict())
         self.noise_std.fill_(fitted.noise_std)
@@ -205,8 +203,8 @@ class PracticalGP(MethodGP):
 
     def _new_belief(self) -> PracticalBelief:
         scale, n = self.outcome_transform, len(self.train_targets)
-        units = {"location": float(scale.means), "unit": float(scale.stdvs), "floor": -math.inf}
-        fitted = Fitted(self.covar_module, float(self.noise_std), **units, n=n, largest_sem=self.sem)
+        targets = Targets(float(scale.means), float(scale.stdvs))
+        fitted = Fitted(self.covar_module, float(self.noise_std), targets, n=n, largest_sem=self.sem)
         return PracticalBelief(*self._problem, fitted)
 
 

@@ -1,0 +1,117 @@
+"""Targets of the practical model: values of the objective that are cut, standardised and made less skewed.
+
+    t = (w(z) - location) / unit,   z = (max(y, floor) - centre) / spread
+
+    w(z) = ((1 + z)^p - 1) / p  for z >= 0,   w(z) = -((1 - z)^(2 - p) - 1) / (2 - p)  for z < 0
+
+w is the transformation of Yeo & Johnson (2000), "A new family of power transformations to improve normality or
+symmetry", with log(1 + z) at p = 0 and -log(1 - z) at p = 2. It is linear at p = 1, spreads the large values and draws
+the small ones together for p > 1, and the reverse for p < 1. Between 0 and 2 it is a bijection of the line.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+OUTLYING = 1.5
+"""Interquartile ranges below the lower quartile at which bad values are cut: a diverged training run should count as
+bad and not stretch the scale so far that all good ones look alike."""
+
+_POWERS = tuple(i / 8 for i in range(17))
+
+
+@dataclass(frozen=True)
+class Targets:
+    """A monotone map from values of the objective, of which larger ones are better, to targets, and its inverse.
+
+    Attributes:
+        centre, spread: Mean and standard deviation of the values, after the cut.
+        floor: Smaller values count as this one.
+        power: p of the transformation.
+        location, unit: Mean and standard deviation of the transformed values.
+    """
+
+    centre: float = 0.0
+    spread: float = 1.0
+    floor: float = -math.inf
+    power: float = 1.0
+    location: float = 0.0
+    unit: float = 1.0
+
+    def __call__(self, y: Tensor) -> Tensor:
+        """Return the targets of values of any shape."""
+        z = (y.clamp_min(self.floor) - self.centre) / self.spread
+        return (_power(z, self.power) - self.location) / self.unit
+
+    def values(self, targets: Tensor) -> Tensor:
+        """Return the values with these targets."""
+        return self.centre + self.spread * _inverse(self.location + self.unit * targets, self.power)
+
+    @property
+    def scale(self) -> float:
+        """The change of the value per unit of the target, at the target 0."""
+        z = float(_inverse(torch.tensor(self.location, dtype=torch.float64), self.power))
+        return self.spread * self.unit / _slope(z, self.power)
+
+    def log_slope(self, y: Tensor) -> float:
+        """Return the mean of ``log dt/dy`` over values, up to a term that depends on neither power nor unit.
+
+        The logarithm of a density of n targets is comparable with that of other targets of the same values after n
+        times this is added.
+        """
+        z = (y.clamp_min(self.floor) - self.centre) / self.spread
+        return float(((self.power - 1) * z.sign() * z.abs().log1p()).mean()) - math.log(self.unit)
+
+    def above(self, constant: float) -> Targets:
+        """Return the map to targets less a constant."""
+        return replace(self, location=self.location + self.unit * constant)
+
+
+def linear(y: Tensor) -> Targets:
+    """Return the cut and standardisation of values [n]; where all are equal, the unit is 1."""
+    low, high = y.quantile(0.25), y.quantile(0.75)
+    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+    y = y.clamp_min(floor)
+    peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
+    spread = float((y / peak).std()) * peak
+    return Targets(float((y / peak).mean()) * peak, spread if spread > 0 else 1.0, floor)
+
+
+def least_skewed(y: Tensor) -> Targets:
+    """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
+    return max((_standardised(y, power) for power in _POWERS), key=lambda targets: targets.log_slope(y))
+
+
+def _standardised(y: Tensor, power: float) -> Targets:
+    plain = linear(y)
+    transformed = replace(plain, power=power)(y)
+    if power == 1.0 or not float(transformed.std()) > 0:
+        return plain
+    return replace(plain, power=power, location=float(transformed.mean()), unit=float(transformed.std()))
+
+
+def _power(z: Tensor, p: float) -> Tensor:
+    """Return w(z)."""
+    return torch.where(z >= 0, _branch(z.clamp_min(0), p), -_branch(-z.clamp_max(0), 2 - p))
+
+
+def _inverse(w: Tensor, p: float) -> Tensor:
+    """Return z with w(z) = w."""
+    return torch.where(w >= 0, _branch_inverse(w.clamp_min(0), p), -_branch_inverse(-w.clamp_max(0), 2 - p))
+
+
+def _slope(z: float, p: float) -> float:
+    """Return dw/dz."""
+    return (1 + abs(z)) ** ((p - 1) * math.copysign(1.0, z))
+
+
+def _branch(z: Tensor, p: float) -> Tensor:
+    return z.log1p() if p == 0 else torch.expm1(p * z.log1p()) / p
+
+
+def _branch_inverse(w: Tensor, p: float) -> Tensor:
+    return torch.expm1(w) if p == 0 else torch.expm1((p * w).log1p() / p)
