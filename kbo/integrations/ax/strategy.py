@@ -62,8 +62,7 @@ def generation_strategy(
         method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: As in ``kbo.minimize``; ``Practical()`` by default.
         n_initial: Observations before the method takes over; by default those of the setting, else 6 in the
-            practical setting (``kbo.minimize`` takes ``2 P + 2`` for P parameters), and 1 in the certified one, whose
-            bounds hold from the start.
+            practical setting, and 1 in the certified one, whose bounds hold from the start.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         seed: Seed of every random choice.
 

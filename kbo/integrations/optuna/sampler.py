@@ -57,8 +57,8 @@ class KBOSampler(BaseSampler):
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no
             guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right; every trial must then
             have the same parameters.
-        n_startup_trials: Values before the first model, from points that fill the space; by default twice the number
-            of parameters plus 2. Only for the practical setting: the certified one has a model from the first value.
+        n_startup_trials: Values before the first model, from points that fill the space; by default 6, and 4 for one
+            parameter. Only for the practical setting: the certified one has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         seed: Seed of every random choice; None draws one.
         constraints_func: Not supported, must be None.
