@@ -98,11 +98,17 @@ class Search:
 
 
 def filling(restriction: Restriction, number: int, seed: int, generator: torch.Generator) -> Tensor:
-    """Return point [P] ``number`` of a space-filling design with the context in place; a random one of the choices."""
+    """Return point [P] ``number`` of a space-filling design with the context in place; a random one of the choices.
+
+    The first one is the centre, which is nearest to all others; in many dimensions the rest is close to the boundary.
+    """
     if restriction.choices is not None:
         return restriction.sample(generator)
-    sobol = SobolEngine(len(restriction.fixed), scramble=True, seed=seed)
-    return restriction.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
+    P = len(restriction.fixed)
+    if number == 0:
+        return restriction.place(torch.full((P,), 0.5, dtype=torch.float64))
+    sobol = SobolEngine(P, scramble=True, seed=seed)
+    return restriction.place(sobol.fast_forward(number - 1).draw(1, dtype=torch.float64)[0])
 
 
 def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
