@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kbo import InvalidInput, bandit, recipes
+from kbo import InvalidInput, MissingExtra, bandit, recipes
 from kbo.confidence import WidthConfidence
 from kbo.problems import (
     BANDITS,
@@ -388,8 +388,8 @@ def _play(first):
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
-    with pytest.raises(InvalidInput, match="scikit-learn"):
+    with pytest.raises(MissingExtra, match="scikit-learn"):
         ClassificationBandit()
     monkeypatch.setitem(__import__("sys").modules, "sklearn.datasets", None)
-    with pytest.raises(InvalidInput, match="scikit-learn"):
+    with pytest.raises(MissingExtra, match="scikit-learn"):
         TuningTable(n_lengthscales=2, n_ridges=2, n_splits=2)
