@@ -388,8 +388,8 @@ def _play(first):
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
-    with pytest.raises(MissingExtra, match="scikit-learn"):
+    with pytest.raises(MissingExtra, match=r"sklearn: pip install 'kbo\[cli\]'"):
         ClassificationBandit()
     monkeypatch.setitem(__import__("sys").modules, "sklearn.datasets", None)
-    with pytest.raises(MissingExtra, match="scikit-learn"):
+    with pytest.raises(MissingExtra, match=r"sklearn: pip install 'kbo\[cli\]'"):
         TuningTable(n_lengthscales=2, n_ridges=2, n_splits=2)
