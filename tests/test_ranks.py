@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kbo.cli import app
-from kbo.errors import InvalidInput
+from kbo.errors import InvalidInput, MissingExtra
 from kbo.experiments.tuning import ranks, suites
 from kbo.experiments.tuning.suite_run import experiment
 from kbo.experiments.tuning.tuners import seeds_of
@@ -103,3 +103,9 @@ def test_expensive_tuners_do_fewer_runs_the_longer_they_are():
 def test_a_wrong_tuner_is_named_before_anything_runs():
     with pytest.raises(InvalidInput, match=r"tuners must be one of .*'kbo'.* got 'kob'"):
         experiment("bbob", "held-out", ["kob"], 50, 3)
+
+
+def test_a_missing_library_is_named_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("kbo.extras.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[compare\]'"):
+        experiment("bbob", "development", ["kbo"], 5, 1)

@@ -96,7 +96,7 @@ class DiabetesSVR(Learner):
 
 
 class LearnerOnData(Learner):
-    """A learner with two to six parameters on small data; a trial takes at most 0.3 s.
+    """A learner with three to six parameters on small data; a trial takes at most 0.3 s.
 
     Every evaluation trains it on a new random half of the data, at most 300 rows, and returns its error on as many
     others: the fraction of wrong classes, or one minus the R2.

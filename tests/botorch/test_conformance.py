@@ -175,6 +175,13 @@ def test_every_model_is_searched_by_every_optimiser(build, search):
         assert ((found >= BOUNDS[0]) & (found <= BOUNDS[1])).all()
 
 
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_searches_find_the_points_that_they_find_with_botorch(search):
+    pair = model_and_reference(TRANSFORMS["both"], torch.device("cpu"))
+    found, expected = (search(qLogExpectedImprovement(one, LEVEL, sampler()))[0] for one in pair)
+    close(found, expected, 1e-3)
+
+
 def combined(confidences: Any, weights: Tensor, **options: Any) -> LinearUCB:
     models = ModelListGP(MODELS["KernelRidgeGP"](**options), MODELS["NystromGP"]())
     return LinearUCB(models, confidences, ScalarizedPosteriorTransform(weights, offset=0.5))

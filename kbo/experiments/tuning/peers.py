@@ -116,7 +116,7 @@ class SMACTuner:
 
 
 def _never_called(config: Any, seed: int = 0) -> float:
-    raise NotImplementedError  # trials are told
+    raise NotImplementedError  # values come by tell
 
 
 class NevergradTuner:

@@ -13,7 +13,7 @@ from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.sweep.runner import Workers
 from kbo.experiments.tuning import ranks, suites
 from kbo.experiments.tuning.comparison import cell
-from kbo.experiments.tuning.tuners import LEFT_OUT, TUNERS, seeds_of
+from kbo.experiments.tuning.tuners import LEFT_OUT, TUNERS, seeds_of, tuner
 
 CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
 """Numbers of trials after which runs are judged."""
@@ -44,9 +44,13 @@ def experiment(
 
     Raises:
         InvalidInput: There is no such suite or tuner.
+        MissingExtra: The suite or a tuner needs a library that is not installed.
     """
     problems = suites.half_of(suite, half, dim, noise)
     names = [checks.one_of("tuners", name, TUNERS) for name in names]
+    space = suites.PROBLEMS[problems[0]](seed=1).space
+    for name in names:
+        tuner(name, space, 1, trials)  # a missing library shows before the work begins
     checkpoints = [*(number for number in CHECKPOINTS if number < trials), trials]
     cells = [
         cell(problem, name, seed, checkpoints)
