@@ -128,8 +128,15 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
     @property
+    def variances(self) -> Tensor | None:
+        """Known noise variances [... n] of the observations, in units of the (transformed) targets; or None."""
+        return None
+
+    @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
-        """Gaussian noise whose variance is the ridge of the state."""
+        """Gaussian noise of the known variances, or whose variance is the ridge of the state."""
+        if self.variances is not None:
+            return KnownLikelihood(self.variances)
         ridge = torch.nn.Parameter(self.train_targets.new_tensor(self.state.ridge), requires_grad=False)
         return RidgeLikelihood(ridge, ridge, f"the ridge of a {type(self).__name__} follows from its data")
 
@@ -201,7 +208,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if observation_noise is not False:
             noise = observation_noise
             if noise is True:
-                noise = self.likelihood.noise.detach().mean()
+                noise = self.likelihood.noise.detach().mean(-1, keepdim=True)
             else:
                 noise = checks.points("observation_noise", noise).squeeze(-1)
             mean = distribution.mean
@@ -309,8 +316,14 @@ class FantasyGP(PosteriorModel):
 
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         super().__init__()
-        self._hypothetical = Hypothetical(checks.instance("model", model, PosteriorModel).state, P, targets, weights)
+        state = checks.instance("model", model, PosteriorModel).state
+        self._hypothetical = Hypothetical(state, P, targets, weights)
         checks.tensor("targets", targets)
+        self._variances: Tensor | None = model.variances
+        if self._variances is not None:
+            new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)
+            batch = torch.broadcast_shapes(new.shape[:-1], self._variances.shape[:-1])
+            self._variances = torch.cat([part.expand(*batch, -1) for part in (self._variances, new)], -1)
         self.train_inputs: tuple[Tensor, ...] = (self._hypothetical.P,)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module
@@ -325,6 +338,11 @@ class FantasyGP(PosteriorModel):
     def state(self) -> Hypothetical:
         """The posterior of the observed and the hypothetical data."""
         return self._hypothetical
+
+    @property
+    def variances(self) -> Tensor | None:
+        """Those of the observed and the hypothetical data, if the first are known."""
+        return self._variances
 
     @property
     def batch_shape(self) -> torch.Size:

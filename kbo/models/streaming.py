@@ -123,6 +123,11 @@ class StreamingGP(PosteriorModel):
         return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
 
     @property
+    def variances(self) -> Tensor | None:
+        """Known noise variances [n] of the observations, in units of the transformed targets; or None."""
+        return self.train_Yvar
+
+    @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
         """Gaussian noise of variances ``train_Yvar``, or ``ridge``: setting or fitting the one changes the other.
 

@@ -87,6 +87,9 @@ WORKS: dict[str, Callable[[Any], Tensor]] = {
         (m.posterior(Z), m)[1].condition_on_observations(Z, Z[..., :1]).posterior(ONE)
     ),
     "`fantasize`": lambda m: moments(m.fantasize(Z, sampler(4)).posterior(ONE)),
+    "`posterior`, with observation noise, and `fantasize` of a fantasy": lambda m: moments(
+        m.fantasize(Z, sampler(4)).fantasize(ONE.expand(4, 3, 1, 2), sampler(2)).posterior(ONE, observation_noise=True)
+    ),
     "`posterior` and `fantasize` at float32 points of a float64 model": lambda m: moments(
         m.fantasize(Z.float(), sampler(4)).posterior(ONE.float())
     ),
@@ -107,6 +110,7 @@ WORKS: dict[str, Callable[[Any], Tensor]] = {
     "`qKnowledgeGradient`": lambda m: qKnowledgeGradient(m, 4, sampler(4))(points(3, 5, 2, seed=5)),
     "`qNegIntegratedPosteriorVariance`": lambda m: qNegIntegratedPosteriorVariance(m, X)(Z),
     "`qMaxValueEntropy`": lambda m: seeded(lambda: qMaxValueEntropy(m, X), ONE),
+    "`qMaxValueEntropy` with `X_pending`": lambda m: seeded(lambda: qMaxValueEntropy(m, X, X_pending=NEW), ONE),
     "`qLowerBoundMaxValueEntropy` (GIBBON) with `X_pending`": lambda m: seeded(
         lambda: qLowerBoundMaxValueEntropy(m, X, X_pending=NEW), ONE
     ),
@@ -131,14 +135,26 @@ def test_it_works_as_in_botorch(name, transforms):
 
 
 # The same with train_Yvar
-KNOWN = [name for name in WORKS if name.startswith(("`posterior`, of", "`fantasize`", "`loo_cv`", "`Exact", "`qKnow"))]
+WITH_NOISE = ("`posterior`, ", "`fantasize`", "`loo_cv`", "`Exact", "`qKnow", "`qMaxValueEntropy` with")
+KNOWN = {name: case for name, case in WORKS.items() if name.startswith(WITH_NOISE)}
+KNOWN["`qJointEntropySearch`"] = lambda m: seeded(lambda: qJointEntropySearch(m, X[:2] + 0.1, Y[:2] + 3), ONE)
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_it_works_as_in_botorch_with_known_variances(name):
-    pair = model_and_reference(TRANSFORMS["both"], torch.device("cpu"), known=True)
-    found, expected = (WORKS[name](one).detach() for one in pair)
+    transforms = TRANSFORMS["both"] if name in WORKS else dict
+    pair = model_and_reference(transforms, torch.device("cpu"), known=True)
+    found, expected = (KNOWN[name](one).detach() for one in pair)
     close(found, expected, 1e-4)
+
+
+@pytest.mark.parametrize("build", ["KernelRidgeGP", "NystromGP", "PosteriorGP"])
+def test_each_batch_of_fantasies_has_the_noise_of_its_own_observations(build):
+    known = torch.linspace(0.1, 0.5, 25).double().unsqueeze(-1)
+    noise = torch.tensor([0.1, 1.0, 9.0]).double().view(3, 1, 1).expand(3, 2, 1)
+    model = MODELS[build](train_Yvar=known).condition_on_observations(Z, Z[..., :1], noise=noise)
+    added = model.posterior(ONE, observation_noise=True).variance - model.posterior(ONE).variance
+    close(added.view(3), torch.cat([known.expand(3, 25, 1), noise], -2).mean((-2, -1)), 1e-12)
 
 
 @pytest.mark.parametrize("name", UNTRANSFORMED)
