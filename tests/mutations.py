@@ -320,6 +320,12 @@ FAULTS = [
         "tests/botorch/test_conformance.py -k weighted_sum",
     ),
     Fault(
+        "acquisition/linear.py",
+        "abs(term.weight) * term(X)",
+        "term(X)",
+        "tests/botorch/test_conformance.py -k weighted_sum",
+    ),
+    Fault(
         "space.py",
         "a, b = self.low - 0.5, self.high + 0.5",
         "a, b = self.low, self.high",

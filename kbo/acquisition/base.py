@@ -72,6 +72,8 @@ class ConfidenceAcquisition(AcquisitionFunction):
         """The reasons why no theorem covers the values, in words; none if one does."""
         state = self.state()
         reasons = self.confidence.objections(state)
+        if not self.finite:
+            reasons.append("the bounds are not finite yet, so points are ranked by their standard deviation")
         if self.X_pending is not None:
             reasons.append(
                 "X_pending is set, so the values include hypothetical observations: for a guarantee use an acquisition "
@@ -83,6 +85,11 @@ class ConfidenceAcquisition(AcquisitionFunction):
             except RefutedAssumptions as refuted:
                 reasons.append(str(refuted))
         return reasons
+
+    @property
+    def finite(self) -> bool:
+        """Whether the bounds are finite yet; if not, points are ranked by their standard deviation."""
+        return self.confidence.finite_on(self.state())
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""

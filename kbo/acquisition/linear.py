@@ -22,17 +22,18 @@ class LinearUCB(AcquisitionFunction):
 
     It is the sum of the bounds of its terms, each a ``KernelUCB``; with a negative weight that is from the lower bound
     of f_i. If the bounds of f_i fail with probability delta_i, this one fails with at most the sum of these, however
-    the functions and their noise depend on each other.
+    the functions and their noise depend on each other. While some f_i has no finite bounds, the value is the sum of the
+    standard deviations of these alone, each times the size of its weight: the limit of ever wider bounds.
 
     Args:
         model: The models of kbo, in the units of their data (without outcome transforms).
         confidences: The bound of each f_i.
-        posterior_transform: The weights [m] and the offset.
+        posterior_transform: The weights [m], not all 0, and the offset.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: An argument is of another kind, the numbers of models, bounds and weights differ, or a model has
-            an outcome transform.
+        InvalidInput: An argument is of another kind, the numbers of models, bounds and weights differ, weights are not
+            finite or all 0, or a model has an outcome transform.
 
     Example:
         >>> bounds = [SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05) for _ in range(2)]
@@ -49,12 +50,15 @@ class LinearUCB(AcquisitionFunction):
         super().__init__(model=checks.instance("model", model, ModelListGP))
         checks.instance("posterior_transform", posterior_transform, ScalarizedPosteriorTransform)
         models: list[Any] = list(model.models)
-        weights = posterior_transform.weights.split(1)
+        values: Any = posterior_transform.weights
+        weights = checks.points("posterior_transform.weights", values).split(1)
         if not isinstance(confidences, Sequence) or not len(models) == len(confidences) == len(weights):
             raise InvalidInput(
                 f"confidences must be a list of one bound for each of {len(models)} models, and posterior_transform "
                 f"have as many weights, got {checks.shown(confidences)} and {len(weights)} weights."
             )
+        if not values.any():
+            raise InvalidInput("posterior_transform has no weight other than 0: there is nothing to maximise.")
         if any(hasattr(one, "outcome_transform") for one in models):
             raise InvalidInput(
                 "model has an outcome_transform, and its bounds are in transformed units, which cannot be added: scale "
@@ -69,16 +73,26 @@ class LinearUCB(AcquisitionFunction):
 
     @property
     def guarantee(self) -> str | None:
-        """The guarantees of the terms, in words; None without one of them, for the reasons of ``objections``."""
-        found = [term.guarantee for term in self.terms]
-        known = [f"function {i}: {text}" for i, text in enumerate(found) if text is not None]
-        together = "all of them fail with at most the sum of these probabilities"
-        return "; ".join([*known, together]) if len(known) == len(found) else None
+        """The guarantees of the terms, in words; None without one, for the reasons of ``objections``."""
+        if self.objections:
+            return None
+        known = [f"function {i}: {term.guarantee}" for i, term in enumerate(self.terms)]
+        return "; ".join([*known, f"all hold together with probability at least 1 - {self._delta:g}"])
 
     @property
     def objections(self) -> list[str]:
         """The reasons why no theorem covers the values, in words; none if one does."""
-        return [f"function {i}: {reason}" for i, term in enumerate(self.terms) for reason in term.objections]
+        reasons = [f"function {i}: {reason}" for i, term in enumerate(self.terms) for reason in term.objections]
+        if not reasons and self._delta >= 1:
+            reasons.append(
+                f"the probabilities with which the bounds may fail add up to {self._delta:g}, so nothing is known of "
+                "all of them together: give each a smaller delta"
+            )
+        return reasons
+
+    @property
+    def _delta(self) -> float:
+        return sum(term.confidence.delta_on(term.state()) for term in self.terms)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
@@ -88,4 +102,8 @@ class LinearUCB(AcquisitionFunction):
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        return torch.stack([term(X) for term in self.terms]).sum(0) + self.offset
+        terms = [term for term in self.terms if term.weight]
+        unbounded = [term for term in terms if not term.finite]
+        if unbounded:
+            return torch.stack([abs(term.weight) * term(X) for term in unbounded]).sum(0)
+        return torch.stack([term(X) for term in terms]).sum(0) + self.offset

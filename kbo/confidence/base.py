@@ -38,6 +38,7 @@ class Confidence(ABC):
             weights: it must be about data seen through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the
             noise (docs/theory/weights.md).
         covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
+        delta: Probability that the statement may fail; 1 unless a subclass sets it.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -48,6 +49,11 @@ class Confidence(ABC):
     covers_sketches: bool = False
     covers_weights: bool = False
     covers_clipping: bool = False
+    delta: float = 1.0
+
+    def delta_on(self, state: Posterior) -> float:
+        """Return the probability that the statement on this posterior may fail, at most; 1 if it is not known."""
+        return self.delta
 
     def guarantee_on(self, state: Posterior) -> str | None:
         """Return the statement that holds on this posterior; None if there are ``objections``."""

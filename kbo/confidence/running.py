@@ -64,6 +64,10 @@ class RunningIntersection(Confidence):
         """Return the statement of the confidence in the last round that entered."""
         return f"{self._statement}; intervals are intersected over the rounds"
 
+    def delta_on(self, state: Posterior) -> float:
+        """Return that of the confidence."""
+        return self.confidence.delta_on(state)
+
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons against any theorem on this posterior; those of the confidence while no round entered."""
         if not state.hypothetical:

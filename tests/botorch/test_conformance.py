@@ -41,7 +41,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from kbo.acquisition import KernelUCB, LinearUCB
-from kbo.confidence import FixedWidth, NoiseBounds, SelfNormalized
+from kbo.confidence import AdaptiveSelfNormalized, FixedWidth, NoiseBounds, RunningIntersection, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.regression import KernelRidge
@@ -212,13 +212,57 @@ def test_bounds_of_a_weighted_sum_hold_for_all_functions_within_their_bounds():
     assert acqf.guarantee is None
     assert acqf.objections[0].startswith("function 1: ")
     rigorous = combined([SelfNormalized(RIDGE**0.5, 20.0, delta) for delta in (0.05, 0.1)], weights)
-    assert all(text in rigorous.guarantee for text in ("1 - 0.05", "1 - 0.1", "sum of these"))
+    assert all(text in rigorous.guarantee for text in ("1 - 0.05, if", "1 - 0.1, if"))
+    assert rigorous.guarantee.endswith("all hold together with probability at least 1 - 0.15")
     for q, sequential in ((1, False), (2, True), (2, False)):
         found, value = optimize_acqf(rigorous, BOUNDS, q=q, sequential=sequential, **OPTIONS)
         assert found.shape == (q, 2)
         assert value.isfinite().all()
     rigorous.set_X_pending(NEW)
     assert rigorous.guarantee is None
+
+
+def test_a_weighted_sum_ranks_by_weighted_standard_deviations_while_a_term_has_no_finite_bound():
+    unknown = AdaptiveRidgeGP(X[:1], Y[:1], kernel(), NoiseBounds(5.0, delta=0.1))
+    bounds, P = [AdaptiveSelfNormalized(), SelfNormalized(0.1, 4.0, 0.05)], Z[:, :1]
+    for second in (3.0, 0.0):
+        weights = torch.tensor([-50.0, second], dtype=torch.float64)
+        acqf = LinearUCB(ModelListGP(unknown, plain()), bounds, ScalarizedPosteriorTransform(weights, offset=7.0))
+        close(acqf(P), 50 * unknown.state.predict(P)[1].sqrt().squeeze(-1), 1e-12)
+        assert acqf.guarantee is None
+        assert any("function 0: the bounds are not finite yet" in reason for reason in acqf.objections)
+    only = LinearUCB(ModelListGP(unknown, plain()), bounds, ScalarizedPosteriorTransform(torch.tensor([0.0, 2.0])))
+    close(only(P), KernelUCB(plain(), bounds[1], ScalarizedPosteriorTransform(torch.tensor([2.0])))(P), 1e-12)
+
+
+class Undocumented(SelfNormalized):
+    """A bound that does not say with which probability it fails."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1, 4.0, 0.1)
+        del self.delta
+
+    def width(self, state: Any) -> Tensor:
+        return torch.tensor(3.0)
+
+
+def test_a_weighted_sum_has_a_guarantee_where_the_probabilities_add_up_to_less_than_one():
+    noise = AdaptiveRidgeGP(X, Y, kernel(), NoiseBounds(20.0, 0.1, upper=1.0))
+    first, known = KernelUCB(noise, AdaptiveSelfNormalized()), SelfNormalized(RIDGE**0.5, 20.0, 0.2)
+    running = RunningIntersection(known, X)
+    for bound, total in (
+        (known, "0.3"),
+        (running, "0.3"),
+        (SelfNormalized(RIDGE**0.5, 20.0, 0.9), "1"),
+        (Undocumented(), "1.1"),
+    ):
+        weights = ScalarizedPosteriorTransform(torch.ones(2).double())
+        acqf = LinearUCB(ModelListGP(noise, plain()), [first.confidence, bound], weights)
+        if float(total) < 1:
+            assert acqf.guarantee.endswith(f"1 - {total}")
+        else:
+            assert acqf.guarantee is None
+            assert f"add up to {total}, " in acqf.objections[0]
 
 
 @pytest.mark.parametrize(
@@ -229,11 +273,14 @@ def test_bounds_of_a_weighted_sum_hold_for_all_functions_within_their_bounds():
         ([FixedWidth(2.0)] * 2, 3, {}, "3 weights"),
         ([FixedWidth(2.0)] * 2, 2, TRANSFORMS["standardize"](), "scale the targets"),
         ([FixedWidth(2.0), None], 2, {}, "confidence"),
+        ([FixedWidth(2.0)] * 2, [1.0, float("nan")], {}, "weights"),
+        ([FixedWidth(2.0)] * 2, [0.0, 0.0], {}, "no weight other than 0"),
     ],
 )
 def test_a_weighted_sum_of_parts_that_do_not_fit_is_refused(confidences, weights, options, message):
+    weights = torch.tensor(weights if isinstance(weights, list) else [1.0] * weights, dtype=torch.float64)
     with pytest.raises(InvalidInput, match=message):
-        combined(confidences, torch.ones(weights).double(), **options)
+        combined(confidences, weights, **options)
 
 
 @pytest.mark.parametrize("transforms", ["plain", "both"])

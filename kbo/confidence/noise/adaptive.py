@@ -24,6 +24,10 @@ class _Adaptive(Confidence):
         """Return that of the noise bounds."""
         return self.noise_bounds(state).guarantee
 
+    def delta_on(self, state: Posterior) -> float:
+        """Return that of the noise bounds."""
+        return self.noise_bounds(state).delta
+
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the noise bounds are refuted."""
         refuted = self.noise_bounds(state).refuted
