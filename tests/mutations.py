@@ -360,6 +360,17 @@ FAULTS = [
     Fault("optimize/guarded.py", "if self._torn:", "if False:", "tests/test_faults.py -k interrupt"),
     Fault("optimize/optimizer.py", "trial.starts >= MOST_STARTS", "False", "tests/test_faults.py -k lost_twice"),
     Fault(
+        "optimize/practical.py",
+        "        if self.exact:\n            return values",
+        "",
+        "tests/test_practical.py -k without_noise",
+    ),
+    Fault(
+        "optimize/practical.py", "and y == self._first_values[point]", "", "tests/test_practical.py -k one_repetition"
+    ),
+    Fault("optimize/practical.py", "+ n * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
+    Fault("optimize/targets.py", "self.power - 1", "1 - self.power", "tests/test_targets.py -k densities"),
+    Fault(
         "stateful.py",
         'if state.get("checksum") != checksum(plain):',
         "if False:",

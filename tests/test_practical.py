@@ -272,3 +272,9 @@ def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units
     low, mean, high = optimizer.interval({"x": 0.05})
     assert low <= mean <= high
     assert low <= math.exp(0.6) * 1.05 <= high
+
+
+def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
+    draws = torch.Generator().manual_seed(1)
+    X = torch.rand(40, 2, generator=draws, dtype=torch.float64)
+    assert fit_raw(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power == 2
