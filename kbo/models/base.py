@@ -47,26 +47,36 @@ def name_constructor(kind: type) -> None:
 
 
 class _RidgeNoise(HomoskedasticNoise):
-    """Equal variances, given by a parameter [], in the dtype of the data."""
+    """Equal variances, given by a parameter [], in the dtype of the data; ``fixed`` says why they cannot be set."""
 
-    def __init__(self, ridge: torch.nn.Parameter, like: Tensor) -> None:
+    def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None) -> None:
         super().__init__(noise_constraint=GreaterThan(_LEAST_NOISE))
         self.raw_noise = ridge
         self._like: Tensor
         self.register_buffer("_like", like.new_empty(0), persistent=False)
+        self._fixed = fixed
 
     def register_constraint(self, param_name: str, constraint: Interval, replace: bool = True) -> None:
         """Register the limits of a constraint without its transform, since the parameter is the variance itself."""
         first = constraint.initial_value
-        first = first if first is None else constraint.transform(first)
-        limits = GreaterThan(constraint.lower_bound, transform=None, initial_value=first)  # pyright: ignore
-        limits.upper_bound = constraint.upper_bound
+        given: Any = {"transform": None, "initial_value": first if first is None else constraint.transform(first)}
+        lower, upper = constraint.lower_bound.clamp_min(_LEAST_NOISE), constraint.upper_bound
+        limits = GreaterThan(lower, **given) if upper.isinf().all() else Interval(lower, upper, **given)
         super().register_constraint(param_name, limits, replace)
 
     @property
     def noise(self) -> Tensor:
         """The variance [1]."""
         return self.raw_noise.view(1).to(self._like)
+
+    @noise.setter
+    def noise(self, value: float | Tensor) -> None:
+        self._set_noise(value)
+
+    def _set_noise(self, value: float | Tensor) -> None:
+        if self._fixed is not None:
+            raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
+        self.initialize(raw_noise=checks.positive("noise", value))
 
 
 class RidgeLikelihood(GaussianLikelihood):
@@ -80,20 +90,8 @@ class RidgeLikelihood(GaussianLikelihood):
 
     def __init__(self, ridge: torch.nn.Parameter, like: Tensor, fixed: str | None = None) -> None:
         super().__init__()
-        self.noise_covar: _RidgeNoise = _RidgeNoise(ridge, like)
-        self._fixed = fixed
+        self.noise_covar: _RidgeNoise = _RidgeNoise(ridge, like, fixed)
         self.eval()
-
-    @property
-    def noise(self) -> Tensor:
-        """The variance [1], in units of the (transformed) targets."""
-        return self.noise_covar.noise
-
-    @noise.setter
-    def noise(self, value: float | Tensor) -> None:
-        if self._fixed is not None:
-            raise InvalidInput(f"the noise of this likelihood cannot be set: {self._fixed}.")
-        self.noise_covar.initialize(raw_noise=checks.positive("noise", value))
 
 
 class KnownLikelihood(FixedNoiseGaussianLikelihood):

@@ -13,7 +13,8 @@ from botorch.exceptions import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from gpytorch.constraints import GreaterThan, Interval
+from botorch.optim.utils import sample_all_priors
+from gpytorch.constraints import GreaterThan, Interval, LessThan
 from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
@@ -137,6 +138,30 @@ def test_a_noise_that_is_set_is_the_ridge(device):
             model.likelihood.noise = -1.0
 
 
+def test_a_noise_is_set_as_in_botorch_also_through_its_module_and_its_prior(device):
+    model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
+    noise = model.likelihood.noise_covar
+    noise.noise = torch.tensor([0.3])
+    assert model.state.ridge == pytest.approx(0.3)
+    noise.initialize(noise=0.4)
+    assert model.state.ridge == pytest.approx(0.4)
+    noise.register_prior("noise_prior", LogNormalPrior(-4.0, 1e-3), "noise")
+    sample_all_priors(model)  # as a fit does that is tried again
+    assert model.state.ridge == pytest.approx(math.exp(-4.0), rel=0.1)
+    with pytest.raises(InvalidInput, match="noise"):
+        noise.noise = -1.0
+
+
+def test_a_constraint_from_above_keeps_its_meaning_and_the_noise_positive(device):
+    model = KernelRidgeGP(*data(25, device), kernel(), 0.01)
+    model.likelihood.noise_covar.register_constraint("raw_noise", LessThan(0.02))
+    with pytest.raises(RuntimeError, match=r"Interval\(1\.000E-08, 2\.000E-02\)"):
+        model.likelihood.noise = 0.3
+    model.likelihood.noise_covar.register_constraint("raw_noise", LessThan(1e-3, initial_value=5e-4))
+    fitted(model)
+    assert 0 < model.state.ridge <= 1.001e-3
+
+
 def test_float32_data_have_a_likelihood_in_float32_and_the_warning_of_botorch(device):
     (X, Y), Z = (part.float() for part in data(25, device)), points(4, 2, device=device, seed=5)
     with pytest.warns(InputDataWarning, match=r"torch\.float64"):
@@ -196,8 +221,9 @@ def test_known_variances_follow_a_scale_that_is_loaded(device):
 def test_a_noise_that_follows_the_data_cannot_be_set(device):
     model = AdaptiveRidgeGP(*data(9, device), kernel(), NoiseBounds(20.0, 0.1, upper=1.0))
     assert float(model.likelihood.noise) == model.state.ridge
-    with pytest.raises(InvalidInput, match="AdaptiveRidgeGP follows"):
-        model.likelihood.noise = 1.0
+    for part in (model.likelihood, model.likelihood.noise_covar):
+        with pytest.raises(InvalidInput, match="AdaptiveRidgeGP follows"):
+            part.noise = 1.0
 
 
 @pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
