@@ -258,6 +258,19 @@ def test_moving_to_float32_and_back_keeps_the_posterior(transforms, device):
     close(double.mean, before.mean, 1e-4)
 
 
+def test_a_model_that_was_in_float32_has_no_guarantee(device):
+    (X, Y), bound = data(25, device), SelfNormalized(RIDGE**0.5, 3e6, 0.1)
+    model = KernelRidgeGP(X, 1e6 + Y, kernel(), RIDGE)
+    copied = copy.deepcopy(model)
+    rounded = copied.float().double()
+    for one, certified in ((model.double(), True), (rounded, False), (rounded.condition_on_observations(X, Y), False)):
+        ucb = KernelUCB(one, bound)
+        assert (ucb.guarantee is not None) == certified
+        assert any("rounded to torch.float32" in reason for reason in ucb.objections) != certified
+    empty = KernelRidgeGP(X[:0], Y[:0], kernel(), RIDGE).float().double()
+    assert KernelUCB(empty.condition_on_observations(X, Y), bound).guarantee is not None
+
+
 # More data
 
 

@@ -303,7 +303,9 @@ class StreamingGP(PosteriorModel):
         super()._apply(fn, recurse)
         self._own_likelihood()._apply(fn)
         self.train_inputs = tuple(fn(X) for X in self.train_inputs)
-        self.train_targets = fn(self.train_targets)
+        before, self.train_targets = self.train_targets, fn(self.train_targets)
+        if len(before) and torch.finfo(self.train_targets.dtype).eps > torch.finfo(before.dtype).eps:
+            self.add_caveat(f"data and kernel were rounded to {self.train_targets.dtype}: make a new model of the data")
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         self.train_Yvar = None if self.train_Yvar is None else fn(self.train_Yvar)
