@@ -162,6 +162,18 @@ FAULTS = [
     ),
     Fault(
         "regression/views/hypothetical.py",
+        "        noise = noise * self.weights.rsqrt()\n",
+        "",
+        f"{LAWS} drawn_functions",
+    ),
+    Fault(
+        "regression/views/hypothetical.py",
+        "self.state.fork_frozen(), self.P, self.targets, self.weights)",
+        "self.state.fork_frozen(), self.P, self.targets)",
+        f"{LAWS} drawn_functions",
+    ),
+    Fault(
+        "regression/views/hypothetical.py",
         "self.P = P.clone()",
         "self.P = P",
         f"{REFILL} hypothetical",
@@ -306,6 +318,18 @@ FAULTS = [
         "return X if transform is None else transform.preprocess_transform(X)",
         "return self.transform_inputs(X)",
         "tests/botorch/test_guest.py -k perturbed",
+    ),
+    Fault(
+        "models/streaming.py",
+        "        self._own_likelihood()._apply(fn)\n",
+        "",
+        "tests/botorch/test_fitting.py -k limits_and_priors",
+    ),
+    Fault(
+        "models/gps.py",
+        "if mode and not self.training:",
+        "if mode:",
+        "tests/botorch/test_fitting.py -k keeps_its_anchors",
     ),
     Fault(
         "models/gps.py",

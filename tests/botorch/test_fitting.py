@@ -208,6 +208,24 @@ def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
     assert model.state.ridge == RIDGE
 
 
+def test_limits_and_priors_of_the_noise_move_with_the_model(device):
+    model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
+    model.likelihood.noise_covar.register_constraint("raw_noise", Interval(1e-3, 2.0, transform=None).double())
+    model.likelihood.register_prior("noise_prior", LogNormalPrior(-4.0, 0.01).double(), "noise")
+    model.float()
+    assert {buffer.dtype for buffer in model.likelihood.buffers()} == {torch.float32}
+
+
+def test_a_sketched_model_keeps_its_anchors_while_it_is_in_training_mode(device):
+    X, Y = data(60, device)
+    model = NystromGP(X, Y, kernel(), RIDGE, GreedyDictionary(0.1)).train()
+    model.covar_module.base_kernel.lengthscale = 3.0
+    before = model(X).covariance_matrix
+    assert torch.equal(model.train()(X).covariance_matrix, before)
+    model.eval()
+    assert not torch.equal(model.train()(X).covariance_matrix, before)
+
+
 def test_known_variances_follow_a_scale_that_is_loaded(device):
     (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
     one, other = (

@@ -87,6 +87,9 @@ VIEWS = {
     "hypothetical": lambda state, points, use: Hypothetical(
         state, use(points[:3], "hypothetical"), use(points[:3].sum(-1).sin(), "targets")
     ),
+    "weighted": lambda state, points, use: Hypothetical(
+        state, use(points[:3]), use(points[:3].sum(-1).sin()), use(points[:3].sum(-1).sin().exp(), "weights")
+    ),
     "without-targets": lambda state, points, use: Hypothetical(state, use(points[:3], "hypothetical")),
     "batch": lambda state, points, use: BatchView(state, use(points)),
     "batch-of-tracked": lambda state, points, use: BatchView(track(state, use(points)), use(points)),

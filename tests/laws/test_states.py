@@ -617,6 +617,15 @@ def test_hypothetical_data_without_targets_keep_the_mean_and_shrink_the_variance
     identical({"log_det": view.log_det(), "quad": view.quad()}, {"log_det": state.log_det(), "quad": state.quad()})
 
 
+def test_weights_of_hypothetical_data_are_kept_in_forks_and_drawn_functions(case, device):
+    state, Z, P = case.fed(*case.data(40, device)), case.points(6, 1).to(device), case.points(3, 2).to(device)
+    targets, weights = P.sum(-1).sin(), torch.tensor([0.01, 1.0, 1e8]).to(P)
+    view = Hypothetical(state, P, targets, weights)
+    close(torch.stack(view.fork_frozen().predict(Z)), torch.stack(view.predict(Z)), 1e-12)
+    exact = Hypothetical(state, P, targets, weights.new_full((3,), 1e12)).at()
+    assert exact.draw_function(P, seeded(0))(P).abs().max() < 1e-4  # deviations vanish where there is no noise
+
+
 def test_hypothetical_data_come_in_batches(case, device):
     state, Z = case.fed(*case.data(40, device)), case.points(6, 1).to(device)
     P, targets = case.points(12, 2).reshape(2, 2, 3, -1).to(device), torch.ones(2, 2, 3).double().to(device)
