@@ -120,6 +120,12 @@ def test_every_public_name_is_listed_and_found():
         _ = kbo.nothing
 
 
+def test_names_that_are_imported_when_they_are_first_used_are_listed_before():
+    code = "import kbo.acquisition as a; print(*set(a.__all__) - set(dir(a)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
 def test_imports_follow_the_contract():
     pytest.importorskip("importlinter")
     from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports

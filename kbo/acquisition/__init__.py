@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
     for found in (vars(module) for module in modules):
         globals().update((name, found[name]) for name in __all__ if name in found)
     return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
