@@ -21,7 +21,7 @@ from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.likelihoods.noise_models import HomoskedasticNoise
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise, HomoskedasticNoise
 from gpytorch.models import GP
 from linear_operator import to_linear_operator
 from linear_operator.operators import MatmulLinearOperator
@@ -94,8 +94,20 @@ class RidgeLikelihood(GaussianLikelihood):
         self.eval()
 
 
+class _KnownNoise(FixedGaussianNoise):
+    """Known variances [n], which ``initialize`` does not replace."""
+
+    def initialize(self, **values: Any) -> Any:
+        """Raise InvalidInput."""
+        raise InvalidInput("the noise of this likelihood is known: make a new model with another train_Yvar.")
+
+
 class KnownLikelihood(FixedNoiseGaussianLikelihood):
     """Gaussian noise of known variances [n], one for each observation."""
+
+    def __init__(self, noise: Tensor) -> None:
+        super().__init__(noise)
+        self.noise_covar: _KnownNoise = _KnownNoise(self.noise_covar.noise)
 
     @property
     def noise(self) -> Any:
@@ -104,7 +116,7 @@ class KnownLikelihood(FixedNoiseGaussianLikelihood):
 
     @noise.setter
     def noise(self, value: float | Tensor) -> None:
-        raise InvalidInput("the noise of this likelihood is known: make a new model with another train_Yvar.")
+        self.noise_covar.initialize(noise=value)
 
 
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
@@ -119,6 +131,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     covar_module: Kernel
     input_transform: InputTransform
     outcome_transform: OutcomeTransform
+    _variances: Tensor | None = None
 
     @property
     @abstractmethod
@@ -128,7 +141,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     @property
     def variances(self) -> Tensor | None:
         """Known noise variances [... n] of the observations, in units of the (transformed) targets; or None."""
-        return None
+        return self._variances
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
@@ -145,13 +158,18 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             InvalidInput: The posterior is not that of this prior and of the likelihood.
         """
         raise InvalidInput(
-            f"a {type(self).__name__} has no leave-one-out formula, and no likelihood to fit unless it is a NystromGP: "
-            "take a KernelRidgeGP, which has both; a kernel that was fitted elsewhere can be passed on."
+            f"{type(self).__name__} cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP, for which "
+            "both are possible; a kernel that was fitted elsewhere can be passed on."
         )
 
     def __call__(self, X: Tensor) -> MultivariateNormal:
         """Return the prior in training mode, the posterior otherwise; then X [... q d] is transformed already."""
-        return super().__call__(X) if self.training else self._distribution(self.state, self.cast("X", X))
+        if not self.training:
+            return self._distribution(self.state, self.cast("X", X))
+        if not X.shape[-2]:
+            raise InvalidInput(f"{type(self).__name__} has no data, which a fit needs: fit it when it has some.")
+        prior: Any = super().__call__(X)
+        return prior
 
     def cast(self, name: str, value: Tensor) -> Tensor:
         """Return a float tensor in the dtype of the data, with BoTorch's warning if it has another one."""
@@ -317,11 +335,10 @@ class FantasyGP(PosteriorModel):
         state = checks.instance("model", model, PosteriorModel).state
         self._hypothetical = Hypothetical(state, P, targets, weights)
         checks.tensor("targets", targets)
-        self._variances: Tensor | None = model.variances
-        if self._variances is not None:
+        if (old := model.variances) is not None:
             new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)
-            batch = torch.broadcast_shapes(new.shape[:-1], self._variances.shape[:-1])
-            self._variances = torch.cat([part.expand(*batch, -1) for part in (self._variances, new)], -1)
+            batch = torch.broadcast_shapes(old.shape[:-1], new.shape[:-1])
+            self._variances = torch.cat([part.expand(*batch, -1) for part in (old, new)], -1)
         self.train_inputs: tuple[Tensor, ...] = (self._hypothetical.P,)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module
@@ -336,11 +353,6 @@ class FantasyGP(PosteriorModel):
     def state(self) -> Hypothetical:
         """The posterior of the observed and the hypothetical data."""
         return self._hypothetical
-
-    @property
-    def variances(self) -> Tensor | None:
-        """Those of the observed and the hypothetical data, if the first are known."""
-        return self._variances
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -164,7 +164,9 @@ class NystromGP(StreamingGP):
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Return the prior at X [... q d] in the span of the anchors, in training mode."""
         if not self.training:
-            return super().forward(X)  # leave-one-out formulas would leave out the residual
+            raise InvalidInput(  # it would leave out the residual
+                f"{type(self).__name__} has no leave-one-out formula: take a KernelRidgeGP, which has one."
+            )
         features = self._features(self.transform_inputs(X))
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), LowRankRootLinearOperator(features))
 

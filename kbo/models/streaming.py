@@ -95,7 +95,7 @@ class StreamingGP(PosteriorModel):
         self.train_targets: Tensor = train_Y.squeeze(-1)
         likelihood = RidgeLikelihood(self.ridge, self.train_targets)
         vars(self)["_likelihood"] = likelihood  # no submodule: a state dict has the ridge once
-        self.train_Yvar: Tensor | None = None if train_Yvar is None else train_Yvar.squeeze(-1)
+        self._variances = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
         self._first_values = _copies(self._hyperparameters())
 
@@ -123,9 +123,13 @@ class StreamingGP(PosteriorModel):
         return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
 
     @property
-    def variances(self) -> Tensor | None:
+    def train_Yvar(self) -> Tensor | None:
         """Known noise variances [n] of the observations, in units of the transformed targets; or None."""
-        return self.train_Yvar
+        return self._variances
+
+    @train_Yvar.setter
+    def train_Yvar(self, value: Any) -> None:
+        raise InvalidInput("the noise variances of a model stay as they are: make a new model with another train_Yvar.")
 
     @property
     def likelihood(self) -> RidgeLikelihood | KnownLikelihood:
@@ -198,12 +202,18 @@ class StreamingGP(PosteriorModel):
         self, inputs: Tensor | Sequence[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
         """Replace the data (BoTorch calls this when it applies or undoes the input transform)."""
+        X, y = self.train_inputs[0], self.train_targets
         if inputs is not None:
             given: Any = inputs[0] if isinstance(inputs, (tuple, list)) and inputs else inputs
-            self.train_inputs = (_unbatched("inputs", given).clone(),)
+            X = _unbatched("inputs", given).clone()
         if targets is not None:
-            self.train_targets = checks.points("targets", targets).clone()
-        self._built = None
+            y = checks.points("targets", targets).clone()
+        if self._variances is not None and not len(X) == len(y) == len(self._variances):
+            raise InvalidInput(
+                f"the model has known noise variances of {len(self._variances)} observations: for {len(X)} rows of "
+                f"inputs and {len(y)} targets make a new model with another train_Yvar."
+            )
+        self.train_inputs, self.train_targets, self._built = (X,), y, None
 
     def get_extra_state(self) -> Tensor:
         """Return the place of the checksum, which ``state_dict`` fills in."""
@@ -238,7 +248,7 @@ class StreamingGP(PosteriorModel):
         return self.train_targets.unsqueeze(-1), None if self.train_Yvar is None else self.train_Yvar.unsqueeze(-1)
 
     def _restore_targets_and_noise(self, Y: Tensor, Yvar: Tensor | None, strict: bool) -> None:
-        self.train_Yvar = None if Yvar is None else Yvar.squeeze(-1)
+        self._variances = None if Yvar is None else Yvar.squeeze(-1)
         self.set_train_data(targets=Y.squeeze(-1), strict=strict)
 
     def condition_on_observations(
@@ -286,7 +296,7 @@ class StreamingGP(PosteriorModel):
                 self.ridge.detach().to(y).expand(len(y)) if variances is None else variances
                 for variances, y in ((self.train_Yvar, self.train_targets), (new, targets))
             )
-            model.train_Yvar = torch.cat([old, new])
+            model._variances = torch.cat([old, new])
         model._built = values, state
         return model
 
@@ -308,7 +318,7 @@ class StreamingGP(PosteriorModel):
             self.add_caveat(f"data and kernel were rounded to {self.train_targets.dtype}: make a new model of the data")
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
-        self.train_Yvar = None if self.train_Yvar is None else fn(self.train_Yvar)
+        self._variances = None if self._variances is None else fn(self._variances)
         self._first_values = [fn(value) for value in self._first_values]
         self._built = None
         return self

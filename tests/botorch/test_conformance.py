@@ -374,7 +374,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "`loo_cv` of other models than `KernelRidgeGP`": (lambda: loo_cv(MODELS["NystromGP"]()), "NystromGP has no leave"),
     "fits of fantasies, `AdaptiveRidgeGP` and `PosteriorGP`": (
         lambda: fit_gpytorch_mll(ExactMarginalLogLikelihood((m := MODELS["PosteriorGP"]()).likelihood, m)),
-        "PosteriorGP has .*unless it is a NystromGP",
+        "^PosteriorGP cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP",
     ),
     "other samplers of paths": (
         lambda: draw_matheron_paths(plain(), torch.Size(), prior_sampler=lambda **_: None),

@@ -100,6 +100,36 @@ def test_a_fit_with_known_variances_finds_what_botorch_finds(transforms, device)
         model.likelihood.noise = 1.0
 
 
+def test_known_variances_cannot_be_changed_nor_lost(device):
+    (X, Y), Z = data(25, device), points(4, 2, device=device, seed=5)
+    model = KernelRidgeGP(X, Y, kernel(), RIDGE, train_Yvar=0.1 + Y.square())
+    before, variances = model.posterior(Z).variance, model.train_Yvar
+
+    def assign():
+        model.train_Yvar = Y.squeeze(-1).square() + 9
+
+    for change in (
+        assign,
+        lambda: model.likelihood.initialize(noise=9.0),
+        lambda: model.likelihood.noise_covar.initialize(noise=9.0),
+        lambda: model.set_train_data(X[:5], Y[:5, 0], strict=False),
+        lambda: model.set_train_data(targets=Y[:5, 0], strict=False),
+    ):
+        with pytest.raises(InvalidInput, match="another train_Yvar"):
+            change()
+    assert model.train_Yvar is variances
+    assert torch.equal(model.posterior(Z).variance, before)
+    model.set_train_data(X, 2 * Y.squeeze(-1))
+    assert torch.equal(model.posterior(Z).variance, before)
+
+
+@pytest.mark.parametrize("build", [KernelRidgeGP, NystromGP])
+def test_a_fit_without_data_is_refused(device, build):
+    model = build(*(part[:0] for part in data(9, device)), kernel(), RIDGE)
+    with pytest.raises(InvalidInput, match=f"{build.__name__} has no data"):
+        fitted(model)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known):
     (X, Y), Z = data(25, device), points(2, 4, 2, device=device, seed=5)
