@@ -15,9 +15,15 @@ CHECKSUM = "_extra_state"
 """Name that PyTorch gives to what a module adds to its state dict."""
 
 
-def checksum_of(state: Mapping[str, Any]) -> Tensor:
-    """Return the checksum [] of a state dict, less its own."""
-    return torch.tensor(checksum({name: value for name, value in state.items() if name != CHECKSUM}))
+def checksum_of(state: Mapping[str, Any], late: bool = False) -> Tensor:
+    """Return the checksum [] of a state dict, less its own; another if its values were chosen ``late``, after data."""
+    values = {name: value for name, value in state.items() if name != CHECKSUM}
+    return torch.tensor(checksum([values, "chosen after data"] if late else values))
+
+
+def late(state: Mapping[str, Any]) -> bool:
+    """Whether the checksum of a state dict says that its values were chosen after data."""
+    return _equals(state.get(CHECKSUM), checksum_of(state, late=True))
 
 
 def check(model: str, state: Any, own: Mapping[str, Any], strict: bool) -> None:
@@ -41,13 +47,15 @@ def check(model: str, state: Any, own: Mapping[str, Any], strict: bool) -> None:
             plain = isinstance(value, Tensor) and not value.is_nested  # nested tensors have no shape
             given = f"{value.dtype}, {tuple(value.shape)}, {value.device}" if plain else type(value).__name__
             raise InvalidInput(f"{name} of the state dict must be a finite tensor of shape {shape}, got {given}.")
-    if strict and not (
-        _replaces(state[CHECKSUM], own[CHECKSUM]) and float(state[CHECKSUM]) == float(checksum_of(state))
-    ):
+    if strict and not (_equals(state[CHECKSUM], checksum_of(state)) or late(state)):
         raise InvalidInput(
             "the state dict does not have the checksum that was made with it: it was changed or damaged. Load another "
             "copy; or pass strict=False if you changed it."
         )
+
+
+def _equals(value: Any, checksum: Tensor) -> bool:
+    return _replaces(value, checksum) and float(value) == float(checksum)
 
 
 def _replaces(value: Any, own: Tensor) -> bool:

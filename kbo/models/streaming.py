@@ -225,9 +225,14 @@ class StreamingGP(PosteriorModel):
     def state_dict(self, *args: Any, prefix: str = "", **options: Any) -> dict[str, Any]:
         """Return kernel, ridge and transforms with a checksum; the data are not among them. As in PyTorch."""
         state = super().state_dict(*args, prefix=prefix, **options)
-        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        state[prefix + saved.CHECKSUM] = saved.checksum_of(own)
+        changed = len(self.train_targets) > 0 and not _equal(self._hyperparameters(), self._first_values)
+        state[prefix + saved.CHECKSUM] = saved.checksum_of(_part(state, prefix), changed or bool(self._caveats))
         return state
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if saved.late(_part(state_dict, prefix)) and not self._caveats:
+            self.add_caveat("kernel, ridge or transforms come from the state dict of a model that had data before them")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, **options: Any) -> None:
         """Replace kernel, ridge and transforms by those of an equally constructed model.
@@ -343,6 +348,10 @@ def _unbatched(name: str, X: Tensor) -> Tensor:
             "each batch; to cross-validate a model take botorch.cross_validation.loo_cv."
         )
     return checks.rows(name, X)
+
+
+def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:

@@ -238,6 +238,31 @@ def test_a_copy_of_a_likelihood_and_its_model_belong_together(device):
     assert model.state.ridge == RIDGE
 
 
+def test_a_fit_is_remembered_by_state_dicts(device):
+    (X, Y), bound = data(25, device), SelfNormalized(0.2, 20.0, 0.1)
+    model = KernelRidgeGP(X, Y, kernel(), RIDGE)
+    start = copy.deepcopy(model.state_dict())
+    for fit in (False, True):
+        if fit:
+            fitted(model)
+        for load in (lambda one, state: one.load_state_dict(state), listed_load):
+            empty = KernelRidgeGP(X[:0], Y[:0], kernel(), 0.1)
+            load(empty, model.state_dict())
+            again = KernelRidgeGP(X[:0], Y[:0], kernel(), 0.1)
+            load(again, empty.state_dict())
+            for one in (empty, again):
+                ucb = KernelUCB(one.condition_on_observations(X, Y), bound)
+                same(ucb.model.posterior(X), model.posterior(X), 1e-8)
+                assert (ucb.guarantee is None) == fit
+                assert any("state dict" in reason for reason in ucb.objections) == fit
+    model.load_state_dict(start)
+    assert KernelUCB(model, bound).guarantee is not None
+
+
+def listed_load(model, state):
+    ModelListGP(model).load_state_dict({f"models.0.{name}": value for name, value in state.items()}, strict=False)
+
+
 def test_limits_and_priors_of_the_noise_move_with_the_model(device):
     model = KernelRidgeGP(*data(9, device), kernel(), RIDGE)
     model.likelihood.noise_covar.register_constraint("raw_noise", Interval(1e-3, 2.0, transform=None).double())
