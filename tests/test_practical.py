@@ -234,6 +234,23 @@ def test_without_noise_the_best_observed_trial_is_recommended():
     assert declared.recommended().value == min(trial.value for trial in declared.trials)
 
 
+def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rounding():
+    draws = torch.Generator().manual_seed(0)
+
+    def rounded(params):
+        value = (math.log10(params["lr"]) + 3) ** 2 + math.sin(4 * params["wd"])
+        return value * (1 + 1e-13 * float(torch.rand((), generator=draws)))
+
+    for seed in range(8):
+        optimizer = kbo.Optimizer({"lr": kbo.Float(1e-5, 1e-1, log=True), "wd": (0.0, 1.0)}, seed=seed)
+        for _ in range(12):
+            params = optimizer.ask()
+            optimizer.tell(params, rounded(params))
+        points = [tuple(trial.params.values()) for trial in optimizer.trials]
+        assert points[6] in points[:6]
+        assert optimizer.belief().exact
+
+
 def test_with_noise_one_repetition_shows_it_and_the_recommended_mean_is_large():
     optimizer = run(12, False)
     assert optimizer.belief().exact in (False, True)  # the noise of this objective is a function of the point

@@ -151,7 +151,7 @@ class Optimizer(Guarded):
         """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
         idle = (trial for trial in self._idle(running) if restriction.accepts(trial.params))
         if (trial := next(idle, None)) is None:
-            trial = self._expect(restriction.params(self._propose(len(self._trials.all), restriction)))
+            trial = self._expect(self._next(len(self._trials.all), restriction))
         elif trial.number in self._lost:  # otherwise the call that began it did not return
             self._record(Again(number=trial.number, time=_now()))
             self._lost.discard(trial.number)
@@ -188,7 +188,7 @@ class Optimizer(Guarded):
         """
         restriction = Restriction(self.space, context)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
-        return restriction.params(self._propose(number, restriction, self.space.units(list(pending))))
+        return self._next(number, restriction, list(pending))
 
     @guarded
     def expect(self, params: Params) -> Trial:
@@ -370,28 +370,36 @@ class Optimizer(Guarded):
         reported = None if belief is None else belief.reported()
         return None if belief is None or reported is None else (belief, reported)
 
-    def _propose(self, number: int, restriction: Restriction, pending: Tensor | None = None) -> Tensor:
+    def _next(self, number: int, restriction: Restriction, pending: Sequence[Params] = ()) -> Params:
+        """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
+        again = self._repetition(restriction, pending)
+        if again is not None:
+            return again
+        return restriction.params(self._propose(number, restriction, self.space.units(pending)))
+
+    def _repetition(self, restriction: Restriction, pending: Sequence[Params]) -> Params | None:
+        """Return the recommended parameters if they are to be repeated and allowed; None after the first repetition."""
+        belief = self._belief() if recipes.get(self.method).has_bounds else None
+        if belief is None or not belief.repeats:
+            return None
+        known = [repr(trial.params) for trial in self._trials.all] + [repr(self.space.canonical(p)) for p in pending]
+        best = self._recommended()
+        again = best is not None and len(set(known)) == len(known) and restriction.accepts(best.params)
+        return best.params if best and again else None
+
+    def _propose(self, number: int, restriction: Restriction, pending: Tensor) -> Tensor:
         """Return a point [P] of the unit cube for trial ``number``; points [n P] are pending besides the trials."""
         search = self._search(restriction, number)
         if not recipes.get(self.method).has_bounds:
             return restriction.sample(search.generator)
         belief = self._belief()
         if belief is None:
-            return proposal.filling(restriction, number, self.seed, search.generator)
-        if belief.repeats and (again := self._repetition(restriction, pending)) is not None:
-            return again
+            centre_first = not self.setting.certified
+            return proposal.filling(restriction, number, self.seed, search.generator, centre_first=centre_first)
         confidence = belief.confidence()
         assert confidence is not None
         find = proposal.argmax_draw if belief.draws else proposal.argmax_upper
         return find(confidence, self._hypothetical(belief, pending), search)
-
-    def _repetition(self, restriction: Restriction, pending: Tensor | None) -> Tensor | None:
-        """Return the recommended point [P] where it is allowed; None if a trial repeats an earlier one already."""
-        best, units = self._recommended(), self._units_of(self._trials.all)
-        units = units if pending is None else torch.cat([units, pending])
-        if best is None or not restriction.accepts(best.params) or len(units.unique(dim=0)) < len(units):
-            return None
-        return self._units_of([best])[0]
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
@@ -399,7 +407,7 @@ class Optimizer(Guarded):
         generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
         return proposal.Search(self.space, restriction, starts, generator)
 
-    def _hypothetical(self, belief: Belief, pending: Tensor | None) -> Posterior:
+    def _hypothetical(self, belief: Belief, pending: Tensor) -> Posterior:
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
 
         Pending points count as observed at the mean. Failed ones count as observed at the worst value so far, or the
@@ -409,8 +417,7 @@ class Optimizer(Guarded):
         if failed:
             X, worst = self._features(failed), belief.target(min(map(self._signed, self._trials.complete)))
             posterior = Hypothetical(posterior, X, X.new_full((len(failed),), worst))
-        running = self._units_of(list(self._trials.pending.values()))
-        running = running if pending is None else torch.cat([running, pending])
+        running = torch.cat([self._units_of(list(self._trials.pending.values())), pending])
         return Hypothetical(posterior, self.space.features(running)) if len(running) else posterior
 
     def _signed(self, trial: Trial) -> float:

@@ -37,6 +37,9 @@ value asks for a fit at once, since powers of it would overflow."""
 _MOST_INITIAL = 6
 """Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
 
+_ROUNDING = 1e-9
+"""Differences of values at one point, in ranges of all values, that are rounding and no noise."""
+
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
 
@@ -287,7 +290,8 @@ class PracticalLearner(Learner):
         if point not in self._first_values:
             self._first_values[point] = y
         elif self._noise_std is None:
-            self._exact = self._exact is not False and y == self._first_values[point]
+            difference = abs(y - self._first_values[point])
+            self._exact = self._exact is not False and difference <= _ROUNDING * (max(self._y) - min(self._y))
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit or (outside and self._needed):

@@ -97,18 +97,21 @@ class Search:
         return points[row(features(points)) if row else int(values.argmax())]
 
 
-def filling(restriction: Restriction, number: int, seed: int, generator: torch.Generator) -> Tensor:
+def filling(
+    restriction: Restriction, number: int, seed: int, generator: torch.Generator, *, centre_first: bool
+) -> Tensor:
     """Return point [P] ``number`` of a space-filling design with the context in place; a random one of the choices.
 
-    The first one is the centre, which is nearest to all others; in many dimensions the rest is close to the boundary.
+    With ``centre_first`` number 0 is the centre, which is nearest to all others; in many dimensions the rest is close
+    to the boundary.
     """
     if restriction.choices is not None:
         return restriction.sample(generator)
     P = len(restriction.fixed)
-    if number == 0:
+    if centre_first and number == 0:
         return restriction.place(torch.full((P,), 0.5, dtype=torch.float64))
     sobol = SobolEngine(P, scramble=True, seed=seed)
-    return restriction.place(sobol.fast_forward(number - 1).draw(1, dtype=torch.float64)[0])
+    return restriction.place(sobol.fast_forward(number - centre_first).draw(1, dtype=torch.float64)[0])
 
 
 def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
