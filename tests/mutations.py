@@ -311,7 +311,7 @@ FAULTS = [
         "models/streaming.py",
         "copy.deepcopy(self._likelihood, {id(ridge): self.ridge})",
         "copy.deepcopy(self._likelihood)",
-        "tests/botorch/test_fitting.py -k belong_together",
+        "tests/botorch/test_fitting.py",
     ),
     Fault(
         "models/base.py",
