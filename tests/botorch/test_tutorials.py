@@ -11,6 +11,12 @@ from tests.botorch import tutorials
 from tests.dense import close
 
 
+@pytest.fixture(autouse=True)
+def _nothing_compiled(monkeypatch):
+    """BoTorch compiles a kernel at the first use of qLogNEHVI, and waits for ever if another process died over it."""
+    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("loop", tutorials.LOOPS)
 def test_a_loop_of_a_notebook_takes_the_same_step(loop, monkeypatch):
