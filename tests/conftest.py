@@ -1,3 +1,4 @@
+import logging
 import signal
 
 import pytest
@@ -24,3 +25,10 @@ def _seeded() -> None:
 def _interruptible() -> None:
     """Ctrl-C raises, whatever handler Ray Tune left behind, and in the background of a shell too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _level_of_the_log():
+    """The level that a command of an earlier test has set does not hold for the next one."""
+    yield
+    logging.getLogger("kbo").setLevel(logging.NOTSET)
