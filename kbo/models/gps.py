@@ -171,7 +171,7 @@ class NystromGP(StreamingGP):
         return MultivariateNormal(X.new_zeros(X.shape[:-1]), LowRankRootLinearOperator(features))
 
     def added_loss_terms(self) -> Iterator[AddedLossTerm]:
-        """Yield what a fit adds to the likelihood of the sketch: ``-1/2 sum_i (K - Q)_ii / noise_i``."""
+        """Yield what a fit adds to the likelihood: ``-1/2 sum_i (K - Q)_ii / noise_i`` (Titsias 2009, Eq. 9)."""
         X = self.transform_inputs(self.train_inputs[0])
         missed: Any = self.covar_module(X, diag=True) - self._features(X).square().sum(-1)
         yield _Term(-0.5 * (missed / self.likelihood.noise).sum())

@@ -20,7 +20,8 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models import saved
-from kbo.models.base import KnownLikelihood, PosteriorModel, RidgeLikelihood, name_constructor
+from kbo.models.base import PosteriorModel, name_constructor
+from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Dictionary, Posterior
 
 _CHANGED = (

@@ -51,6 +51,11 @@ class Restriction:
         self._listed = None if choices is None else self._complete(choices)
         self.choices: Tensor | None = None if self._listed is None else space.units(self._listed)
 
+    @property
+    def partial(self) -> bool:
+        """Whether there is a context or a list of choices."""
+        return bool(self._context) or self.choices is not None
+
     def accepts(self, params: Params) -> bool:
         """Whether parameters agree with the context and are among the choices."""
         if self._listed is not None and params not in self._listed:

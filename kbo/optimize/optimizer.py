@@ -378,14 +378,15 @@ class Optimizer(Guarded):
         return restriction.params(self._propose(number, restriction, self.space.units(pending)))
 
     def _repetition(self, restriction: Restriction, pending: Sequence[Params]) -> Params | None:
-        """Return the recommended parameters if they are to be repeated and allowed; None after the first repetition."""
-        belief = self._belief() if recipes.get(self.method).has_bounds else None
+        """Return the recommended parameters if they are to be repeated; None after the first repetition."""
+        if restriction.partial or not recipes.get(self.method).has_bounds:
+            return None
+        belief = self._belief()
         if belief is None or not belief.repeats:
             return None
         known = [repr(trial.params) for trial in self._trials.all] + [repr(self.space.canonical(p)) for p in pending]
-        best = self._recommended()
-        again = best is not None and len(set(known)) == len(known) and restriction.accepts(best.params)
-        return best.params if best and again else None
+        best = self._recommended() if len(set(known)) == len(known) else None
+        return None if best is None else best.params
 
     def _propose(self, number: int, restriction: Restriction, pending: Tensor) -> Tensor:
         """Return a point [P] of the unit cube for trial ``number``; points [n P] are pending besides the trials."""

@@ -51,12 +51,12 @@ class Practical:
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
     initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all are
     made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best trial is
-    repeated once: equal values mean that the objective has no noise. Then the best observed trial is recommended,
-    otherwise the one with the largest mean less one standard deviation. The search takes one and two standard
-    deviations above the mean in turn, and four every eighth time ("ucb"), or the bound of the chosen method. The norm
-    bound, for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime
-    lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior
-    standard deviation.
+    repeated once (not for a context or choices): equal values mean that the objective has no noise. Then the best
+    observed trial is recommended, otherwise the one with the largest mean less one standard deviation. The search takes
+    one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the bound of the
+    chosen method. The norm bound, for the interval that is reported and for methods that search with one, is
+    ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at
+    every step, and at least 1 prior standard deviation.
 
     Args:
         delta: Nominal failure probability of the bounds.
@@ -240,10 +240,12 @@ class PracticalBelief(Belief):
             given = f"is the largest standard error given, {sem:.3g}, but at least a hundredth of the spread of values"
             fitted = f"{level} {given}, the kernel was fitted"
         elif self.exact:
-            fitted = f"the objective has no noise, the kernel and its misfit ({numbers['noise_std']:.3g}) were fitted"
+            unexplained = f"the part that it does not explain ({numbers['noise_std']:.3g})"
+            fitted = f"the objective has no noise, the kernel and {unexplained} were fitted"
         elif self._setting.noise_std is not None:
             fitted = f"{level} was given, the kernel was fitted"
-        norm = f"the norm bound ({numbers['norm_bound']:.3g}, of the objective less its fitted constant)"
+        values = "objective" if self.targets.power == 1 else "transformed objective"
+        norm = f"the norm bound ({numbers['norm_bound']:.3g}, of the {values} less its fitted constant)"
         return (
             f"practical, not certified: {fitted} and {norm} was guessed from the same data, so the interval may be too "
             "narrow"
@@ -251,13 +253,14 @@ class PracticalBelief(Belief):
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""
-        factor = f"{self._setting.norm_factor:g}"
+        given = self._setting.noise_std is not None or self.fitted.largest_sem is not None
+        fitted = "kernel by marginal likelihood, noise given" if given else "kernel and noise by marginal likelihood"
         return {
             "kernel": "fitted",
             "noise_std": self.fitted.noise_std * self.targets.scale,
             "norm_bound": self.norm_bound() * self.targets.scale,
             "delta": self._setting.delta,
-            "from": f"kernel and noise by marginal likelihood, norm bound {factor} x its lower bound",
+            "from": f"{fitted}, norm bound {self._setting.norm_factor:g} x its lower bound",
         }
 
 
