@@ -129,6 +129,12 @@ FAULTS = [
         "return self._spent > self.growth",
         "tests/test_dictionaries.py -k batched",
     ),
+    Fault(
+        "optimize/focus.py",
+        "argsort(descending=True).argsort()",
+        "argsort().argsort()",
+        "tests/test_practical.py -k focused",
+    ),
     # Views, copies and memories
     Fault(
         "regression/sketch/stream.py",

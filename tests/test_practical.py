@@ -11,9 +11,10 @@ import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
 from kbo.optimize import fitting, practical
 from kbo.optimize.fitting import LogDensity, fit
+from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.practical import fit_raw
 from kbo.regression import KernelRidge, NystromRidge
-from tests.dense import close
+from tests.dense import close, gram
 
 
 def data(n, d, seed=0, noise=0.2):
@@ -127,12 +128,34 @@ def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypa
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
     assert isinstance(run(12, False).belief().posterior, KernelRidge)
     monkeypatch.setattr(practical, "MOST_EXACT", 10)
-    optimizer = run(16, False)
-    assert isinstance(optimizer.belief().posterior, NystromRidge)
-    assert optimizer.belief().posterior.n == 16
+    monkeypatch.setattr(practical, "ANCHORS", (9, 6))
+    optimizer, late = run(25, False), run(25, True)
+    posterior = optimizer.belief().posterior
+    assert isinstance(posterior, NystromRidge)
+    assert posterior.n == 25
+    assert posterior.m < 9
     low, mean, high = optimizer.interval({"x": 0.35})
     assert low < mean < high
-    assert abs(optimizer.ask()["x"] - 0.3) < 0.7
+    assert abs(optimizer.recommended().params["x"] - 0.3) < 0.3
+    assert late.interval({"x": 0.35}) == pytest.approx((low, mean, high), rel=1e-9)
+    assert late.ask() == optimizer.ask()
+
+
+def test_a_focused_dictionary_is_finest_where_the_targets_are_largest():
+    (X, y), kernel = data(40, 2), MaternKernel(nu=2.5).double()
+    state = NystromRidge(kernel, 0.01, FocusedDictionary(0.01, 12, 8))
+    state.update(X, y)
+    K, rank, drawn = gram(kernel, X, X), y.argsort(descending=True).argsort() + 1, []
+    for _ in range(8):
+        left = K - K[:, drawn] @ torch.linalg.solve(K[drawn][:, drawn], K[drawn]) if drawn else K
+        drawn.append(int((left.diagonal() / rank).argmax()))
+    assert torch.equal(state.anchors, X[drawn])
+    assert state.dictionary.capped
+    sizes = []
+    for x in torch.rand(40, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64).split(1):
+        state.update(x, x[:, 0])
+        sizes.append(state.m)
+    assert {8, 11} <= set(sizes) <= set(range(8, 12))
 
 
 def test_the_default_search_is_a_plain_bound_and_the_report_a_mixture():

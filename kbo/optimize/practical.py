@@ -16,9 +16,10 @@ from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, Un
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.fitting import LEAST_NOISE, MOST, fit, unit_kernel
+from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes.method import Method
-from kbo.regression import MOST_ANCHORS, GreedyDictionary, KernelRidge, Posterior
+from kbo.regression import KernelRidge, Posterior
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -27,8 +28,11 @@ GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 REFIT_GROWTH = 1.3
 """The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
 
-MOST_EXACT = 2000
+MOST_EXACT = 500
 """Observations with an exact posterior; of more, a sketch is taken."""
+
+ANCHORS = 384, 256
+"""Points of a sketch at which a part of them is drawn, and the size of that part."""
 
 _LARGEST, _OUTSIDE = 1e300, 1e50
 """Size at which values are cut, so that their differences stay finite; and standard deviations from the mean at which a
@@ -182,7 +186,7 @@ class PracticalBelief(Belief):
         self._plain = made.confidence
         self.draws: bool = self._recipe.draws
         if fitted.n > MOST_EXACT and made.dictionary is None and made.posterior is KernelRidge:
-            made = replace(made, dictionary=GreedyDictionary(_LEFT_OUT * fitted.noise_std**2, most=MOST_ANCHORS))
+            made = replace(made, dictionary=FocusedDictionary(_LEFT_OUT * fitted.noise_std**2, *ANCHORS))
         self.posterior: Posterior = made.state()
         self._norm_bound: tuple[int, float] | None = None
 
@@ -319,16 +323,13 @@ class PracticalLearner(Learner):
         if belief is None:
             belief = PracticalBelief(*self._given, self._fitted)
             self._add(belief, 0, n)
-        if belief.posterior.n < len(self._y):
-            self._add(belief, belief.posterior.n, len(self._y))
+        while belief.posterior.n < len(self._y):
+            self._add(belief, belief.posterior.n, belief.posterior.n + 1)
         belief.exact, self._belief = self._exact, belief
         return belief
 
     def _add(self, belief: PracticalBelief, start: int, stop: int) -> None:
-        """Add some observations; many first ones best first, so that a sketch is finest at the best."""
+        """Add some observations."""
         X = torch.cat(self._features[start:stop])
         targets = belief.targets(torch.tensor(self._y[start:stop], dtype=torch.float64))
-        if start == 0 and stop > MOST_EXACT:
-            best_first = targets.argsort(descending=True, stable=True)
-            X, targets = X[best_first], targets[best_first]
         belief.posterior.update(X, targets)

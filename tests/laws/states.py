@@ -12,6 +12,7 @@ from torch import Tensor
 from kbo import AdaptiveRidge, KernelRidge
 from kbo.confidence import NoiseBounds
 from kbo.kernels import PrecomputedKernel
+from kbo.optimize.focus import FocusedDictionary
 from kbo.regression import (
     BatchedResampling,
     Dictionary,
@@ -187,6 +188,7 @@ STATES = [
 
 DICTIONARIES = [
     living("greedy", lambda: matern(1.5), lambda ridge: GreedyDictionary(5 * ridge)),
+    living("focused", lambda: matern(2.5), lambda ridge: FocusedDictionary(ridge, 12, 8)),
     living("batched", lambda: matern(2.5), lambda ridge: BatchedResampling(1.5, growth=2.0)),
     living(
         "capped-precomputed",

@@ -7,6 +7,7 @@ subclass that defines one of them.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, Self
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.kernels import freeze
+from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import InverseRoot
 from kbo.regression.sketch.features import DEPENDENT, Features
 from kbo.regression.sketch.rows import Rows
@@ -28,6 +29,7 @@ class Observed(Protocol):
 
     ridge: float
     root: InverseRoot
+    k: DenseKernel
     rows: Rows
     m: int
 
@@ -91,8 +93,8 @@ class Dictionary(Stateful):
     points: Tensor | None = None
     """The points to begin with, [m d]."""
 
-    fixed = False
-    """Whether ``accepts`` and ``redraws`` need not be called at all."""
+    in_blocks = False
+    """Whether observations that come together are taken in at once, without ``accepts``, before ``redraws``."""
 
     needs_refresh = False
     """Whether the dictionary would be drawn again, if it were not frozen."""
@@ -139,7 +141,7 @@ class FixedDictionary(Dictionary):
         InvalidInput: Not a finite floating-point matrix.
     """
 
-    fixed = True
+    in_blocks = True
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
@@ -167,18 +169,32 @@ class FixedDictionary(Dictionary):
         if len(checks.rows("X", X)) == 0:
             raise InvalidInput("X must have at least one row.")
         k = freeze(checks.kernel(kernel), X)
-        rest = k.diagonal(X).clone()
-        least = tolerance * float(rest.max())
-        rows, chosen = X.new_zeros(m, len(X)), []
-        while len(chosen) < m and float(rest.max()) > least:
-            j, i = len(chosen), int(rest.argmax())
-            rows[j] = (k(X[i : i + 1], X)[0] - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
-            rest = (rest - rows[j].square()).clamp_min(0)
-            chosen.append(i)
-        return cls(X[chosen])
+        return cls(X[pivots(lambda i: k(X[i : i + 1], X)[0], k.diagonal(X), m, tolerance)])
 
     def begin(self, like: Tensor) -> FixedDictionary:  # noqa: D102
         return FixedDictionary(self.points.to(like))
+
+
+def pivots(
+    row: Callable[[int], Tensor], prior: Tensor, m: int, tolerance: float, merit: Tensor | float = 1.0
+) -> list[int]:
+    """Return at most m of n points, each with the largest product of merit and of what those before leave of it.
+
+    Args:
+        row: The row [n] of the kernel matrix of a point.
+        prior: The diagonal of that matrix [n].
+        m: Largest number of points.
+        tolerance: Fraction of the largest prior variance at which everything counts as explained.
+        merit: Positive numbers [n].
+    """
+    rest, least = prior.clone(), tolerance * float(prior.max())
+    rows, chosen = prior.new_zeros(m, len(prior)), []
+    while len(chosen) < m and float(rest.max()) > least:
+        j, i = len(chosen), int((merit * rest).argmax())
+        rows[j] = (row(i) - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
+        rest = (rest - rows[j].square()).clamp_min(0)
+        chosen.append(i)
+    return chosen
 
 
 class GreedyDictionary(Dictionary):

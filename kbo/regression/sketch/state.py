@@ -103,7 +103,7 @@ class NystromRidge(Posterior):
         self.sketch.move_ridge(self.ridge)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Add observations X [r d], y [r] in place, one after the other unless the dictionary is fixed."""
+        """Add observations X [r d], y [r] in place, one after the other unless the dictionary takes blocks."""
         self._adopt(X)
         checks.observations(X, y, self.like, self.dimension)
         weights = None if weights is None else checks.weights(weights, y).double()

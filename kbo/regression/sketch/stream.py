@@ -90,9 +90,9 @@ class Sketch(Stateful):
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Take in observations X [r d], y [r], one after the other unless the dictionary is fixed."""
+        """Take in observations X [r d], y [r], one after the other unless the dictionary takes blocks."""
         self.weighted |= weights is not None and bool((weights != 1).any())
-        if self.dictionary.fixed and len(X) > 1:
+        if self.dictionary.in_blocks and len(X) > 1:
             self._extend(X, y, torch.ones_like(y) if weights is None else weights)
             return
         each = [1.0] * len(X) if weights is None else weights.tolist()
@@ -100,7 +100,7 @@ class Sketch(Stateful):
             self._observe(x, target, weight)
 
     def _extend(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
-        """Many observations under a dictionary that does not change."""
+        """Many observations under the dictionary before them."""
         features, prior = self.features.solve(X), self.k.diagonal(X)
         residual = (prior - features.square().sum(0)).clamp_min(0)
         spread = self.features.row_norms @ features.abs()
@@ -112,9 +112,10 @@ class Sketch(Stateful):
         self._forget_residuals()
         if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
             self.root.refresh(self.G)
-            return
-        for z in features.mT:
-            self.root.add(z)
+        else:
+            for z in features.mT:
+                self.root.add(z)
+        self._redraw()
 
     def _observe(self, x: Tensor, y: float, weight: float) -> None:
         """One observation at x [1 d]."""
@@ -127,11 +128,10 @@ class Sketch(Stateful):
             z = self.rows.features[row].clone()
             column = self.features.L @ z
             residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
-        if not self.dictionary.fixed:
-            anchor = None if row is None else self.features.at(x)
-            point = Candidate(prior, residual, column, z, anchor, self.features, weight)
-            if self.dictionary.accepts(point, self) and not point.dependent:
-                z, residual = self._admit(x, point), 0.0
+        anchor = None if row is None else self.features.at(x)
+        point = Candidate(prior, residual, column, z, anchor, self.features, weight)
+        if self.dictionary.accepts(point, self) and not point.dependent:
+            z, residual = self._admit(x, point), 0.0
         if row is None:
             spread = float(z.abs() @ self.features.row_norms)
             self.rows.append(x, z, residual, prior, spread, y, weight)
@@ -152,8 +152,7 @@ class Sketch(Stateful):
             self.root.refresh(self.G)
         else:
             self.root.add(z)
-        if not self.dictionary.fixed and (drawn := self.dictionary.redraws(self)) is not None:
-            self._replace(drawn)
+        self._redraw()
 
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
@@ -180,8 +179,11 @@ class Sketch(Stateful):
         self.root.border(g[:-1], float(g[-1]) + self.ridge, self.G)
         return torch.cat([point.features, g.new_tensor([pivot])])
 
-    def _replace(self, drawn: list[int]) -> None:
-        """A new dictionary, of these rows."""
+    def _redraw(self) -> None:
+        """A new dictionary, if it asks for one."""
+        drawn = self.dictionary.redraws(self)
+        if drawn is None:
+            return
         points = self.rows.X[drawn]
         if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
             return
