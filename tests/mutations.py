@@ -391,17 +391,17 @@ FAULTS = [
     Fault("optimize/optimizer.py", "trial.starts >= MOST_STARTS", "False", "tests/test_faults.py -k lost_twice"),
     Fault(
         "optimize/practical.py",
-        "        if self.exact:\n            return values",
-        "",
+        "best_observed if self.exact else cautious_mean",
+        "cautious_mean",
         "tests/test_practical.py -k without_noise",
     ),
     Fault(
-        "optimize/practical.py",
+        "optimize/learner.py",
         "and difference <= _ROUNDING * (max(self._y) - min(self._y))",
         "",
         "tests/test_practical.py -k one_repetition",
     ),
-    Fault("optimize/practical.py", "+ n * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
+    Fault("optimize/model.py", "+ n * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
     Fault("optimize/targets.py", "self.power - 1", "1 - self.power", "tests/test_targets.py -k densities"),
     Fault(
         "stateful.py",

@@ -9,10 +9,10 @@ from torch.distributions import MultivariateNormal
 
 import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
-from kbo.optimize import fitting, practical
+from kbo.optimize import fitting, model, practical
 from kbo.optimize.fitting import LogDensity, fit
 from kbo.optimize.focus import FocusedDictionary
-from kbo.optimize.practical import fit_raw
+from kbo.optimize.model import fit_values
 from kbo.regression import KernelRidge, NystromRidge
 from tests.dense import close, gram
 
@@ -117,7 +117,7 @@ def run(n, at_once, **options):
 
 def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
     fits = []
-    monkeypatch.setattr(practical, "fit_raw", lambda X, y, *a, **b: fits.append(len(y)) or fit_raw(X, y, *a, **b))
+    monkeypatch.setattr(practical, "fit_values", lambda X, y, *a: fits.append(len(y)) or fit_values(X, y, *a))
     step_by_step, late = run(30, False), run(30, True)
     fits.clear()
     assert late.ask() == step_by_step.ask()
@@ -197,7 +197,7 @@ def test_the_belief_follows_the_data_in_any_order_of_reading():
 
 
 def test_nothing_is_fitted_before_a_belief_is_needed(monkeypatch):
-    monkeypatch.setattr(practical, "fit", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr(model, "fit", lambda *_, **__: pytest.fail("fitted"))
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)})
     for i in range(30):
         optimizer.tell({"x": i / 30}, float(i))
@@ -209,7 +209,7 @@ def test_nothing_is_fitted_before_a_belief_is_needed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("owner", "where"), [(practical, "fit"), (practical.PracticalBelief, "__init__"), (KernelRidge, "update")]
+    ("owner", "where"), [(model, "fit"), (practical.PracticalBelief, "__init__"), (KernelRidge, "update")]
 )
 def test_an_interrupted_fit_or_update_is_done_again(monkeypatch, owner, where):
     whole, broken = run(20, True), run(20, True)
@@ -317,4 +317,4 @@ def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units
 def test_of_skewed_noise_alone_the_less_skewed_values_are_more_likely():
     draws = torch.Generator().manual_seed(1)
     X = torch.rand(40, 2, generator=draws, dtype=torch.float64)
-    assert fit_raw(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power == 2
+    assert fit_values(X, -torch.randn(40, generator=draws, dtype=torch.float64).exp()).targets.power == 2

@@ -359,6 +359,10 @@ def test_the_page_has_the_code_that_resumes_the_run(practical, proved, folder):
     optimizer.tell([0.5], 0.0)
     code = html.unescape(Page(report.write(optimizer, folder / "d.html")).source)
     assert "scale=[0.25, 4.0], completion_independent_of_noise=True)" in code
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noise_std=0.1))
+    optimizer.tell([0.5], 0.0)
+    code = html.unescape(Page(report.write(optimizer, folder / "e.html")).source)
+    assert "setting = kbo.Practical(noise_std=0.1)" in code
 
 
 @pytest.fixture(scope="module")

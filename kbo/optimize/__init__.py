@@ -1,9 +1,10 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
 from kbo.optimize.loop import maximize, minimize
+from kbo.optimize.model import Fitted, fit_values
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.result import Result
 from kbo.optimize.settings import Certified, Practical
 from kbo.optimize.trials import Trial
 
-__all__ = ["Certified", "Optimizer", "Practical", "Result", "Trial", "maximize", "minimize"]
+__all__ = ["Certified", "Fitted", "Optimizer", "Practical", "Result", "Trial", "fit_values", "maximize", "minimize"]

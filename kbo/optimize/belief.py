@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
+from kbo.optimize.proposal import Search, argmax_draw, argmax_upper
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 
@@ -27,16 +28,14 @@ class Belief(ABC):
         posterior: The posterior that reported bounds are about.
         targets: The map from values of the objective to the posterior's units.
         draws: Whether the next point is the best one of a draw, as wide as the confidence.
+        exact: Whether the values have no noise. None if that is not known: then the recommended trial is repeated next,
+            once.
     """
 
     posterior: Posterior
     targets: Targets = Targets()
     draws: bool = False
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the recommended trial is to be repeated next, because that tells whether there is noise."""
-        return False
+    exact: bool | None = False
 
     @property
     def searched(self) -> Posterior:
@@ -50,6 +49,17 @@ class Belief(ABC):
     @abstractmethod
     def reported(self) -> Confidence | None:
         """Return the bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
+
+    def propose(self, posterior: Posterior, search: Search) -> Tensor:
+        """Return the next point [P] of the unit cube.
+
+        Args:
+            posterior: The one from which it is chosen, with hypothetical values of pending and failed trials.
+            search: The part of the space, with promising points.
+        """
+        confidence = self.confidence()
+        assert confidence is not None  # else points are chosen at random
+        return (argmax_draw if self.draws else argmax_upper)(confidence, posterior, search)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         """Return what is proved of the reported bound, in words; None if nothing is.

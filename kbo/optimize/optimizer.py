@@ -382,7 +382,7 @@ class Optimizer(Guarded):
         if restriction.partial or not recipes.get(self.method).has_bounds:
             return None
         belief = self._belief()
-        if belief is None or not belief.repeats:
+        if belief is None or belief.exact is not None:
             return None
         known = [repr(trial.params) for trial in self._trials.all] + [repr(self.space.canonical(p)) for p in pending]
         best = self._recommended() if len(set(known)) == len(known) else None
@@ -397,10 +397,7 @@ class Optimizer(Guarded):
         if belief is None:
             centre_first = not self.setting.certified
             return proposal.filling(restriction, number, self.seed, search.generator, centre_first=centre_first)
-        confidence = belief.confidence()
-        assert confidence is not None
-        find = proposal.argmax_draw if belief.draws else proposal.argmax_upper
-        return find(confidence, self._hypothetical(belief, pending), search)
+        return belief.propose(self._hypothetical(belief, pending), search)
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""

@@ -97,6 +97,10 @@ class Search:
         return points[row(features(points)) if row else int(values.argmax())]
 
 
+Find = Callable[[Confidence, Posterior, Search], Tensor]
+"""Returns the next point [P] of the unit cube, as ``argmax_upper`` does."""
+
+
 def filling(
     restriction: Restriction, number: int, seed: int, generator: torch.Generator, *, centre_first: bool
 ) -> Tensor:

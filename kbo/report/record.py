@@ -14,6 +14,7 @@ from gpytorch.kernels import Kernel
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Optimizer, Practical, Trial, journal
 from kbo.optimize.events import Event, Header
+from kbo.optimize.parts import PARTS
 from kbo.optimize.trials import Trials
 from kbo.space import Choice, Float, Int, Space
 
@@ -61,6 +62,9 @@ class Record:
         trials = Trials.of(space_of(header), events, path).all
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
+        if replaced := [f"{part} = {header[part]}" for part in PARTS if part in header]:
+            why = f"The journal only names the functions of the run ({', '.join(replaced)}): pass its optimiser."
+            return cls(header, events, trials, obstacle=why, path=path)
         if header.get("setting") != "certified" and kernel is not None:
             raise InvalidInput(f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel.")
         optimizer = optimizer_of(header, kernel)

@@ -14,6 +14,7 @@ from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Certified, Optimizer, Practical, Result, Trial
+from kbo.optimize.parts import PARTS
 from kbo.optimize.result import by_name, format_params, result_of
 from kbo.problems import TUNING
 from kbo.report import figures
@@ -177,8 +178,8 @@ def _resume(record: Record) -> dict[str, str]:
         text = "Save the run with optimizer.save(path); kbo.minimize(..., journal=path) then continues it:"
         return {"text": text, "code": _call(record, "run.jsonl")}
     path, name = os.fspath(record.path), record.path.stem.removeprefix("tune-")
-    usual = Practical().describe(record.space)  # of `kbo tune`, which has no options for these numbers
-    by_command = record.space.named and {number: record.header.get(number) for number in usual} == usual
+    # `kbo tune` has no options for the numbers of a setting.
+    by_command = record.space.named and record.header.get("setting") == "practical" and not _changed(record)
     if name == record.path.stem or not by_command:
         text = "The same call with the same journal continues the run; only the number of trials may differ:"
         return {"text": text, "code": _call(record, path)}
@@ -192,8 +193,9 @@ def _resume(record: Record) -> dict[str, str]:
 
 def _changed(record: Record) -> list[str]:
     """Return the arguments of ``Practical`` with which a run differs from the default."""
-    usual, header = Practical().describe(record.space), record.header
-    return [f"{name}={header[name]!r}" for name in usual if name in header and header[name] != usual[name]]
+    header = record.header
+    names = (entry.name for entry in fields(Practical) if header.get(entry.name, entry.default) != entry.default)
+    return [f"{name}={header[name] if name in PARTS else repr(header[name])}" for name in names]
 
 
 def _call(record: Record, path: str) -> str:

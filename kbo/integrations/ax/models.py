@@ -26,7 +26,8 @@ from kbo.optimize import Certified, Practical
 from kbo.optimize.belief import Belief
 from kbo.optimize.certified import CertifiedBelief
 from kbo.optimize.fitting import LEAST_NOISE, fit, unit_kernel
-from kbo.optimize.practical import Fitted, PracticalBelief
+from kbo.optimize.model import Fitted
+from kbo.optimize.practical import PracticalBelief
 from kbo.optimize.targets import Targets
 from kbo.space import Choice, Float, Int, Parameter, Space
 
@@ -204,8 +205,8 @@ class PracticalGP(MethodGP):
     def _new_belief(self) -> PracticalBelief:
         scale, n = self.outcome_transform, len(self.train_targets)
         targets = Targets(float(scale.means), float(scale.stdvs))
-        fitted = Fitted(self.covar_module, float(self.noise_std), targets, n=n, largest_sem=self.sem)
-        return PracticalBelief(*self._problem, fitted)
+        fitted = Fitted(self.covar_module, float(self.noise_std), targets, self.sem)
+        return PracticalBelief(*self._problem, fitted, n)
 
 
 @fit_botorch_model.register(StreamingGP)

@@ -78,6 +78,10 @@ def generation_strategy(
     setting, method = resolve(setting, method, n_trials)
     if isinstance(setting, Certified):
         setting = replace(setting, kernel=build_kernel(describe_kernel(setting.kernel)))
+    elif setting.replaced:
+        raise InvalidInput(
+            f"Ax has a model and a search of its own: leave out {', '.join(setting.replaced)} of Practical."
+        )
     recipe = recipes.get(method)
     if not recipe.has_bounds:
         raise InvalidInput(

@@ -1,0 +1,60 @@
+"""The model of the practical setting: kernel, noise level and targets for some values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from kbo import checks
+from kbo.optimize.fitting import LEAST_NOISE, MOST, fit
+from kbo.optimize.targets import Targets, least_skewed, linear
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The numbers that were fitted to some observations.
+
+    Args:
+        kernel: The kernel, on the features of the space.
+        noise_std: The noise level, in units of the targets.
+        targets: The map from values of the objective to targets, of which the prior mean is 0.
+        largest_sem: The largest standard error of the values, if it was taken for the noise level.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    targets: Targets
+    largest_sem: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.kernel(self.kernel, "Fitted")
+        checks.positive("noise_std of Fitted", self.noise_std)
+        checks.instance("targets of Fitted", self.targets, Targets)
+
+
+Model = Callable[[Tensor, Tensor, float | None], Fitted]
+"""Returns kernel, noise level and targets for values [n] at features [n D]; arguments as for ``fit_values``."""
+
+
+def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
+    """Fit kernel, noise level and constant to values y [n] in units of the objective, larger ones better, at X [n D].
+
+    Values are standardised; if that makes them more likely, under their own constant, they are made less skewed, too.
+
+    Args:
+        X: Points of the unit cube.
+        y: Values.
+        noise_std: The noise level in units of the objective, if it is known: then values are standardised only; 0 if
+            there is no noise: then the "noise" that is fitted is the part that the kernel does not explain.
+    """
+    plain, exact = linear(y), noise_std == 0
+    if noise_std:
+        found = fit(X, plain(y), max(noise_std / plain.spread, LEAST_NOISE))
+        return Fitted(found.kernel, found.noise_std, plain.above(found.constant))
+    fits = [(targets, fit(X, targets(y), exact=exact)) for targets in dict.fromkeys([plain, least_skewed(y)])]
+    n = min(len(y), MOST)
+    targets, found = max(fits, key=lambda pair: pair[1].log_density + n * pair[0].log_slope(y))
+    return Fitted(found.kernel, found.noise_std, targets.above(found.constant))
