@@ -130,6 +130,12 @@ FAULTS = [
         "tests/test_dictionaries.py -k batched",
     ),
     Fault(
+        "optimize/optimizer.py",
+        "self._best + fresh",
+        "fresh",
+        "tests/test_practical.py -k search_starts",
+    ),
+    Fault(
         "optimize/focus.py",
         "argsort(descending=True).argsort()",
         "argsort().argsort()",

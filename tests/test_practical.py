@@ -9,7 +9,8 @@ from torch.distributions import MultivariateNormal
 
 import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
-from kbo.optimize import fitting, model, practical
+from kbo.optimize import fitting, model, practical, proposal
+from kbo.optimize import optimizer as optimizer_module
 from kbo.optimize.fitting import LogDensity, fit
 from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.model import fit_values
@@ -156,6 +157,26 @@ def test_a_focused_dictionary_is_finest_where_the_targets_are_largest():
         state.update(x, x[:, 0])
         sizes.append(state.m)
     assert {8, 11} <= set(sizes) <= set(range(8, 12))
+
+
+def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after_many(monkeypatch):
+    searches = []
+
+    def recording(confidence, posterior, search):
+        points = []
+        search.argmax(lambda features: points.append(len(features)) or features[:, 0])
+        searches.append((search.starts.flatten().tolist(), sum(points)))
+        return proposal.argmax_upper(confidence, posterior, search)
+
+    monkeypatch.setattr(optimizer_module, "MANY", 12)
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(search=recording))
+    for i in range(14):
+        optimizer.tell([optimizer.ask()[0]], None if i == 3 else i % 4)
+        best = sorted(optimizer.completed(), key=lambda trial: trial.value)
+        optimizer.suggest()
+        if searches:
+            assert searches[-1][0] == [trial.params[0] for trial in best[:8]]
+    assert [size for _, size in searches[-6:]] == [8 + 1024 + 6 * 256] * 3 + [8 + 512 + 6 * 128] * 3
 
 
 def test_the_default_search_is_a_plain_bound_and_the_report_a_mixture():

@@ -32,4 +32,4 @@ class FocusedDictionary(GreedyDictionary):
         rows = sketch.rows
         rank = 1 + (rows.sums / rows.counts).argsort(descending=True).argsort()
         self.capped |= rows.n > self.kept
-        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, 0.0, 1 / rank)
+        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, 1e-9, 1 / rank)

@@ -32,6 +32,9 @@ from kbo.space import Bounds, Params, Space
 MOST_STARTS = 2
 """Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
 
+MANY = 500
+"""Completed trials from which on a search scores half as many points: each is expensive, and the starts are good."""
+
 _LOST = f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
 
 
@@ -401,9 +404,17 @@ class Optimizer(Guarded):
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
-        starts = self._units_of(heapq.nlargest(proposal.KEPT, self._trials.complete, self._signed))
+        starts = self._units_of(self._leading())
         generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
-        return proposal.Search(self.space, restriction, starts, generator)
+        effort = 1.0 if len(self._trials.complete) < MANY else 0.5
+        return proposal.Search(self.space, restriction, starts, generator, effort)
+
+    def _leading(self) -> list[Trial]:
+        """Return the trials with the best values, of equal ones those that were begun first."""
+        fresh = [trial for trial in self._trials.finished[self._ranked :] if trial.failure is None]
+        self._best = heapq.nlargest(proposal.KEPT, self._best + fresh, lambda t: (self._signed(t), -t.number))
+        self._ranked = len(self._trials.finished)
+        return self._best
 
     def _hypothetical(self, belief: Belief, pending: Tensor) -> Posterior:
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
@@ -469,6 +480,8 @@ class Optimizer(Guarded):
         self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._learner, self._learned = self.setting.begin(self.method, self._n_trials, self.space), 0
+        self._best: list[Trial] = []
+        self._ranked = 0
 
 
 def _now() -> float:

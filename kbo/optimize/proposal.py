@@ -19,8 +19,9 @@ from kbo.space import Space
 KEPT = 8
 """Best points that a step of the local search goes on from."""
 
-_RANDOM_POINTS = 1024
-_CHILDREN = 32
+_RANDOM_POINTS, _CHILDREN = 1024, 32
+"""Points of a whole search: at random first, and in every round for each of those it goes on from."""
+
 _STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 _MOST_POINTS = 10_000
@@ -48,12 +49,14 @@ class Search:
         restriction: The part of the space that is searched.
         starts: Promising points [s P].
         generator: Source of randomness.
+        effort: Part of the points of a whole search that are scored.
     """
 
     space: Space
     restriction: Restriction
     starts: Tensor
     generator: torch.Generator
+    effort: float = 1.0
 
     @torch.no_grad()
     def argmax(self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None) -> Tensor:
@@ -76,13 +79,13 @@ class Search:
         def whole(U: Tensor) -> Tensor:
             return self.restriction.fixed.expand(len(U), -1).masked_scatter(free, U)
 
-        random = torch.rand(_RANDOM_POINTS, P, generator=generator, dtype=torch.float64)
+        random = torch.rand(int(self.effort * _RANDOM_POINTS), P, generator=generator, dtype=torch.float64)
         points = torch.cat([random, self.starts[:, free]])
         values = score(features(whole(points)))
         for step in _STEPS:
             best = values.topk(min(KEPT, len(values))).indices
             points, values = points[best], values[best]
-            children = points.repeat_interleave(_CHILDREN, 0)
+            children = points.repeat_interleave(int(self.effort * _CHILDREN), 0)
             # Each child moves in about two coordinates, one at least, and sometimes jumps in one of them.
             moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
             moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True

@@ -180,6 +180,8 @@ def pivots(
 ) -> list[int]:
     """Return at most m of n points, each with the largest product of merit and of what those before leave of it.
 
+    Points of which nothing is left, up to the tolerance, are not among them.
+
     Args:
         row: The row [n] of the kernel matrix of a point.
         prior: The diagonal of that matrix [n].
@@ -190,7 +192,7 @@ def pivots(
     rest, least = prior.clone(), tolerance * float(prior.max())
     rows, chosen = prior.new_zeros(m, len(prior)), []
     while len(chosen) < m and float(rest.max()) > least:
-        j, i = len(chosen), int((merit * rest).argmax())
+        j, i = len(chosen), int((merit * (rest - least)).argmax())
         rows[j] = (row(i) - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
         rest = (rest - rows[j].square()).clamp_min(0)
         chosen.append(i)
