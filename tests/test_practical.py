@@ -90,12 +90,14 @@ def test_a_given_noise_level_is_kept_and_the_rest_is_the_best_with_it():
     assert fit(X, y).noise_std != pytest.approx(0.5, rel=0.05)
 
 
-def test_of_many_observations_a_part_is_fitted_always_the_same(monkeypatch):
+def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_ones(monkeypatch):
     X, y = data(100, 2)
     monkeypatch.setattr(fitting, "MOST", 40)
     first, second = fit(X, y), fit(X, y)
     assert (first.noise_std, first.constant) == (second.noise_std, second.constant)
     assert first.noise_std != fit(X[:40], y[:40]).noise_std
+    for early in range(20):
+        assert fit(X, y + (torch.arange(100) == early)).noise_std != first.noise_std
 
 
 def noisy(params):
