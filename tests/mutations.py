@@ -407,7 +407,10 @@ FAULTS = [
         "",
         "tests/test_practical.py -k one_repetition",
     ),
-    Fault("optimize/model.py", "+ n * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
+    Fault(
+        "optimize/recommendation.py", "values.amax(-1) -", "values.mean(-1) -", "tests/test_recommendation.py -k sure"
+    ),
+    Fault("optimize/model.py", "+ part * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
     Fault("optimize/targets.py", "self.power - 1", "1 - self.power", "tests/test_targets.py -k densities"),
     Fault(
         "stateful.py",

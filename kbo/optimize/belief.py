@@ -15,6 +15,7 @@ from torch import Tensor
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.optimize.proposal import Search, argmax_draw, argmax_upper
+from kbo.optimize.recommendation import Sureness
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 
@@ -30,12 +31,15 @@ class Belief(ABC):
         draws: Whether the next point is the best one of a draw, as wide as the confidence.
         exact: Whether the values have no noise. None if that is not known: then the recommended trial is repeated next,
             once.
+        repetition: Numbers of the first trials with equal parameters whose values decided that, the earlier one first;
+            None if there are none.
     """
 
     posterior: Posterior
     targets: Targets = Targets()
     draws: bool = False
     exact: bool | None = False
+    repetition: tuple[int, int] | None = None
 
     @property
     def searched(self) -> Posterior:
@@ -80,6 +84,21 @@ class Belief(ABC):
     @abstractmethod
     def assumptions(self) -> dict[str, Any]:
         """Return the numbers that the bounds rest on, in units of the objective, and where they come from."""
+
+    def account(self) -> dict[str, str]:
+        """Return the parts that led to the recommendation, in words, by name."""
+        return {"rule": "the best pessimistic bound"}
+
+    def sureness(self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator) -> Sureness | None:
+        """Return how sure it is that a completed trial is the best one; None where there is no prior of the objective.
+
+        Args:
+            features: Features [n D] of the completed trials.
+            values: Their values [n].
+            chosen: The row of the trial.
+            generator: Source of randomness.
+        """
+        return None
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].

@@ -42,7 +42,8 @@ class PracticalLearner(Learner, Generic[B]):
         self._model, self._believe, self._noise_std = model, believe, noise_std
         self._features: list[Tensor] = []
         self._y: list[float] = []
-        self._first_values: dict[tuple[float, ...], float] = {}  # by features
+        self._first: dict[tuple[float, ...], tuple[int, float]] = {}  # numbers and values, by features
+        self._repetition: tuple[int, int] | None = None
         self._exact: bool | None = None if noise_std is None else noise_std == 0
         # Of the first observations, as many as are needed: a fit depends on no others.
         self._next_fit, self._needed = n_initial, 0
@@ -54,11 +55,11 @@ class PracticalLearner(Learner, Generic[B]):
         y = min(max(y, -_LARGEST), _LARGEST)
         outside = abs(float(self._plain(torch.tensor(y, dtype=torch.float64)))) > _OUTSIDE
         point = tuple(features.flatten().tolist())
-        if point not in self._first_values:
-            self._first_values[point] = y
-        elif self._noise_std is None:
-            difference = abs(y - self._first_values[point])
-            self._exact = self._exact is not False and difference <= _ROUNDING * (max(self._y) - min(self._y))
+        first, value = self._first.setdefault(point, (number, y))
+        if first != number and self._noise_std is None and self._exact is not False:
+            exact = abs(y - value) <= _ROUNDING * (max(self._y) - min(self._y))
+            if exact is not self._exact:
+                self._exact, self._repetition = exact, (first, number)
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit or (outside and self._needed):
@@ -85,7 +86,7 @@ class PracticalLearner(Learner, Generic[B]):
             self._add(belief, 0, n)
         while belief.posterior.n < len(self._y):
             self._add(belief, belief.posterior.n, belief.posterior.n + 1)
-        belief.exact, self._belief = self._exact, belief
+        belief.exact, belief.repetition, self._belief = self._exact, self._repetition, belief
         return belief
 
     def _add(self, belief: B, start: int, stop: int) -> None:

@@ -9,6 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
+from kbo.errors import InvalidInput
 from kbo.optimize.fitting import LEAST_NOISE, MOST, fit
 from kbo.optimize.targets import Targets, least_skewed, linear
 
@@ -49,12 +50,21 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
         y: Values.
         noise_std: The noise level in units of the objective, if it is known: then values are standardised only; 0 if
             there is no noise: then the "noise" that is fitted is the part that the kernel does not explain.
+
+    Raises:
+        InvalidInput: Arguments that cannot be used.
     """
+    n = len(checks.rows("X", X))
+    if checks.points("y", y).shape != (n,) or not n:
+        raise InvalidInput(
+            f"y must have shape [{n}], one value for each of at least one row of X, got {list(y.shape)}."
+        )
+    checks.maybe(checks.non_negative, "noise_std", noise_std)
     plain, exact = linear(y), noise_std == 0
     if noise_std:
         found = fit(X, plain(y), max(noise_std / plain.spread, LEAST_NOISE))
         return Fitted(found.kernel, found.noise_std, plain.above(found.constant))
     fits = [(targets, fit(X, targets(y), exact=exact)) for targets in dict.fromkeys([plain, least_skewed(y)])]
-    n = min(len(y), MOST)
-    targets, found = max(fits, key=lambda pair: pair[1].log_density + n * pair[0].log_slope(y))
+    part = min(n, MOST)
+    targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
     return Fitted(found.kernel, found.noise_std, targets.above(found.constant))

@@ -24,6 +24,7 @@ from kbo.optimize.context import Context, Restriction
 from kbo.optimize.events import LONGEST_REASON, Again, Ask, Event, Fail, Header, Tell, header_of, shortened
 from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
+from kbo.optimize.recommendation import Sureness
 from kbo.optimize.settings import Setting, resolve
 from kbo.optimize.trials import Trial, Trials
 from kbo.regression import Hypothetical, Posterior
@@ -270,8 +271,20 @@ class Optimizer(Guarded):
         if not complete or known is None:
             return max(complete, key=self._signed, default=None)
         belief, reported = known
-        values = torch.tensor([self._signed(trial) for trial in complete], dtype=torch.float64)
-        return complete[int(belief.merit(reported, self._features(complete), values).argmax())]
+        return complete[int(belief.merit(reported, *self._data()).argmax())]
+
+    @guarded
+    def sureness(self) -> Sureness | None:
+        """Return how sure it is that the recommended trial is the best completed one, in units of the objective.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, where
+        ``gap`` bounds the loss, and while there is no bound.
+        """
+        best, known = self._recommended(), self._bounded()
+        if best is None or known is None:
+            return None
+        chosen = [trial.number for trial in self._trials.complete].index(best.number)
+        return known[0].sureness(*self._data(), chosen, self._generator(len(self._events)))
 
     @guarded
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
@@ -405,9 +418,12 @@ class Optimizer(Guarded):
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts = self._units_of(self._leading())
-        generator = torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
         effort = 1.0 if len(self._trials.complete) < MANY else 0.5
-        return proposal.Search(self.space, restriction, starts, generator, effort)
+        return proposal.Search(self.space, restriction, starts, self._generator(number), effort)
+
+    def _generator(self, number: int) -> torch.Generator:
+        """Return a source of randomness that depends on the seed and a number alone."""
+        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
 
     def _leading(self) -> list[Trial]:
         """Return the trials with the best values, of equal ones those that were begun first."""
@@ -432,6 +448,11 @@ class Optimizer(Guarded):
     def _signed(self, trial: Trial) -> float:
         """Return the value of a completed trial, larger if better."""
         return self._sign * (trial.value or 0.0)
+
+    def _data(self) -> tuple[Tensor, Tensor]:
+        """Return features [n D] and values [n], larger if better, of the completed trials."""
+        complete = self._trials.complete
+        return self._features(complete), torch.tensor([self._signed(t) for t in complete], dtype=torch.float64)
 
     def _features(self, trials: list[Trial]) -> Tensor:
         return self.space.features(self._units_of(trials))

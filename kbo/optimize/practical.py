@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from kbo import checks, recipes
@@ -20,7 +21,14 @@ from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.learner import PracticalLearner
 from kbo.optimize.model import Fitted, Model, fit_values
 from kbo.optimize.proposal import Find, Search
-from kbo.optimize.recommendation import Recommend, best_observed, cautious_mean
+from kbo.optimize.recommendation import (
+    Recommend,
+    Sureness,
+    best_observed,
+    cautious_mean,
+    joint_targets,
+    sureness,
+)
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior
@@ -172,6 +180,7 @@ class PracticalBelief(Belief):
             made = replace(made, dictionary=FocusedDictionary(_LEFT_OUT * fitted.noise_std**2, *ANCHORS))
         self.posterior: Posterior = made.state()
         self._norm_bound: tuple[int, float] | None = None
+        self._n_fitted = n
 
     def propose(self, posterior: Posterior, search: Search) -> Tensor:  # noqa: D102
         find, confidence = self._setting.search, self.confidence()
@@ -183,6 +192,43 @@ class PracticalBelief(Belief):
         """Return the merit by the given rule; by default the values if they have no noise, and else cautious means."""
         rule = self._setting.recommend or (best_observed if self.exact else cautious_mean)
         return parts.merits_by(rule, self.posterior, features, values)
+
+    def sureness(  # noqa: D102
+        self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator
+    ) -> Sureness:
+        if self.exact:
+            return sureness(values.unsqueeze(0), chosen)
+        draws = joint_targets(self.posterior, features, chosen, self.fitted.noise_std**2, generator)
+        return sureness(self.raw(draws), 0)
+
+    def account(self) -> dict[str, str]:  # noqa: D102
+        n, fitted, replaced = self.posterior.n, self._n_fitted, self._setting.replaced
+        to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
+        power = self.targets.power
+        changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
+        by = {part: f" by {parts.name_of(replaced[part])}" if part in replaced else "" for part in parts.PARTS}
+        cautious = "best mean with a margin of one standard deviation"
+        default = "best observed value, since there is no noise" if self.exact else cautious
+        return {
+            "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
+            "noise": self._noise(),
+            "search": f"{self._recipe.name}{by['search']}",
+            "rule": f"the largest merit{by['recommend']}" if by["recommend"] else f"the {default}",
+        }
+
+    def _noise(self) -> str:
+        """Return the noise level in words, and where it comes from."""
+        level = f"standard deviation {self.fitted.noise_std * self.targets.scale:.3g}"
+        if self.fitted.largest_sem is not None:
+            return f"{level}, the largest standard error given"
+        if self._setting.noise_std is not None:
+            return f"{level}, given" if self._setting.noise_std else "none, as given"
+        if self.repetition is None:
+            return f"{level}, fitted; no trial has been repeated"
+        first, again = self.repetition
+        if self.exact:
+            return f"none: trial {again} repeated trial {first} with the same value"
+        return f"{level}, fitted; trial {again} repeated trial {first} with another value"
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.optimizer import Optimizer
+from kbo.optimize.recommendation import Sureness
 from kbo.optimize.trials import Trial, selected
 from kbo.space import Params
 from kbo.terminal import printable
@@ -17,8 +18,8 @@ class Result:
     """The outcome of a run.
 
     Attributes:
-        params: The recommended parameters: those of the completed trial with the best pessimistic bound, which under
-            noise need not have the best observed value.
+        params: The recommended parameters: those of the completed trial that is best by the rule in ``account``, which
+            under noise need not have the best observed value.
         value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
             value while there is no posterior.
         lower, upper: Confidence bounds of the objective there; None while there is no bound.
@@ -27,6 +28,13 @@ class Result:
             bound.
         gap_exact: Whether the gap is exact over the whole (finite) space, or found by a search from many starts.
         best_observed: The best observed value; optimistically biased if the objective is noisy.
+        evaluations: How often the recommended parameters were evaluated, with a value.
+        sureness: ``probability`` that no other completed trial is better, and ``expected_loss`` against the best one,
+            by the fitted model of the practical setting, so not guaranteed; None in the certified setting and while
+            there is no bound.
+        exact: Whether the objective has no noise; None if that is not known.
+        account: The parts that led to the recommendation, in words: "model", "noise" and "search" in the practical
+            setting, and "rule", by which completed trials are compared.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
         guarantee: In words, what holds and what was given up.
         assumptions: The numbers that the bounds rest on, in units of the objective.
@@ -42,6 +50,10 @@ class Result:
     gap: float | None
     gap_exact: bool
     best_observed: float | None
+    evaluations: int
+    sureness: Sureness | None
+    exact: bool | None
+    account: dict[str, str]
     certified: bool
     guarantee: str
     assumptions: dict[str, Any]
@@ -63,19 +75,34 @@ class Result:
             bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
             lines.append(f"value there    {self.value:.4g}{bounds}")
             lines.append(f"best observed  {self.best_observed:.4g}")
+            lines.append(f"evaluated      {self.evaluated}")
         if self.gap is not None:
             how = "over the whole space" if self.gap_exact else "by a search from many starts"
             when = "" if self.certified else " if the bounds are right"
             lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better{when}; {how})")
+        lines += [f"{part:15}{text}" for part, text in self.account.items()]
         lines.append(f"guarantee      {self.guarantee}")
         if self.journal:
             lines.append(f"journal        {self.journal}")
         return "\n".join(lines)
 
+    @property
+    def evaluated(self) -> str:
+        """How often the recommended parameters were evaluated, and how sure the choice is, in words."""
+        times = "once" if self.evaluations == 1 else f"{self.evaluations} times"
+        if self.sureness is None:
+            return times
+        if self.exact and self.sureness.expected_loss <= 0:
+            return f"{times}; the best observed value"
+        return (
+            f"{times}; no other trial is better with probability {self.sureness.probability:.2g}, expected loss "
+            f"{self.sureness.expected_loss:.2g} (by the fitted model, not guaranteed)"
+        )
+
 
 def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result:
     """Return the result after the trials so far."""
-    best = optimizer.recommended()
+    best, completed = optimizer.recommended(), optimizer.completed()
     interval = optimizer.interval(best.params) if best else None
     belief = optimizer.belief() if interval else None
     gap = optimizer.gap()
@@ -89,7 +116,11 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         upper=upper,
         gap=gap and gap.value,
         gap_exact=bool(gap and gap.exact),
-        best_observed=pick((t.value for t in optimizer.completed() if t.value is not None), default=None),
+        best_observed=pick((t.value for t in completed if t.value is not None), default=None),
+        evaluations=sum(best is not None and t.params == best.params for t in completed),
+        sureness=optimizer.sureness(),
+        exact=belief.exact if belief else None,
+        account=belief.account() if belief else {"rule": "the best observed value, while there is no bound"},
         certified=belief is not None and belief.proved(ways) is not None,
         guarantee=belief.guarantee(ways) if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},

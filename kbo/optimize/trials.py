@@ -135,6 +135,13 @@ class Trials:
         bisect.insort(others, trial, key=lambda other: other.number)
 
 
+def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
+    """Return the numbers of trials with the parameters of an earlier one, with the numbers of the first such ones."""
+    first: dict[str, int] = {}
+    found = {trial.number: first.setdefault(repr(trial.params), trial.number) for trial in trials}
+    return {again: number for again, number in found.items() if again != number}
+
+
 def selected(trials: Sequence[Trial]) -> list[str]:
     """Return the ways in which the noise may have decided which values there are, in words; none if it cannot have."""
     ways = {

@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Certified, Optimizer, Practical, Result, Trial
 from kbo.optimize.parts import PARTS
 from kbo.optimize.result import by_name, format_params, result_of
+from kbo.optimize.trials import repetitions
 from kbo.problems import TUNING
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
@@ -50,6 +51,7 @@ def page(record: Record, title: str) -> str:
         refuted=refuted,
         format_params=format_params,
         named_params=by_name(result.params) if result and result.params is not None else {},
+        parts={"evaluated": result.evaluated} | result.account if result else {},
         exact_params=json.dumps(result.params) if result else "",
         numbers=_numbers(optimizer, result) if optimizer and result and result.assumptions else {},
         moments=moments,
@@ -159,12 +161,14 @@ def _tables(record: Record, recommended: int | None) -> dict[str, list[tuple]]:
         best = sorted(record.with_status("complete"), key=record.rank)[:_MOST_TRIALS]
         last = trials[-_MOST_TRIALS:]
         chosen = {f"The {len(best)} best observed values.": best, f"The last {len(last)} trials.": last}
-    return {caption: [_row(record, trial, recommended) for trial in rows] for caption, rows in chosen.items()}
+    again = repetitions(trials)
+    return {caption: [_row(record, trial, recommended, again) for trial in rows] for caption, rows in chosen.items()}
 
 
-def _row(record: Record, trial: Trial, recommended: int | None) -> tuple:
+def _row(record: Record, trial: Trial, recommended: int | None, again: Mapping[int, int]) -> tuple:
     best = record.best()
-    notes = ["pending"] * (trial.status == "pending") + ["recommended"] * (trial.number == recommended)
+    notes = [f"repeats trial {again.get(trial.number)}"] * (trial.number in again)
+    notes += ["pending"] * (trial.status == "pending") + ["recommended"] * (trial.number == recommended)
     notes += ["best observed"] * (best is not None and trial.number == best.number)
     notes += [f"failed: {_shortened(trial.failure)}"] * (trial.failure is not None)
     params = by_name(trial.params)

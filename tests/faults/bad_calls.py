@@ -770,6 +770,11 @@ def _optimize() -> list[Call]:
             lambda: {"delta": 0.1, "scale": 1.0, "norm_factor": 1.25, "n_initial": None},
         ),
         Call(
+            "fit_values",
+            lambda **g: kbo.optimize.fit_values(**g).noise_std,
+            lambda: {"X": X(), "y": y(), "noise_std": 0.1},
+        ),
+        Call(
             "Certified",
             lambda **g: kbo.Optimizer([(0, 1)], setting=kbo.Certified(**g)).ask(),
             lambda: {"kernel": K(), **certified},
