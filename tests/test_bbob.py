@@ -1,5 +1,7 @@
 """COCO's functions as tuning problems: known optima, noise of the promised size, whole numbers."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -65,3 +67,10 @@ def test_a_learner_on_data_is_noisy_and_follows_the_seed(learner, data):
     values = [problem(params) for _ in range(4)]
     assert values[:2] == [same(params) for _ in range(2)]
     assert 0 <= min(values) < max(values) < 1.5
+
+
+def test_a_forest_on_a_few_rows_of_its_data_does_not_warn():
+    problem = LearnerOnData("forest", "wine", seed=0)
+    params = {"max_depth": 3, "min_samples_leaf": 1, "max_features": 0.5, "max_samples": 0.1}
+    with warnings.catch_warnings(action="error"):
+        assert problem(params) < 1

@@ -120,13 +120,11 @@ class LearnerOnData(Learner):
         self._X, self._y = _standardized(data)
 
     def __call__(self, params: Params) -> float:  # noqa: D102
-        from sklearn.exceptions import ConvergenceWarning
-
         assert isinstance(params, dict)
         size, split = min(300, len(self._y) // 2), self._draw()
         model = _model(self.learner, self._y.dtype == float, dict(params), self._draw())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", UserWarning)  # of training that ends early, and of small bootstrap samples
             return _test_error(model, self._X, self._y, size, split, train_size=size)
 
 
