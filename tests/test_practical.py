@@ -326,6 +326,7 @@ def test_a_given_noise_level_is_used_and_a_bad_one_refused():
     assert "was given" in optimizer.belief().guarantee()
     with pytest.raises(kbo.InvalidInput, match="noise_std"):
         kbo.Practical(noise_std=-1.0)
+    assert exact_run(8, setting=kbo.Practical(noise_std=1e308)).interval({"x": 0.5}) is not None
 
 
 def test_skewed_values_change_by_a_monotone_map_and_bounds_return_to_their_units():

@@ -39,6 +39,9 @@ class Fitted:
 Model = Callable[[Tensor, Tensor, float | None], Fitted]
 """Returns kernel, noise level and targets for values [n] at features [n D]; arguments as for ``fit_values``."""
 
+_MOST_NOISE = 1e50
+"""Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
+
 
 def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
     """Fit kernel, noise level and constant to values y [n] in units of the objective, larger ones better, at X [n D].
@@ -55,14 +58,15 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
         InvalidInput: Arguments that cannot be used.
     """
     n = len(checks.rows("X", X))
-    if checks.points("y", y).shape != (n,) or not n:
+    if checks.points("y", y).shape != (n,) or y.dtype != X.dtype or not n:
         raise InvalidInput(
-            f"y must have shape [{n}], one value for each of at least one row of X, got {list(y.shape)}."
+            f"y must be one value for each row of X, at least one, a tensor [{n}] of {X.dtype}, got {list(y.shape)} of "
+            f"{y.dtype}."
         )
     checks.maybe(checks.non_negative, "noise_std", noise_std)
     plain, exact = linear(y), noise_std == 0
     if noise_std:
-        found = fit(X, plain(y), max(noise_std / plain.spread, LEAST_NOISE))
+        found = fit(X, plain(y), min(max(noise_std / plain.spread, LEAST_NOISE), _MOST_NOISE))
         return Fitted(found.kernel, found.noise_std, plain.above(found.constant))
     fits = [(targets, fit(X, targets(y), exact=exact)) for targets in dict.fromkeys([plain, least_skewed(y)])]
     part = min(n, MOST)

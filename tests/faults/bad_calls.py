@@ -767,7 +767,7 @@ def _optimize() -> list[Call]:
         Call(
             "Practical",
             lambda **g: _optimizer(setting=kbo.Practical(**g)).ask(),
-            lambda: {"delta": 0.1, "scale": 1.0, "norm_factor": 1.25, "n_initial": None},
+            lambda: {"delta": 0.1, "scale": 1.0, "norm_factor": 1.25, "n_initial": None, "noise_std": None},
         ),
         Call(
             "fit_values",
