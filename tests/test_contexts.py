@@ -123,7 +123,7 @@ def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_othe
         return -(U - peak).square().sum(-1)
 
     space, starts = Space([(0.0, 1.0)] * 4), torch.rand(3, 4).double()
-    search = Search(space, Restriction(space, {1: 0.5}), starts, torch.Generator().manual_seed(0))
+    search = Search(space, Restriction(space, {1: 0.5}), starts, 0, torch.Generator().manual_seed(0))
     expected = torch.where(search.restriction.fixed.isnan(), peak, search.restriction.fixed)
     torch.testing.assert_close(search.argmax(score), expected, rtol=0, atol=5e-3)
     assert bool((torch.cat(scored)[:, 1] == 0.5).all())

@@ -214,7 +214,7 @@ def test_the_belief_follows_the_data_in_any_order_of_reading():
     early = one.belief()
     before = early.norm_bound()
     for _ in range(4):  # without a fit in between
-        one.tell({"x": 0.9}, 3.0)
+        one.tell({"x": 0.9}, -30.0)
     assert one.belief().posterior.n == 16
     assert one.belief().norm_bound() != before
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kbo.optimize.belief import Belief, Learner
 from kbo.optimize.model import Fitted, Model
+from kbo.optimize.region import Region
 from kbo.optimize.targets import Targets, linear
 
 REFIT_GROWTH = 1.3
@@ -34,12 +35,18 @@ class PracticalLearner(Learner, Generic[B]):
         believe: Returns the belief before the data for what was fitted, and the number of values to which it was.
         noise_std: The noise level in units of the objective; None if it is estimated.
         n_initial: Observations before the first fit; infinite for methods without a bound.
+        region: The region of the local search, which follows the observations.
     """
 
     def __init__(
-        self, model: Model, believe: Callable[[Fitted, int], B], noise_std: float | None, n_initial: float
+        self,
+        model: Model,
+        believe: Callable[[Fitted, int], B],
+        noise_std: float | None,
+        n_initial: float,
+        region: Region,
     ) -> None:
-        self._model, self._believe, self._noise_std = model, believe, noise_std
+        self._model, self._believe, self._noise_std, self._region = model, believe, noise_std, region
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._first: dict[tuple[float, ...], tuple[int, float]] = {}  # numbers and values, by features
@@ -60,6 +67,7 @@ class PracticalLearner(Learner, Generic[B]):
             exact = abs(y - value) <= _ROUNDING * (max(self._y) - min(self._y))
             if exact is not self._exact:
                 self._exact, self._repetition = exact, (first, number)
+        self._region.observe(features, y)
         self._features.append(features)
         self._y.append(y)
         if len(self._y) >= self._next_fit or (outside and self._needed):

@@ -419,7 +419,7 @@ class Optimizer(Guarded):
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts = self._units_of(self._leading())
         effort = 1.0 if len(self._trials.complete) < MANY else 0.5
-        return proposal.Search(self.space, restriction, starts, self._generator(number), effort)
+        return proposal.Search(self.space, restriction, starts, number, self._generator(number), effort)
 
     def _generator(self, number: int) -> torch.Generator:
         """Return a source of randomness that depends on the seed and a number alone."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize import parts
 from kbo.optimize.belief import NO_BOUND, Belief
@@ -29,6 +29,7 @@ from kbo.optimize.recommendation import (
     joint_targets,
     sureness,
 )
+from kbo.optimize.region import Region
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior
@@ -43,6 +44,9 @@ MOST_EXACT = 500
 ANCHORS = 384, 256
 """Points of a sketch at which a part of them is drawn, and the size of that part."""
 
+_NARROW = FixedWidth(0.25)
+"""The bound of the local search: nearly the mean, and lower near pending points."""
+
 _MOST_INITIAL = 6
 """Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
 
@@ -55,14 +59,16 @@ class Practical:
     """Everything is estimated: useful bounds without a guarantee.
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
-    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all are
-    made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best trial is
-    repeated once (not for a context or choices): equal values mean that the objective has no noise. Then the best
-    observed trial is recommended, otherwise the one with the largest mean less one standard deviation. The search takes
-    one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the bound of the
-    chosen method. The norm bound, for the interval that is reported and for methods that search with one, is
-    ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at
-    every step, and at least 1 prior standard deviation.
+    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all
+    are made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best
+    trial is repeated once (not for a context or choices): equal values mean that the objective has no noise. Then
+    the best observed trial is recommended, otherwise the one with the largest mean less one standard deviation. The
+    search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
+    bound of the chosen method. Without noise "ucb" searches every second time only near the best trial, in a box
+    that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The
+    norm bound, for the interval that is reported and for methods that search with one, is ``norm_factor`` times the
+    anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least
+    1 prior standard deviation.
 
     Three parts can be replaced, each by a function that is defined with ``def``; a journal names it, so that a run is
     not continued with another one (docs/howto.md, "Parts of your own"):
@@ -139,9 +145,11 @@ class Practical:
             )
         recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
-        believe = partial(PracticalBelief, self, method, n_trials)
+        region = Region()
+        near = region if method == self.default_method else None
+        believe = partial(PracticalBelief, self, method, n_trials, region=near)
         fit = partial(parts.fitted_by, self.model or fit_values)
-        return PracticalLearner(fit, believe, self.noise_std, n_initial if recipe.has_bounds else math.inf)
+        return PracticalLearner(fit, believe, self.noise_std, n_initial if recipe.has_bounds else math.inf, region)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values, with functions by their names."""
@@ -163,12 +171,21 @@ class PracticalBelief(Belief):
         fitted: Kernel, noise level and targets.
         n: The number of observations to which they were fitted. The posterior is sketched if there are many, and
             updated in place.
+        region: The region of the local search for objectives without noise; by default there is none.
     """
 
     exact: bool | None = None
 
-    def __init__(self, setting: Practical, method: str, n_trials: int | None, fitted: Fitted, n: int) -> None:
-        self._setting = setting
+    def __init__(
+        self,
+        setting: Practical,
+        method: str,
+        n_trials: int | None,
+        fitted: Fitted,
+        n: int,
+        region: Region | None = None,
+    ) -> None:
+        self._setting, self._region = setting, region
         self._recipe = recipes.get(method)
         self._n_trials = n_trials
         self.fitted = fitted
@@ -184,9 +201,11 @@ class PracticalBelief(Belief):
 
     def propose(self, posterior: Posterior, search: Search) -> Tensor:  # noqa: D102
         find, confidence = self._setting.search, self.confidence()
-        if find is None or confidence is None:
-            return super().propose(posterior, search)
-        return parts.found_by(find, confidence, posterior, search)
+        if find is not None and confidence is not None:
+            return parts.found_by(find, confidence, posterior, search)
+        if self._region and self.exact and search.number % 2 and not search.restriction.partial:
+            return search.argmax_near(partial(_NARROW.upper, posterior), self._region.radius)
+        return super().propose(posterior, search)
 
     def merit(self, reported: Confidence, features: Tensor, values: Tensor) -> Tensor:
         """Return the merit by the given rule; by default the values if they have no noise, and else cautious means."""

@@ -24,6 +24,9 @@ _RANDOM_POINTS, _CHILDREN = 1024, 32
 
 _STEPS = (0.2, 0.1, 0.03, 0.01, 0.003, 0.001)
 
+_ROUNDS, _CLOUD, _ELITE = 15, 128, 16
+"""Rounds of a local search, points of each, and the best of them, which shape the next round."""
+
 _MOST_POINTS = 10_000
 """Points of a finite space that are all evaluated."""
 
@@ -47,7 +50,8 @@ class Search:
     Attributes:
         space: Maps points to features.
         restriction: The part of the space that is searched.
-        starts: Promising points [s P].
+        starts: Promising points [s P], the best one first.
+        number: The number of the trial.
         generator: Source of randomness.
         effort: Part of the points of a whole search that are scored.
     """
@@ -55,6 +59,7 @@ class Search:
     space: Space
     restriction: Restriction
     starts: Tensor
+    number: int
     generator: torch.Generator
     effort: float = 1.0
 
@@ -98,6 +103,40 @@ class Search:
             values = torch.cat([values, score(features(whole(children)))])
         points = whole(points)
         return points[row(features(points)) if row else int(values.argmax())]
+
+    @torch.no_grad()
+    def argmax_near(self, score: Callable[[Tensor], Tensor], radius: float) -> Tensor:
+        """Return a point [P] that nearly maximises ``score`` in the box of half width ``radius`` around the best start.
+
+        The cross-entropy method (Rubinstein 1999): each round is normal, with the covariance of the best steps of the
+        round before, so it follows a narrow valley in any direction without a gradient.
+
+        Args:
+            score: Values [n] at features [n D].
+            radius: Half width of the box.
+        """
+        x, generator = self.starts[0], self.generator
+        P, dtype = len(x), x.dtype
+        low, high = (x - radius).clamp_min(0), (x + radius).clamp_max(1)
+
+        def scores(points: Tensor) -> Tensor:
+            return score(self.space.features(self.restriction.place(points)))
+
+        n = int(self.effort * _RANDOM_POINTS)
+        points = torch.cat([x.unsqueeze(0), low + (high - low) * torch.rand(n, P, generator=generator, dtype=dtype)])
+        values = scores(points)
+        x, best = points[values.argmax()], values.max()
+        root = radius / 3 * torch.eye(P, dtype=dtype)
+        for _ in range(_ROUNDS):
+            cloud = (x + torch.randn(_CLOUD, P, generator=generator, dtype=dtype) @ root.mT).clamp(low, high)
+            values = scores(cloud)
+            elite = cloud[values.topk(_ELITE).indices]
+            covariance = (elite - x).mT @ (elite - x) / _ELITE
+            spread = covariance.diagonal().mean()
+            root = torch.linalg.cholesky(covariance + (1e-3 * spread + 1e-18) * torch.eye(P, dtype=dtype))
+            if values.max() > best:
+                x, best = elite[0], values.max()
+        return self.restriction.place(x)
 
 
 Find = Callable[[Confidence, Posterior, Search], Tensor]

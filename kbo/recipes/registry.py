@@ -48,8 +48,9 @@ from kbo.regression import (
     Posterior,
 )
 
-PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 4.0)
-"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md)."""
+PRACTICAL_WIDTHS = (1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 4.0, 1.0)
+"""Standard deviations above the mean at which "ucb" searches in turn; chosen by measurement (docs/performance.md). The
+largest has an even number, since without noise the trials of odd numbers are searched for near the best one."""
 
 OPTIONS = {
     "ridge": "a ridge of its own",
