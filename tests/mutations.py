@@ -403,8 +403,8 @@ FAULTS = [
     ),
     Fault(
         "optimize/learner.py",
-        "and difference <= _ROUNDING * (max(self._y) - min(self._y))",
-        "",
+        "abs(y - value) <= _ROUNDING * (max(self._y) - min(self._y))",
+        "True",
         "tests/test_practical.py -k one_repetition",
     ),
     Fault(
