@@ -228,10 +228,13 @@ class PracticalBelief(Belief):
         by = {part: f" by {parts.name_of(replaced[part])}" if part in replaced else "" for part in parts.PARTS}
         cautious = "best mean with a margin of one standard deviation"
         default = "best observed value, since there is no noise" if self.exact else cautious
+        near = ""
+        if self._region and self.exact and "search" not in replaced:
+            near = f"; every second trial within {self._region.radius:.2g} of the best one, in units of the cube"
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
             "noise": self._noise(),
-            "search": f"{self._recipe.name}{by['search']}",
+            "search": f"{self._recipe.name}{by['search']}{near}",
             "rule": f"the largest merit{by['recommend']}" if by["recommend"] else f"the {default}",
         }
 
