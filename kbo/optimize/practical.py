@@ -41,7 +41,7 @@ GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 MOST_EXACT = 500
 """Observations with an exact posterior; of more, a sketch is taken."""
 
-ANCHORS = 384, 256
+ANCHORS = 320, 224
 """Points of a sketch at which a part of them is drawn, and the size of that part."""
 
 _NARROW = FixedWidth(0.25)
