@@ -116,6 +116,10 @@ class Confidence(ABC):
         """Return the bound to show to users: itself, unless it only ranks points; None if there is nothing to show."""
         return self
 
+    def in_turn(self, number: int) -> Confidence:
+        """Return the bound for the trial of that number: itself, unless several take turns."""
+        return self
+
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
         """Return a score [...] of at least ``upper`` to search with; ``upper`` itself unless that is expensive."""
         return self.upper(state, X) if self.finite_on(state) else safe_sqrt(state.predict(X)[1])

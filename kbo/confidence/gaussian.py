@@ -114,7 +114,11 @@ class AlternatingWidth(FixedWidth):
         self.multipliers: tuple[float, ...] = tuple(checks.non_negative("multipliers", m) for m in multipliers)
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        return torch.tensor(self.multipliers[state.n % len(self.multipliers)], dtype=torch.float64)
+        return self.in_turn(state.n).width(state)
+
+    def in_turn(self, number: int) -> FixedWidth:
+        """Return the bound for the trial of that number, also while trials before it are pending."""
+        return FixedWidth(self.multipliers[number % len(self.multipliers)])
 
 
 def gaussian_statement(points: str, delta: float) -> str:

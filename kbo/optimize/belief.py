@@ -63,7 +63,8 @@ class Belief(ABC):
         """
         confidence = self.confidence()
         assert confidence is not None  # else points are chosen at random
-        return (argmax_draw if self.draws else argmax_upper)(confidence, posterior, search)
+        find = argmax_draw if self.draws else argmax_upper
+        return find(confidence.in_turn(search.number), posterior, search)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         """Return what is proved of the reported bound, in words; None if nothing is.

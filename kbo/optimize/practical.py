@@ -202,7 +202,7 @@ class PracticalBelief(Belief):
     def propose(self, posterior: Posterior, search: Search) -> Tensor:  # noqa: D102
         find, confidence = self._setting.search, self.confidence()
         if find is not None and confidence is not None:
-            return parts.found_by(find, confidence, posterior, search)
+            return parts.found_by(find, confidence.in_turn(search.number), posterior, search)
         if self._region and self.exact and search.number % 2 and not search.restriction.partial:
             return search.argmax_near(partial(_NARROW.upper, posterior), self._region.radius)
         return super().propose(posterior, search)
