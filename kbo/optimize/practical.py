@@ -59,16 +59,16 @@ class Practical:
     """Everything is estimated: useful bounds without a guarantee.
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
-    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all
-    are made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best
-    trial is repeated once (not for a context or choices): equal values mean that the objective has no noise. Then
-    the best observed trial is recommended, otherwise the one with the largest mean less one standard deviation. The
-    search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
-    bound of the chosen method. Without noise "ucb" searches every second time only near the best trial, in a box
-    that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The
-    norm bound, for the interval that is reported and for methods that search with one, is ``norm_factor`` times the
-    anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least
-    1 prior standard deviation.
+    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all are
+    made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best trial is
+    repeated once (not in ``ask`` with a context or ``choices``): equal values mean that the objective has no noise.
+    Then the best observed trial is recommended, otherwise the one with the largest mean less one standard deviation.
+    The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
+    bound of the chosen method. Without noise "ucb" searches every second time only near the best trial, in a box that
+    grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The norm bound,
+    for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime lower
+    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
+    deviation.
 
     Three parts can be replaced, each by a function that is defined with ``def``; a journal names it, so that a run is
     not continued with another one (docs/howto.md, "Parts of your own"):
@@ -230,7 +230,7 @@ class PracticalBelief(Belief):
         default = "best observed value, since there is no noise" if self.exact else cautious
         near = ""
         if self._region and self.exact and "search" not in replaced:
-            near = f"; every second trial within {self._region.radius:.2g} of the best one, in units of the cube"
+            near = f"; every second trial near the best one, within {self._region.radius:.2g} of each range"
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
             "noise": self._noise(),
@@ -290,8 +290,8 @@ class PracticalBelief(Belief):
             given = f"is the largest standard error given, {sem:.3g}, but at least a hundredth of the spread of values"
             fitted = f"{level} {given}, the kernel was fitted"
         elif self.exact:
-            unexplained = f"the part that it does not explain ({numbers['noise_std']:.3g})"
-            fitted = f"the objective has no noise, the kernel and {unexplained} were fitted"
+            unexplained = f"the standard deviation of what it does not explain ({numbers['noise_std']:.3g})"
+            fitted = f"the objective has no noise; the kernel and {unexplained} were fitted"
         elif self._setting.noise_std is not None:
             fitted = f"{level} was given, the kernel was fitted"
         values = "objective" if self.targets.power == 1 else "transformed objective"

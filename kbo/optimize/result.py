@@ -95,8 +95,8 @@ class Result:
         if self.exact and self.sureness.expected_loss <= 0:
             return f"{times}; the best observed value"
         return (
-            f"{times}; no other trial is better with probability {self.sureness.probability:.2g}, expected loss "
-            f"{self.sureness.expected_loss:.2g} (by the fitted model, not guaranteed)"
+            f"{times}; expected to be {self.sureness.expected_loss:.2g} worse than the best trial, and the best one "
+            f"with probability {self.sureness.probability:.2g} (by the fitted model, not guaranteed)"
         )
 
 
