@@ -242,7 +242,7 @@ class PracticalBelief(Belief):
         """Return the noise level in words, and where it comes from."""
         level = f"standard deviation {self.fitted.noise_std * self.targets.scale:.3g}"
         if self.fitted.largest_sem is not None:
-            return f"{level}, the largest standard error given"
+            return f"{level}, the largest standard error given, but at least a hundredth of the spread of the values"
         if self._setting.noise_std is not None:
             return f"{level}, given" if self._setting.noise_std else "none, as given"
         if self.repetition is None:
@@ -283,28 +283,22 @@ class PracticalBelief(Belief):
     def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
         if self.reported() is None:
             return NO_BOUND
-        numbers, sem = self.assumptions(), self.fitted.largest_sem
-        level = f"the noise level ({numbers['noise_std']:.3g})"
-        fitted = f"the kernel and {level} were fitted"
-        if sem is not None:
-            given = f"is the largest standard error given, {sem:.3g}, but at least a hundredth of the spread of values"
-            fitted = f"{level} {given}, the kernel was fitted"
-        elif self.exact:
-            unexplained = f"the standard deviation of what it does not explain ({numbers['noise_std']:.3g})"
-            fitted = f"the objective has no noise; the kernel and {unexplained} were fitted"
-        elif self._setting.noise_std is not None:
-            fitted = f"{level} was given, the kernel was fitted"
         values = "objective" if self.targets.power == 1 else "transformed objective"
-        norm = f"the norm bound ({numbers['norm_bound']:.3g}, of the {values} less its fitted constant)"
+        norm = f"the norm bound ({self.assumptions()['norm_bound']:.3g}, of the {values} less its constant)"
+        fitted = "the kernel" if self.exact or self._noise_given else "the kernel, the noise level"
         return (
-            f"practical, not certified: {fitted} and {norm} was guessed from the same data, so the interval may be too "
-            "narrow"
+            f"practical, not certified: {fitted} and {norm} are estimates from the same data, so the interval may be "
+            "too narrow"
         )
+
+    @property
+    def _noise_given(self) -> bool:
+        return self._setting.noise_std is not None or self.fitted.largest_sem is not None
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""
-        given = self._setting.noise_std is not None or self.fitted.largest_sem is not None
-        fitted = "kernel by marginal likelihood, noise given" if given else "kernel and noise by marginal likelihood"
+        likely = "by marginal likelihood"
+        fitted = f"kernel {likely}, noise given" if self._noise_given else f"kernel and noise {likely}"
         return {
             "kernel": "fitted",
             "noise_std": self.fitted.noise_std * self.targets.scale,
