@@ -269,7 +269,7 @@ def test_an_unknown_noise_level(tmp_path):
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
-        ([0.5] * 3 + [2.0], "noise level (2) is the largest"),
+        ([0.5] * 3 + [2.0], "noise: standard deviation 2, the largest"),
         ([0.5, None, 0.5, 0.5], "noise level"),
         ([0.0] * 4, "hundred"),
     ],

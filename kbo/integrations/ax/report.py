@@ -51,7 +51,9 @@ def guarantee(client: Client) -> str:
         _, model = _fitted(client)
     except _TooFew:
         return "none: there are too few observations for a bound"
-    return model.belief.guarantee(_selected(list(_experiment(client).trials.values())))
+    said = model.belief.guarantee(_selected(list(_experiment(client).trials.values())))
+    noise = model.belief.account().get("noise")
+    return said if noise is None else f"{said} (noise: {noise})"
 
 
 def _selected(trials: list[BaseTrial]) -> list[str]:
