@@ -241,6 +241,11 @@ class Space:
         """Number of feature columns D."""
         return sum(p.columns for p in self.parameters.values())
 
+    @property
+    def continuous(self) -> bool:
+        """Whether some parameter is a real number, so that there are infinitely many params."""
+        return any(isinstance(p, Float) for p in self.parameters.values())
+
     def points(self, most: int) -> Tensor | None:
         """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``."""
         discrete = [p for p in self.parameters.values() if not isinstance(p, Float)]

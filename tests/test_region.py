@@ -10,6 +10,10 @@ from kbo.optimize.region import GROWTH, LEAST, SHRINKAGE, START, Region
 from kbo.space import Space
 
 
+def largest_mean(confidence, posterior, search):
+    return search.argmax(lambda features: posterior.predict(features)[0])
+
+
 def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_worse_one():
     def observe(x, y):
         region.observe(torch.tensor([[x, 0.5]]).double(), y)
@@ -54,3 +58,12 @@ def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std)
         optimizer.tell(space.params(x), y)
         region.observe(x.unsqueeze(0), -y)
     assert all(near) == (noise_std == 0)
+
+
+@pytest.mark.parametrize("search", [None, largest_mean])
+def test_a_small_finite_space_is_visited_without_repetitions_if_there_is_no_noise(search):
+    setting = kbo.Practical(noise_std=0.0, search=search)
+    bounds = {"n": kbo.Int(1, 5), "kind": ["a", "b"]}
+    result = kbo.minimize(lambda p: (p["n"] - 2) ** 2 + (p["kind"] == "a"), bounds, n_trials=12, setting=setting)
+    assert len({repr(trial.params) for trial in result.trials}) == 10, "one of the first points is drawn twice"
+    assert result.params == {"n": 2, "kind": "b"}

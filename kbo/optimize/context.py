@@ -56,6 +56,12 @@ class Restriction:
         """Whether there is a context or a list of choices."""
         return bool(self._context) or self.choices is not None
 
+    def among(self, points: Tensor) -> Restriction:
+        """Return the same part of the space with points [A P] of the unit cube as the only choices."""
+        part = copy.copy(self)
+        part.choices = points
+        return part
+
     def accepts(self, params: Params) -> bool:
         """Whether parameters agree with the context and are among the choices."""
         if self._listed is not None and params not in self._listed:

@@ -413,6 +413,8 @@ class Optimizer(Guarded):
         if belief is None:
             centre_first = not self.setting.certified
             return proposal.filling(restriction, number, self.seed, search.generator, centre_first=centre_first)
+        if belief.exact:
+            search = search.unvisited(torch.cat([self._units_of(self._trials.all), pending]))
         return belief.propose(self._hypothetical(belief, pending), search)
 
     def _search(self, restriction: Restriction, number: int) -> proposal.Search:

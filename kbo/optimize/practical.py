@@ -64,11 +64,11 @@ class Practical:
     repeated once (not in ``ask`` with a context or ``choices``): equal values mean that the objective has no noise.
     Then the best observed trial is recommended, otherwise the one with the largest mean less one standard deviation.
     The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
-    bound of the chosen method. Without noise "ucb" searches every second time only near the best trial, in a box that
-    grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et al. 2019). The norm bound,
-    for the interval that is reported and for methods that search with one, is ``norm_factor`` times the anytime lower
-    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
-    deviation.
+    bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
+    best trial, in a box that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et
+    al. 2019). The norm bound, for the interval that is reported and for methods that search with one, is
+    ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at
+    every step, and at least 1 prior standard deviation.
 
     Three parts can be replaced, each by a function that is defined with ``def``; a journal names it, so that a run is
     not continued with another one (docs/howto.md, "Parts of your own"):
@@ -146,7 +146,7 @@ class Practical:
         recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         region = Region()
-        near = region if method == self.default_method else None
+        near = region if method == self.default_method and space.continuous else None
         believe = partial(PracticalBelief, self, method, n_trials, region=near)
         fit = partial(parts.fitted_by, self.model or fit_values)
         return PracticalLearner(fit, believe, self.noise_std, n_initial if recipe.has_bounds else math.inf, region)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -62,6 +62,18 @@ class Search:
     number: int
     generator: torch.Generator
     effort: float = 1.0
+
+    def unvisited(self, visited: Tensor) -> Search:
+        """Return the search over the points of a small finite space that are not among the ``visited`` ones [n P].
+
+        The same search if the space is not small and finite, if a context or choices are given, or if no point is left.
+        """
+        points = None if self.restriction.partial else self.space.points(_MOST_POINTS)
+        if points is None:
+            return self
+        seen = set(map(tuple, visited.tolist()))
+        left = [point for point in points.tolist() if tuple(point) not in seen]
+        return replace(self, restriction=self.restriction.among(points.new_tensor(left))) if left else self
 
     @torch.no_grad()
     def argmax(self, score: Callable[[Tensor], Tensor], row: Callable[[Tensor], int] | None = None) -> Tensor:
