@@ -181,6 +181,21 @@ def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after
     assert [size for _, size in searches[-6:]] == [8 + 1024 + 6 * 256] * 3 + [8 + 512 + 6 * 128] * 3
 
 
+@pytest.mark.parametrize(
+    ("setting", "effort"),
+    [(kbo.Practical(n_initial=2), 0.5), (kbo.Certified(fitting.unit_kernel(1), 1.0, 9.0), 1.0)],
+)
+def test_bounds_and_points_of_the_certified_setting_are_searched_for_with_all_points(monkeypatch, setting, effort):
+    efforts = []
+    monkeypatch.setattr(optimizer_module, "MANY", 3)
+    monkeypatch.setattr(proposal.Search, "argmax", lambda self, *_: efforts.append(self.effort) or self.starts[0])
+    optimizer = kbo.Optimizer([(0.0, 1.0)], setting=setting)
+    for x in (0.1, 0.5, 0.5, 0.9):
+        optimizer.tell([x], x + len(optimizer.trials))
+    optimizer.suggest(), optimizer.gap(), optimizer.best()
+    assert efforts == [effort, 1.0, 1.0]
+
+
 def test_the_default_search_is_a_plain_bound_and_the_report_a_mixture():
     optimizer = run(12, False)
     assert optimizer.method == "ucb"

@@ -34,7 +34,8 @@ MOST_STARTS = 2
 """Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
 
 MANY = 500
-"""Completed trials from which on a search scores half as many points: each is expensive, and the starts are good."""
+"""Completed trials from which on the practical setting scores half as many points in the search for the next one: each
+is expensive, and the starts are good."""
 
 _LOST = f"lost: started {MOST_STARTS} times, and each time the process ended before its value was known"
 
@@ -406,7 +407,8 @@ class Optimizer(Guarded):
 
     def _propose(self, number: int, restriction: Restriction, pending: Tensor) -> Tensor:
         """Return a point [P] of the unit cube for trial ``number``; points [n P] are pending besides the trials."""
-        search = self._search(restriction, number)
+        many = len(self._trials.complete) >= MANY and not self.setting.certified
+        search = self._search(restriction, number, 0.5 if many else 1.0)
         if not recipes.get(self.method).has_bounds:
             return restriction.sample(search.generator)
         belief = self._belief()
@@ -417,10 +419,9 @@ class Optimizer(Guarded):
             search = search.unvisited(torch.cat([self._units_of(self._trials.all), pending]))
         return belief.propose(self._hypothetical(belief, pending), search)
 
-    def _search(self, restriction: Restriction, number: int) -> proposal.Search:
+    def _search(self, restriction: Restriction, number: int, effort: float = 1.0) -> proposal.Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts = self._units_of(self._leading())
-        effort = 1.0 if len(self._trials.complete) < MANY else 0.5
         return proposal.Search(self.space, restriction, starts, number, self._generator(number), effort)
 
     def _generator(self, number: int) -> torch.Generator:
