@@ -97,6 +97,7 @@ def worst_observed(posterior, features, values):
     [
         ({}, "fitted; trial 4 repeated trial "),
         ({"setting": kbo.Practical(noise_std=0.3)}, "standard deviation 0.3, given"),
+        ({"setting": kbo.Practical(noise_std=1e-9)}, "standard deviation 1e-09 (0.00282 in the model), given"),
         ({"setting": kbo.Practical(noise_std=0)}, "none, as given"),
     ],
 )

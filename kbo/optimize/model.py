@@ -51,8 +51,9 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
     Args:
         X: Points of the unit cube.
         y: Values.
-        noise_std: The noise level in units of the objective, if it is known: then values are standardised only; 0 if
-            there is no noise: then the "noise" that is fitted is the part that the kernel does not explain.
+        noise_std: The noise level in units of the objective, if it is known: then values are standardised only,
+            and a level below a hundredth of their spread counts as that; 0 if there is no noise: then the "noise" that
+            is fitted is the part that the kernel does not explain.
 
     Raises:
         InvalidInput: Arguments that cannot be used.

@@ -240,11 +240,15 @@ class PracticalBelief(Belief):
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""
-        level = f"standard deviation {self.fitted.noise_std * self.targets.scale:.3g}"
+        given, used = self._setting.noise_std, self.fitted.noise_std * self.targets.scale
+        level = f"standard deviation {used:.3g}"
         if self.fitted.largest_sem is not None:
             return f"{level}, the largest standard error given, but at least a hundredth of the spread of the values"
-        if self._setting.noise_std is not None:
-            return f"{level}, given" if self._setting.noise_std else "none, as given"
+        if given:
+            changed = "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
+            return f"standard deviation {given:.3g}{changed}, given"
+        if given is not None:
+            return "none, as given"
         if self.repetition is None:
             return f"{level}, fitted; no trial has been repeated"
         first, again = self.repetition
