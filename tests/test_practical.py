@@ -339,7 +339,7 @@ def test_a_repetition_that_runs_is_not_asked_for_again_and_one_that_fails_is_not
 def test_a_given_noise_level_is_used_and_a_bad_one_refused():
     optimizer = exact_run(12, setting=kbo.Practical(noise_std=0.2))
     assert optimizer.belief().assumptions()["noise_std"] == pytest.approx(0.2)
-    assert "was given" in optimizer.belief().guarantee()
+    assert "0.2, given" in optimizer.belief().account()["noise"]
     with pytest.raises(kbo.InvalidInput, match="noise_std"):
         kbo.Practical(noise_std=-1.0)
     assert exact_run(8, setting=kbo.Practical(noise_std=1e308)).interval({"x": 0.5}) is not None
