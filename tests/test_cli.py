@@ -51,7 +51,8 @@ def test_tune_a_script_then_continue_and_plot(tmp_path):
 
 def test_fresh_sets_the_old_journal_aside(tmp_path):
     kbo("tune", "branin", "-n", "3", "-q", cwd=tmp_path)
-    kbo("tune", "branin", "-n", "3", "-q", "--fresh", cwd=tmp_path)
+    fresh = kbo("tune", "branin", "-n", "8", "-q", "--fresh", "--noise-std", "0", cwd=tmp_path)
+    assert "none, as given" in fresh.stdout
     assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 2
 
 

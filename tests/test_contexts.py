@@ -130,6 +130,15 @@ def test_the_search_reaches_the_best_of_the_free_coordinates_and_leaves_the_othe
     assert float(search.argmax(score, lambda U: 0)[1]) == 0.5
 
 
+@pytest.mark.parametrize("score", [lambda U: U, lambda U: U.sum(-1) * torch.nan, lambda U: 0.0])
+def test_a_score_that_does_not_rank_the_points_is_refused(score):
+    space = Space([(0.0, 1.0)] * 2)
+    for options in ({}, {"choices": [[0.1, 0.2], [0.3, 0.4]]}):
+        search = Search(space, Restriction(space, **options), torch.rand(3, 2).double(), 0, torch.Generator())
+        with pytest.raises(kbo.InvalidInput, match=r"a score must be a tensor \[n\]"):
+            search.argmax(score)
+
+
 def test_choices_that_change_are_chosen_from_exactly():
     optimizer = learn(kbo.Optimizer(PLANE, setting=certified(), seed=1), 15)
     chance = torch.Generator().manual_seed(5)

@@ -14,6 +14,7 @@ from kbo.optimize import optimizer as optimizer_module
 from kbo.optimize.fitting import LogDensity, fit
 from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.model import fit_values
+from kbo.optimize.result import result_of
 from kbo.regression import KernelRidge, NystromRidge
 from tests.dense import close, gram
 
@@ -293,7 +294,8 @@ def test_without_noise_the_best_observed_trial_is_recommended():
     assert optimizer.belief().account()["noise"].startswith("none")
     declared = exact_run(15, setting=kbo.Practical(noise_std=0))
     assert len({trial.params["x"] for trial in declared.trials}) == 15
-    assert declared.recommended().value == min(trial.value for trial in declared.trials)
+    result = result_of(declared, "", None)
+    assert result.value == result.lower == result.upper == result.best_observed == declared.recommended().value
 
 
 def test_a_repetition_has_the_same_parameters_and_equal_values_may_differ_by_rounding():

@@ -55,6 +55,10 @@ def tune(
     method: Annotated[str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the choices of kbo.")] = 0,
+    noise_std: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of the noise, if it is known; 0 for none.", show_default="estimated"),
+    ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial counts as failed.")] = None,
     stop_at_gap: Annotated[
         float | None,
@@ -93,6 +97,7 @@ def tune(
         objective,
         bounds,
         trials,
+        setting=kbo.Practical(noise_std=noise_std),
         method=method,
         seed=seed,
         journal=path,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from kbo import checks
 from kbo.acquisition.thompson import drawn_at
 from kbo.confidence import Confidence
+from kbo.errors import InvalidInput
 from kbo.optimize.context import Restriction
 from kbo.regression import Posterior, draw_path
 from kbo.space import Space
@@ -84,12 +86,12 @@ class Search:
         about 1e-3.
 
         Args:
-            score: Values [n] at features [n D].
+            score: Values [n] at features [n D]; InvalidInput for anything else, or NaN.
             row: The best row of features [n D], by a more expensive rule; by default that of the largest score.
         """
         features, choices, generator = self.space.features, self.restriction.choices, self.generator
         if choices is not None:
-            return choices[row(features(choices)) if row else int(score(features(choices)).argmax())]
+            return choices[row(features(choices)) if row else int(self._scores(score, choices).argmax())]
         free = self.restriction.fixed.isnan()
         P = int(free.sum())
 
@@ -98,7 +100,7 @@ class Search:
 
         random = torch.rand(int(self.effort * _RANDOM_POINTS), P, generator=generator, dtype=torch.float64)
         points = torch.cat([random, self.starts[:, free]])
-        values = score(features(whole(points)))
+        values = self._scores(score, whole(points))
         for step in _STEPS:
             best = values.topk(min(KEPT, len(values))).indices
             points, values = points[best], values[best]
@@ -112,7 +114,7 @@ class Search:
             elsewhere = torch.rand(children.shape, generator=generator, dtype=torch.float64)
             children = torch.where(jumps, elsewhere, children)
             points = torch.cat([points, children])
-            values = torch.cat([values, score(features(whole(children)))])
+            values = torch.cat([values, self._scores(score, whole(children))])
         points = whole(points)
         return points[row(features(points)) if row else int(values.argmax())]
 
@@ -132,7 +134,7 @@ class Search:
         low, high = (x - radius).clamp_min(0), (x + radius).clamp_max(1)
 
         def scores(points: Tensor) -> Tensor:
-            return score(self.space.features(self.restriction.place(points)))
+            return self._scores(score, self.restriction.place(points))
 
         n = int(self.effort * _RANDOM_POINTS)
         points = torch.cat([x.unsqueeze(0), low + (high - low) * torch.rand(n, P, generator=generator, dtype=dtype)])
@@ -149,6 +151,16 @@ class Search:
             if values.max() > best:
                 x, best = elite[0], values.max()
         return self.restriction.place(x)
+
+    def _scores(self, score: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+        """Return the scores [n] of points [n P] of the unit cube."""
+        values: Any = score(self.space.features(points))
+        if not isinstance(values, Tensor) or values.shape != points.shape[:1] or bool(values.isnan().any()):
+            shown = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else checks.shown(values)
+            raise InvalidInput(
+                f"a score must be a tensor [n] without NaN for features [n D], got {shown} for n = {len(points)}."
+            )
+        return values
 
 
 Find = Callable[[Confidence, Posterior, Search], Tensor]

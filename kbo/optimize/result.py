@@ -21,8 +21,9 @@ class Result:
         params: The recommended parameters: those of the completed trial that is best by the rule in ``account``, which
             under noise need not have the best observed value.
         value: Posterior mean there (without noise, moved into the bounds), in units of the objective; the observed
-            value while there is no posterior.
-        lower, upper: Confidence bounds of the objective there; None while there is no bound.
+            value while there is no posterior, and if ``exact``.
+        lower, upper: Confidence bounds of the objective there; the observed value if ``exact``; None while there is no
+            bound.
         gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
             ``gap_exact`` is False, as far as a search from many starts finds the largest one; None while there is no
             bound.
@@ -32,7 +33,8 @@ class Result:
         sureness: ``probability`` that no other completed trial is better, and ``expected_loss`` against the best one,
             by the fitted model of the practical setting, so not guaranteed; None in the certified setting and while
             there is no bound.
-        exact: Whether the objective has no noise; None if that is not known.
+        exact: Whether the practical setting was told or has found that the objective has no noise; None while it does
+            not know.
         account: The parts that led to the recommendation, in words: "model", "noise" and "search" in the practical
             setting, and "rule", by which completed trials are compared.
         certified: Whether the bounds hold with probability ``1 - delta`` under given assumptions.
@@ -72,14 +74,14 @@ class Result:
             lines.append(f"last failure   {next(t.failure for t in reversed(self.trials) if t.failure)}")
         if self.params is not None:
             lines.append(f"recommended    {format_params(self.params)}")
-            bounds = f"  [{self.lower:.4g}, {self.upper:.4g}]" if self.lower is not None else ""
+            known = self.lower is None or self.lower == self.upper
+            bounds = "" if known else f"  [{self.lower:.4g}, {self.upper:.4g}]"
             lines.append(f"value there    {self.value:.4g}{bounds}")
             lines.append(f"best observed  {self.best_observed:.4g}")
             lines.append(f"evaluated      {self.evaluated}")
-        if self.gap is not None:
+        if self.gap is not None and self.certified:  # without a guarantee it is too wide to be of use
             how = "over the whole space" if self.gap_exact else "by a search from many starts"
-            when = "" if self.certified else " if the bounds are right"
-            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better{when}; {how})")
+            lines.append(f"optimality gap {self.gap:.4g}  (the optimum is at most this much better; {how})")
         lines += [f"{part:15}{text}" for part, text in self.account.items()]
         lines.append(f"guarantee      {self.guarantee}")
         if self.journal:
@@ -107,6 +109,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     belief = optimizer.belief() if interval else None
     gap = optimizer.gap()
     lower, value, upper = interval or (None, best.value if best else None, None)
+    if best and belief and belief.exact:
+        lower = value = upper = best.value
     ways = selected(optimizer.trials)
     pick = max if optimizer.maximize else min
     return Result(
