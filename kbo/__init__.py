@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbo.regression import AdaptiveRidge, KernelRidge, NystromRidge
     from kbo.space import Choice, Float, Int
 
-__version__ = "0.10.0"
+__version__ = "0.11.0"
 
 __all__ = [
     "AdaptiveRidge",
