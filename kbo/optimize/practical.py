@@ -301,12 +301,13 @@ class PracticalBelief(Belief):
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""
-        likely = "by marginal likelihood"
-        fitted = f"kernel {likely}, noise given" if self._noise_given else f"kernel and noise {likely}"
+        noise, factor = "what it leaves unexplained" if self.exact else "noise", f"{self._setting.norm_factor:g}"
+        fitted = "kernel" if self._noise_given else f"kernel and {noise}"
+        given = ", noise given" if self._noise_given else ""
         return {
             "kernel": "fitted",
             "noise_std": self.fitted.noise_std * self.targets.scale,
             "norm_bound": self.norm_bound() * self.targets.scale,
             "delta": self._setting.delta,
-            "from": f"{fitted}, norm bound {self._setting.norm_factor:g} x its lower bound",
+            "from": f"{fitted} by marginal likelihood{given}, norm bound {factor} x its lower bound",
         }
