@@ -411,6 +411,9 @@ FAULTS = [
         "optimize/recommendation.py", "values.amax(-1) -", "values.mean(-1) -", "tests/test_recommendation.py -k sure"
     ),
     Fault("optimize/model.py", "+ part * pair[0].log_slope(y)", "", "tests/test_practical.py -k skewed_noise"),
+    Fault("optimize/region.py", "else max(self.radius, START)", "else self.radius", "tests/test_region.py -k grows"),
+    Fault("optimize/proposal.py", ").clamp(low, high)", ").clamp(0, 1)", "tests/test_region.py -k valley"),
+    Fault("optimize/belief.py", "confidence.in_turn(search.number)", "confidence", "tests/test_practical.py -k batch"),
     Fault("optimize/targets.py", "self.power - 1", "1 - self.power", "tests/test_targets.py -k densities"),
     Fault(
         "stateful.py",

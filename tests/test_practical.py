@@ -9,12 +9,13 @@ from torch.distributions import MultivariateNormal
 
 import kbo
 from kbo.confidence import AlternatingWidth, FixedWidth, MartingaleMixture
-from kbo.optimize import fitting, model, practical, proposal
+from kbo.optimize import belief, fitting, model, practical, proposal
 from kbo.optimize import optimizer as optimizer_module
 from kbo.optimize.fitting import LogDensity, fit
 from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.model import fit_values
 from kbo.optimize.result import result_of
+from kbo.recipes import PRACTICAL_WIDTHS
 from kbo.regression import KernelRidge, NystromRidge
 from tests.dense import close, gram
 
@@ -275,6 +276,15 @@ def test_large_seeds_are_seeds():
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, seed=2**60)
     for _ in range(6):
         optimizer.tell(optimizer.ask(), 1.0 + len(optimizer.trials))
+
+
+def test_trials_of_a_batch_have_different_widths(monkeypatch):
+    widths, optimizer = [], run(7, False, setting=kbo.Practical(noise_std=0.1))
+    monkeypatch.setattr(
+        belief, "argmax_upper", lambda bound, posterior, search: widths.append(bound.multiplier) or search.starts[0]
+    )
+    optimizer.ask(8)
+    assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
 
 def exact_run(n, objective=lambda x: (x - 0.3) ** 2 + 0.3 * math.sin(40 * x), **options):
