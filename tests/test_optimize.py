@@ -387,8 +387,8 @@ def test_the_gap_of_a_finite_space_is_exact():
     gap, exact = optimizer.gap()
     assert exact
     everywhere = [optimizer.interval({"n": n, "c": c}) for n in range(1, 10) for c in "ab"]
-    recommended = optimizer.recommended().value  # there is no noise
-    assert gap == pytest.approx(recommended - min(low for low, _, _ in everywhere), abs=1e-6)
+    recommended = optimizer.interval(optimizer.recommended().params)
+    assert gap == pytest.approx(recommended[2] - min(low for low, _, _ in everywhere), abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["cmm-ucb-doubling", "cmm-ucb-practical"])

@@ -330,8 +330,8 @@ class Optimizer(Guarded):
         belief, reported = known
         search = self._search(Restriction(self.space), len(self._events))
         largest, exact = proposal.largest_upper(reported, belief.posterior, search)
-        lower = self._signed(best) if belief.exact else float(belief.interval(self._features([best]))[0][0])
-        return proposal.SpaceGap(float(belief.raw(largest)) - lower, exact)
+        lower = belief.interval(self._features([best]))[0][0]
+        return proposal.SpaceGap(float(belief.raw(largest) - lower), exact)
 
     @guarded
     def completed(self) -> list[Trial]:
