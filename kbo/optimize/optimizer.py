@@ -389,20 +389,19 @@ class Optimizer(Guarded):
 
     def _next(self, number: int, restriction: Restriction, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
-        again = self._repetition(restriction, pending)
-        if again is not None:
-            return again
-        return restriction.params(self._propose(number, restriction, self.space.units(pending)))
+        units = self.space.units(pending)
+        again = self._repetition(restriction, units)
+        return restriction.params(self._propose(number, restriction, units)) if again is None else again
 
-    def _repetition(self, restriction: Restriction, pending: Sequence[Params]) -> Params | None:
+    def _repetition(self, restriction: Restriction, pending: Tensor) -> Params | None:
         """Return the recommended parameters if they are to be repeated; None after the first repetition."""
         if restriction.partial or not recipes.get(self.method).has_bounds:
             return None
         belief = self._belief()
         if belief is None or belief.exact is not None:
             return None
-        known = [repr(trial.params) for trial in self._trials.all] + [repr(self.space.canonical(p)) for p in pending]
-        best = self._recommended() if len(set(known)) == len(known) else None
+        known = torch.cat([self._units_of(self._trials.all), pending])
+        best = self._recommended() if len(known.unique(dim=0)) == len(known) else None
         return None if best is None else best.params
 
     def _propose(self, number: int, restriction: Restriction, pending: Tensor) -> Tensor:

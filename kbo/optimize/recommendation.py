@@ -1,4 +1,4 @@
-"""Rules by which completed trials are compared for the recommendation, and how sure the choice is."""
+"""Rules by which completed trials are compared for the recommendation, and the certainty of the choice."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DRAWS, MOST_DRAWN = 2000, 300
 
 
 class Sureness(NamedTuple):
-    """How sure it is that a recommended trial is the best of the completed ones, under a model: not a guarantee.
+    """Certainty that a recommended trial is the best of the completed ones, under a model: not a guarantee.
 
     Attributes:
         probability: The probability that no other completed trial is better, without noise.
-        expected_loss: The expected difference to the best completed trial, without noise.
+        expected_loss: The expected difference to the best completed trial, without noise, in units of the objective.
     """
 
     probability: float
@@ -30,7 +30,7 @@ class Sureness(NamedTuple):
 
 
 def sureness(values: Tensor, chosen: int) -> Sureness:
-    """Return how sure a choice is, given draws [s n] of the values of n trials."""
+    """Return the certainty of a choice, given draws [s n] of the values of n trials."""
     loss = values.amax(-1) - values[:, chosen]
     return Sureness(float((loss <= 0).double().mean()), float(loss.mean()))
 

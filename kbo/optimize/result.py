@@ -90,7 +90,7 @@ class Result:
 
     @property
     def evaluated(self) -> str:
-        """How often the recommended parameters were evaluated, and how sure the choice is, in words."""
+        """Number of evaluations of the recommended parameters and certainty of the choice, in words."""
         times = "once" if self.evaluations == 1 else f"{self.evaluations} times"
         if self.sureness is None:
             return times
