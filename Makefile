@@ -19,13 +19,14 @@ tests-in = $(UV) venv --quiet --allow-existing --python $2 $(VENV)/$1 \
 	&& $(UV) pip install --quiet --python $(VENV)/$1 $3 \
 	&& $(VENV)/$1/bin/python -m pytest -n 2 $(TESTS)
 
-.PHONY: demo test test-slow test-faults test-all-pythons test-lowest package mutations lint docs bench clean help
+.PHONY: demo test test-slow test-faults test-device test-all-pythons test-lowest package mutations lint docs bench bench-device clean help
 
 help:
 	@echo "make demo        tune a neural network on the digits data on all CPUs (at most a minute after installation)"
 	@echo "make test        run the tests"
 	@echo "make test-slow   run the long acceptance tests, which make test leaves out"
 	@echo "make test-faults inject faults: a part of make test; with N=100 a hundred times as many"
+	@echo "make test-device  run the tests that take a device on a stand-in for a GPU, and on a GPU if there is one"
 	@echo "make test-all-pythons  run the tests on Python $(PYTHONS), as far as they are installed"
 	@echo "make test-lowest run the tests with the lowest versions of the dependencies"
 	@echo "make package     build wheel and source distribution and test them in an empty environment"
@@ -33,6 +34,7 @@ help:
 	@echo "make lint        formatting, style, types and the import contract"
 	@echo "make docs        run the tutorials and build the documentation into docs/_build/html"
 	@echo "make bench       speed, as ratios against BoTorch in one process"
+	@echo "make bench-device  speed on a GPU, measured against what its arithmetic and memory allow"
 
 # torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.
 $(VENV)/torch:
@@ -69,6 +71,13 @@ test-slow: $(VENV)/test
 test-faults: $(VENV)/test
 	FAULTS=$(N) $(BIN)/pytest -n 2 tests/faults
 
+# The stand-in is compiled before two processes want it at once; without g++ its tests are left out.
+test-device: export PATH := $(abspath $(BIN)):$(PATH)
+test-device: $(VENV)/test
+	@if command -v g++ > /dev/null; then python -c "import tests.device.standin" && KBO_TEST_DEVICE=standin pytest -n 2 -m device; \
+	else echo "g++ was not found: the tests on the stand-in for a GPU are left out"; fi
+	@if python -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; then KBO_TEST_DEVICE=cuda pytest -m device; fi
+
 test-all-pythons: $(addprefix test-python-,$(PYTHONS))
 
 test-python-%: $(BIN)/uv
@@ -104,6 +113,9 @@ docs: $(VENV)/docs
 
 bench: $(VENV)/cli
 	$(BIN)/kbo bench
+
+bench-device: $(VENV)/cli
+	$(BIN)/python -m kbo.experiments.bench.device
 
 clean:
 	rm -rf $(VENV) build dist docs/_build

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks
+from kbo import checks, devices
 from kbo.confidence import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.problems.base import Bandit
@@ -31,6 +31,7 @@ def play(
     gap_every: int = 0,
     first: int | None = None,
     initial: int = 0,
+    device: torch.device | str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Play ``rounds`` rounds of a bandit problem; one tidy row per round.
 
@@ -46,6 +47,7 @@ def play(
         first: Index of the arm that is pulled in one uncounted round before the first; as published protocols do.
         initial: Number of uncounted rounds before the first in which arms are chosen uniformly at random, the same ones
             for all methods that are played with this seed.
+        device: Device of the method, for example "cuda"; by default the CPU, where the problems are.
 
     Yields:
         ``round`` (from 1), ``arm``, the index of the choice, ``regret`` of the round against the best arm offered
@@ -65,20 +67,23 @@ def play(
     first = checks.maybe(checks.whole, "first", first, 0)
     if gap_every and (problem.fixed_arms is None or not method.has_bounds):
         raise InvalidInput("an optimality gap needs the same arms in every round, and a method with bounds.")
-    generator = torch.Generator().manual_seed(_CHOICES + seed)
-    state = method.state(problem.fixed_arms)
-    best = _pull_uncounted(state, problem, seed, first, initial)
+    generator, here = torch.Generator().manual_seed(_CHOICES + seed), devices.device("device", device)
+    given = problem.fixed_arms
+    fixed = None if given is None else given.to(here)
+    state = method.state(fixed)
+    best = _pull_uncounted(state, problem, seed, first, initial, here)
     cumulative = seconds = 0.0
     for t in range(1, rounds + 1):
         arms, values = _offered(problem)
         start = time.process_time()
-        index = method.choose(state, arms, generator)
+        points = fixed if fixed is not None and arms is given else arms.to(here)
+        with checks.known_finite():
+            index = method.choose(state, points, generator)
         seconds += time.process_time() - start
-        chosen = arms[index : index + 1]
         regret = float(values.max() - values[index])
-        reward = problem.observe(chosen)
+        reward = problem.observe(arms[index : index + 1])
         start = time.process_time()
-        state.update(chosen, reward)
+        state.update(points[index : index + 1], reward.to(here))
         seconds += time.process_time() - start
         cumulative, best = cumulative + regret, min(best, regret)
         row = {"round": t, "arm": index, "regret": regret, "cumulative": cumulative, "best": best}
@@ -86,12 +91,14 @@ def play(
         if state.anchors is not None:
             row["m"] = len(state.anchors)
         if gap_every and method.confidence is not None and t % gap_every == 0:
-            found = optimality_gap(method.confidence, state, arms)
+            found = optimality_gap(method.confidence, state, points)
             row |= {"gap": found.value, "simple_regret": float(values.max() - values[found.recommended])}
         yield row
 
 
-def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int) -> float:
+def _pull_uncounted(
+    state: Posterior, problem: Bandit, seed: int, first: int | None, initial: int, here: torch.device
+) -> float:
     """Pull the arm ``first``, if any, and ``initial`` random ones; return their least regret, infinite if none."""
     rng, best = torch.Generator().manual_seed(_INITIAL + seed), math.inf
     for given in [first] * (first is not None) + [None] * initial:
@@ -100,7 +107,7 @@ def _pull_uncounted(state: Posterior, problem: Bandit, seed: int, first: int | N
         if not 0 <= index < len(arms):
             raise InvalidInput(f"first must be the index of an arm, 0 to {len(arms) - 1}, got {index}.")
         chosen = arms[index : index + 1]
-        state.update(chosen, problem.observe(chosen))
+        state.update(chosen.to(here), problem.observe(chosen).to(here))
         best = min(best, float(values.max() - values[index]))
     return best
 
@@ -111,6 +118,7 @@ def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
     if not isinstance(arms, Tensor) or arms.ndim != 2 or not len(arms):
         shape = tuple(arms.shape) if isinstance(arms, Tensor) else type(arms).__name__
         raise InvalidInput(f"{name}.arms() must return arms [A d], at least one, got {shape}.")
+    checks.points(f"{name}.arms()", arms)
     values = problem.mean(arms)
     if not isinstance(values, Tensor) or values.shape != arms.shape[:1]:
         shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__

@@ -6,9 +6,10 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
@@ -72,6 +73,8 @@ _LEAST, _MOST = 1e-150, 1e150
 
 def positive(name: str, value: Any, most: float = _MOST) -> float:
     """Return ``value`` as a float if it is a number above zero, from 1e-150 to ``most``."""
+    if type(value) is float and _LEAST <= value <= most:
+        return value
     return _number(name, value, lambda v: _LEAST <= v <= most, f"a finite number above 0, from 1e-150 to {most:g}")
 
 
@@ -199,9 +202,7 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
 
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
-    shaped(name, X, like, dim)
-    if not _finite(X):
-        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
+    _refuse_infinite(name, shaped(name, X, like, dim))
     return X
 
 
@@ -224,28 +225,55 @@ def shaped(name: str, X: Any, like: Tensor | None = None, dim: int | None = None
         raise InvalidInput(f"{name} must have shape [... d] with d > 0, got {tuple(X.shape)}.")
     if like is not None and X.dtype != like.dtype:
         raise InvalidInput(f"{name} is {X.dtype} but the data are {like.dtype}: use {name}.to({like.dtype}).")
-    if like is not None and X.device != like.device:
-        raise InvalidInput(
-            f"{name} is on {X.device} but the data are on {like.device}: use {name}.to({str(like.device)!r})."
-        )
+    if like is not None:
+        device(name, X, like)
     if dim is not None and X.shape[-1] != dim:
         raise InvalidInput(f"{name} has {X.shape[-1]} columns (shape {tuple(X.shape)}) but the data have {dim}.")
     return X
 
 
+def device(name: str, X: Tensor, like: Tensor) -> Tensor:
+    """Return ``X`` if it is on the device of the data."""
+    if X.device != like.device:
+        raise InvalidInput(
+            f"{name} is on {X.device} but the data are on {like.device}: use {name}.to({str(like.device)!r})."
+        )
+    return X
+
+
 def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` if it passes ``points`` and has shape [n d]."""
-    if points(name, X, like, dim).ndim != 2:
+    return _matrix(name, points(name, X, like, dim), dim)
+
+
+def _matrix(name: str, X: Tensor, dim: int | None) -> Tensor:
+    if X.ndim != 2:
         raise InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
     return X
 
 
+class OnHost(NamedTuple):
+    """Observations as plain numbers: locations, targets, and weights, None for ones."""
+
+    places: list[tuple[float, ...]]
+    targets: list[float]
+    weights: list[float] | None
+
+
 def observations(
-    X: Tensor, y: Tensor, like: Tensor | None = None, dim: int | None = None, names: tuple[str, str] = ("X", "y")
-) -> None:
-    """Check points X [n d] and their targets y [n]; messages call them by ``names``."""
+    X: Tensor,
+    y: Tensor,
+    like: Tensor | None = None,
+    dim: int | None = None,
+    names: tuple[str, str] = ("X", "y"),
+    weights: Tensor | None = None,
+) -> OnHost:
+    """Return points X [n d], targets y [n] and weights [n] above zero on the host, after one copy from their device.
+
+    Messages call points and targets by ``names``.
+    """
     points_name, targets_name = names
-    rows(points_name, X, like, dim)
+    _matrix(points_name, shaped(points_name, X, like, dim), dim)
     if tensor(targets_name, y).shape != X.shape[:1]:
         raise InvalidInput(
             f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {tuple(y.shape)}."
@@ -254,16 +282,26 @@ def observations(
         raise InvalidInput(
             f"{points_name} is {X.dtype} but {targets_name} is {y.dtype}: give both the same dtype, best float64."
         )
-    if y.numel():
-        shaped(targets_name, y, X)
-        values, most = y.detach(), largest_target(y.dtype)
-        if not float(values @ values) <= most**2:  # one number for the host; false for NaN too
-            points(targets_name, y, X)
-            if (largest := float(values.abs().max())) > most:
-                raise InvalidInput(
-                    f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "
-                    "drop that row if it is a fault, or use other units."
-                )
+    if weights is not None:
+        _fits("weights", weights, y)
+    if not X.shape[0]:
+        return OnHost([], [], None)
+    shaped(targets_name, y, X)
+    rows = torch.column_stack([X, y] if weights is None else [X, y, weights]).tolist()
+    d, most = X.shape[1], largest_target(y.dtype)
+    targets = [row[d] for row in rows]
+    if not math.isfinite(sum(map(sum, rows))):
+        _refuse_infinite(points_name, X)
+        _refuse_infinite(targets_name, y)
+    if (largest := max(map(abs, targets))) > most:
+        raise InvalidInput(
+            f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "
+            "drop that row if it is a fault, or use other units."
+        )
+    each = None if weights is None else [row[d + 1] for row in rows]
+    if each is not None:
+        _refuse_no_weights(each)
+    return OnHost([tuple(row[:d]) for row in rows], targets, each)
 
 
 def largest_target(dtype: torch.dtype) -> float:
@@ -275,13 +313,22 @@ def weights(value: Tensor | None, y: Tensor) -> Tensor:
     """Return weights [n] of the targets y [n], all above zero; None stands for ones."""
     if value is None:
         return torch.ones_like(y)
-    if tensor("weights", value).shape != y.shape:
-        raise InvalidInput(
-            f"weights must have shape {tuple(y.shape)}, one weight per target, got {tuple(value.shape)}."
-        )
-    if value.numel() and not bool((points("weights", value, y) > 0).all()):
-        raise InvalidInput("weights must be above 0: leave out an observation that is to count nothing.")
+    if _fits("weights", value, y).numel():
+        _refuse_no_weights(value.tolist())
     return value.detach()
+
+
+def _fits(name: str, value: Tensor, y: Tensor) -> Tensor:
+    if tensor(name, value).shape != y.shape:
+        raise InvalidInput(f"{name} must have shape {tuple(y.shape)}, one for each target, got {tuple(value.shape)}.")
+    return shaped(name, value, y) if value.numel() else value
+
+
+def _refuse_no_weights(weights: list[float]) -> None:
+    if not all(map(math.isfinite, weights)):
+        raise InvalidInput("weights contains NaN or infinite values; drop or repair those rows first.")
+    if min(weights) <= 0:
+        raise InvalidInput("weights must be above 0: leave out an observation that is to count nothing.")
 
 
 def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
@@ -293,6 +340,23 @@ def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
     return value
 
 
-def _finite(X: Tensor) -> bool:
-    """Whether all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
-    return math.isfinite(float(X.detach().sum())) or bool(torch.isfinite(X).all())
+_FINITE: ContextVar[bool] = ContextVar("_FINITE", default=False)
+
+
+@contextlib.contextmanager
+def known_finite(known: bool = True) -> Iterator[None]:
+    """Let ``points`` pass values unread, for a caller that has read them all: each read makes a device wait.
+
+    With False it reads them again.
+    """
+    token = _FINITE.set(known)
+    try:
+        yield
+    finally:
+        _FINITE.reset(token)
+
+
+def _refuse_infinite(name: str, X: Tensor) -> None:
+    """Raise unless all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
+    if not (_FINITE.get() or math.isfinite(X.sum().item()) or bool(torch.isfinite(X).all())):
+        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")

@@ -90,7 +90,7 @@ def _semi_definite(gram: Tensor) -> bool:
 
 def _indices(X: Tensor, gram: Tensor) -> Tensor:
     index = X[..., 0].long() if X.shape[-1] else X
-    if X.shape[-1] != 1 or bool((index != X[..., 0]).any()) or bool((index < 0).any() | (index >= len(gram)).any()):
+    if X.shape[-1] != 1 or bool(((index != X[..., 0]) | (index < 0) | (index >= len(gram))).any()):
         raise InvalidInput(
             f"Points of a PrecomputedKernel are row numbers 0 .. {len(gram) - 1} in a tensor of shape [... 1], see its "
             "points; over them search with optimize_acqf_discrete, not with optimize_acqf."
@@ -99,7 +99,13 @@ def _indices(X: Tensor, gram: Tensor) -> Tensor:
 
 
 class DenseKernel(ABC):
-    """A kernel with constant hyper-parameters, evaluated densely."""
+    """A kernel with constant hyper-parameters, evaluated densely.
+
+    Attributes:
+        constant: ``k(x, x)`` if it is the same everywhere, else None.
+    """
+
+    constant: float | None = None
 
     @abstractmethod
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -154,6 +160,7 @@ class _Stationary(DenseKernel):
     def __init__(self, inverse_lengthscale: Tensor, shape: Callable[[Tensor], Tensor]) -> None:
         self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
         self.variance = shape(inverse_lengthscale.new_zeros(()))
+        self.constant = float(self.variance)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
@@ -195,28 +202,28 @@ def _multiple(shape: Callable[[Tensor], Tensor], scale: Tensor, r: Tensor) -> Te
 
 
 def _gaussian(r: Tensor) -> Tensor:
-    return torch.exp(-0.5 * r * r)
+    return (r * r).mul_(-0.5).exp_()
 
 
 def _matern12(r: Tensor) -> Tensor:
-    return torch.exp(-r)
+    return r.neg().exp_()
 
 
 def _matern32(r: Tensor) -> Tensor:
-    s = math.sqrt(3) * r
-    return (1 + s) * torch.exp(-s)
+    s = r * math.sqrt(3)
+    return s.neg().exp_() * (s + 1)
 
 
 def _matern52(r: Tensor) -> Tensor:
-    s = math.sqrt(5) * r
-    return (1 + s + s * s / 3) * torch.exp(-s)
+    s = r * math.sqrt(5)
+    return s.neg().exp_() * torch.addcmul(s + 1, s, s, value=1 / 3)
 
 
 class _Selected(DenseKernel):
     """A kernel on some of the columns."""
 
     def __init__(self, columns: Tensor, base: DenseKernel) -> None:
-        self.columns, self.base = columns, base
+        self.columns, self.base, self.constant = columns, base, base.constant
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.base(X[..., self.columns], Z[..., self.columns])
@@ -234,8 +241,10 @@ class _Selected(DenseKernel):
 class _Combined(DenseKernel):
     """The sum or product of kernels, or a multiple of one."""
 
-    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Tensor]], Any]) -> None:
+    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any]) -> None:
         self.parts, self.combine = parts, combine
+        constants = [part.constant for part in parts]
+        self.constant = None if None in constants else float(combine(constants))
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.combine([part(X, Z) for part in self.parts])
@@ -244,7 +253,7 @@ class _Combined(DenseKernel):
         return self.combine([part.diagonal(X) for part in self.parts])
 
 
-def _scaled_part(scale: Tensor, values: list[Tensor]) -> Tensor:
+def _scaled_part(scale: Tensor, values: list[Any]) -> Tensor:
     return scale * values[0]
 
 

@@ -1,4 +1,5 @@
 import logging
+import os
 import signal
 
 import pytest
@@ -8,12 +9,21 @@ from hypothesis import settings
 settings.register_profile("kbo", derandomize=True, deadline=None, max_examples=10)
 settings.load_profile("kbo")
 
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+DEVICE = os.environ.get("KBO_TEST_DEVICE", "cpu")
+if DEVICE == "standin":
+    import tests.device.standin  # noqa: F401
 
 
-@pytest.fixture(scope="session", params=DEVICES)
+@pytest.fixture(scope="session", params=[DEVICE])
 def device(request) -> torch.device:
-    return torch.device(request.param)
+    """Return the device of ``KBO_TEST_DEVICE``; it is a part of the name of every test that takes it."""
+    return torch.empty(0, device=request.param).device
+
+
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        if "device" in item.fixturenames:
+            item.add_marker("device")
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize
+from botorch.models.transforms.input import Log10
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo.acquisition import AMMUCB, DMMUCB, KernelUCB
+from kbo.acquisition import AMMUCB, DMMUCB, KernelUCB, SafeExpander
 from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
@@ -102,6 +106,33 @@ def test_clearing_the_pending_points_restores_the_value(rule, model, device, not
     acqf.set_X_pending(nothing)
     assert torch.equal(acqf(X), before)
     assert acqf.X_pending is None
+
+
+def test_pending_points_follow_a_changed_model(rule, model, device):
+    X, pending, model = (
+        points(5, 1, 2, device=device, seed=3),
+        points(2, 2, device=device, seed=4),
+        copy.deepcopy(model),
+    )
+    acqf = rule(model, X_pending=pending)
+    before = acqf(X)
+    model.covar_module.lengthscale = 1.1 * model.covar_module.lengthscale.detach()
+    assert torch.equal(acqf(X), rule(model, X_pending=pending)(X))
+    assert not torch.equal(acqf(X), before)
+    acqf.set_X_pending(pending[:1])
+    assert torch.equal(acqf(X), rule(model, X_pending=pending[:1])(X))
+
+
+def test_pending_points_that_the_model_cannot_transform_are_refused(model, device):
+    X, Y = model.train_inputs[0] + 0.1, model.train_targets.unsqueeze(-1)
+    model = KernelRidgeGP(X, Y, model.covar_module, 0.05, input_transform=Log10(indices=[0, 1]))
+    pending = -points(2, 2, device=device)
+    for acqf in (
+        RULES["dmm"](model, X_pending=pending),
+        SafeExpander(ModelListGP(model, model), [FixedWidth(2.0)] * 2, 0, {1: (None, 9.0)}, X_pending=pending),
+    ):
+        with pytest.raises(InvalidInput, match="X_pending: P contains NaN"):
+            acqf(0.1 + points(3, 1, 2, device=device))
 
 
 def test_pending_points_are_a_copy_without_gradients(model, device):

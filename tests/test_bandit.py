@@ -43,6 +43,21 @@ def test_every_recipe_plays_and_regret_is_tidy(name):
     assert [row["regret"] for row in play(name, 30)] == [row["regret"] for row in rows]
 
 
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_method_chooses_alike_on_every_device(device, name, fixed):
+    plays = []
+    for at in (device, None):
+        problem = RKHSBandit(seed=1, fixed=fixed)
+        numbers = {"scale": 1.0, "horizon": 12, "n_points": problem.n_arms, "noise_upper": 1.0}
+        method = recipes.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers)
+        gaps = {"gap_every": 6} if fixed and method.has_bounds else {}
+        plays.append(bandit.play(method, problem, 12, initial=3, device=at, **gaps))
+    for row, other in zip(*plays, strict=True):
+        assert row["arm"] == other["arm"]
+        assert row.get("gap", 0.0) == pytest.approx(other.get("gap", 0.0))
+
+
 def test_tighter_bounds_have_less_regret_in_the_papers_order():
     order = ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random"]
     end = [sum(play(name, 150, s)[-1]["cumulative"] for s in range(2)) for name in order]

@@ -173,6 +173,16 @@ def test_a_norm_bound_that_leaves_no_function_is_refuted_by_bound_certificate_an
             question(problem.confidence, problem.state, problem.points[0])
 
 
+def test_data_on_a_device_have_the_certificates_of_the_host(device):
+    problem = Problem(7)
+    there, x = KernelRidge(problem.kernel, problem.noise_std**2), problem.points[0]
+    there.update(problem.X.to(device), problem.y.to(device))
+    here, proof = (certify(problem.confidence, state, x.to(state.device)) for state in (problem.state, there))
+    assert proof.bound == pytest.approx(here.bound, rel=1e-9)
+    assert float(there.prior(x.to(device)[None], proof.centres) @ proof.weights) == pytest.approx(proof.attained)
+    assert cone_program(problem.confidence, there, x.to(device)) == pytest.approx(here.bound, rel=1e-6)
+
+
 def test_where_clarabel_fails_another_solver_finds_the_bound(monkeypatch):
     problem, solve = Problem(7), cp.Problem.solve
 

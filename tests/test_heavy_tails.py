@@ -86,16 +86,16 @@ def reference(y: Tensor, s: float, B: float, delta: float, a: float) -> tuple[Te
     raise AssertionError
 
 
-def test_pulls_of_one_arm_equal_the_reference():
-    y, x = 1.5 + 0.5 * student((2, 25), 3), torch.zeros(1, 1, dtype=torch.float64)
+def test_pulls_of_one_arm_equal_the_reference(device):
+    y, x = 1.5 + 0.5 * student((2, 25), 3), torch.zeros(1, 1, dtype=torch.float64, device=device)
     lower, upper = reference(y, 0.5, 2.0, 0.1, 0.7)
     for run in range(2):
         state = Clipped(KernelRidge(rbf(), 0.7), bounds := HeavyTailed(0.5, 2.0, 0.1))
         found = [torch.cat(bounds.interval(state, x))]
-        for target in y[run]:
+        for target in y[run].to(device):
             state.update(x, target.reshape(1))
             found.append(torch.cat(bounds.interval(state, x)))
-        close(torch.stack(found, 1), torch.stack([lower[run], upper[run]]))
+        close(torch.stack(found, 1).cpu(), torch.stack([lower[run], upper[run]]))
 
 
 def test_coverage_where_bounds_for_sub_gaussian_noise_of_that_deviation_fail():

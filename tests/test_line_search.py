@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kbo.confidence.mixture.line_search import minimise
+from kbo.confidence.mixture.line_search import minimise, minimise_one
 
 LOW, HIGH = -30.0, 40.0
 GRID = torch.tensor([0.1, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64).log()
@@ -25,6 +27,10 @@ SHAPES = {
     "flat floor": lambda x: (x.abs() - 0.5).clamp_min(0).square() / 2,
     "flat to the left, steep to the right": lambda x: torch.where(x < 0, x.square() / (2 + x.square()), x.square() / 2),
 }
+
+
+def between(low: float, high: float) -> Tensor:
+    return torch.cat([GRID.new_tensor([low]), GRID, GRID.new_tensor([high])])
 
 
 class Valleys:
@@ -44,9 +50,15 @@ class Valleys:
         """Arguments [... B]."""
         return torch.stack([f(x) for f, x in zip(self.shapes, (t - self.c).unbind(-1), strict=True)], -1) * self.s
 
+    def select(self, rows: Tensor) -> Valleys:
+        """Some of the functions, which go on recording together."""
+        part = copy.copy(self)
+        part.shapes, part.c, part.s = [self.shapes[row] for row in rows.tolist()], self.c[rows], self.s[rows]
+        return part
+
     def minimise(self, low: float = LOW, high: float = HIGH) -> tuple[Tensor, Tensor]:
-        grid = GRID.to(self.c)
-        return minimise(self, grid, self.at(grid.unsqueeze(-1)), low, high)
+        grid = between(low, high).to(self.c)
+        return minimise(self, self.select, grid, self.at(grid.unsqueeze(-1)))
 
 
 def on_a_dense_grid(f: Valleys, low: float, high: float) -> Tensor:
@@ -84,6 +96,24 @@ def test_finds_the_minima_of_many_valleys_at_once(device, several):
     assert len(f.asked) <= 70
 
 
+@given(
+    shape=st.sampled_from(sorted(SHAPES)), centre=st.floats(-35, 45), begin=st.integers(0, 6), enough=st.floats(0, 1)
+)
+def test_finds_the_minimum_of_one_valley_in_plain_numbers(shape, centre, begin, enough):
+    f, grid, called = Valleys([shape], [centre], [1.0]), between(LOW, HIGH).tolist(), []
+
+    def value(t: float) -> float:
+        called.append(t)
+        return float(f.at(torch.tensor([t], dtype=torch.float64)))
+
+    t, found = minimise_one(value, grid, begin)
+    least = float(f.at(f.c.clamp(LOW, HIGH)))
+    assert least <= found == value(t) <= least + 1e-7 * max(1, abs(least))
+    assert LOW <= min(called) <= max(called) <= HIGH
+    assert len(called) <= 75
+    assert minimise_one(value, grid, begin, enough=least + enough)[1] <= least + enough + 1e-7 * max(1, abs(least))
+
+
 @given(several=st.lists(valley, min_size=1, max_size=6), low=st.floats(-9, -2.5), high=st.floats(2.5, 9))
 def test_stays_within_the_limits_and_finds_a_minimum_at_either(device, several, low, high):
     f = Valleys(*zip(*several, strict=True), device)
@@ -99,7 +129,10 @@ def test_stays_within_the_limits_and_finds_a_minimum_at_either(device, several, 
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("side", [torch.tanh, lambda t: t, torch.exp, lambda t: -torch.exp(-t)])
 def test_a_function_without_a_valley_has_its_minimum_at_the_limit(sign, side):
-    t, value = minimise(lambda t: sign * side(t), GRID, sign * side(GRID).unsqueeze(-1), -12.0, 12.0)
+    grid = between(-12.0, 12.0)
+    t, value = minimise(
+        lambda t: sign * side(t), lambda rows: lambda t: sign * side(t), grid, sign * side(grid)[:, None]
+    )
     least = float(sign * side(torch.tensor(-12.0 * sign, dtype=torch.float64)))
     assert least <= float(value) <= least + 1e-7 * max(1, abs(least))
     assert -12.0 <= float(t) <= 12.0
@@ -109,12 +142,12 @@ def test_a_kink_is_found_to_the_tolerance(device):
     slopes = torch.tensor([[1.0, 1.0], [5.0, 0.1], [0.1, 5.0]], dtype=torch.float64, device=device)
     centres = torch.tensor([0.37, -4.2, 5.1], dtype=torch.float64, device=device)
 
-    def f(t: Tensor) -> Tensor:
-        x = t - centres
-        return torch.where(x < 0, -slopes[:, 0] * x, slopes[:, 1] * x)
+    def f(t: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        x = t - centres[rows]
+        return torch.where(x < 0, -slopes[rows, 0] * x, slopes[rows, 1] * x)
 
-    grid = GRID.to(device)
-    t, value = minimise(f, grid, f(grid.unsqueeze(-1)), LOW, HIGH)
+    grid = between(LOW, HIGH).to(device)
+    t, value = minimise(f, lambda rows: partial(f, rows=rows), grid, f(grid.unsqueeze(-1)))
     assert (value <= 2e-3 * slopes.amax(1)).all()  # the bounds have no kinks; one must not send the search astray
     assert torch.equal(value, f(t))
 

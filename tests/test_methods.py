@@ -68,7 +68,7 @@ BATCHES = {  # a method, its posterior with hypothetical points, and its bound
     ),
     "bkb": (
         lambda: method("bkb", ridge=RIDGE, dictionary=FixedDictionary(POINTS)),
-        lambda X, y, P: Frozen(matern(1.5), X, y, POINTS, P),
+        lambda X, y, P: Frozen(matern(1.5), X, y, POINTS.to(X), P),
         lambda d, Z: dense.bkb(d, Z, RIDGE, SIGMA, NORM, DELTA, 0.5),
     ),
 }

@@ -345,7 +345,7 @@ def test_conditioning_shares_the_factor(device):
     model.posterior(points(1, 2, device=device))
     child = model.condition_on_observations(*new_data(device))
     parts = [one.state.factor(RIDGE).cholesky._panels[0] for one in (model, child)]
-    assert parts[0].block.data_ptr() == parts[1].block.data_ptr()
+    assert parts[0].rows.data_ptr() == parts[1].rows.data_ptr()
 
 
 def test_conditioning_on_plain_data_keeps_no_graph(plain, device):
@@ -357,6 +357,19 @@ def test_conditioning_on_plain_data_keeps_no_graph(plain, device):
         posterior = child.posterior(X)
         kept = [child.train_inputs[0], child.train_targets, posterior.mean, posterior.variance, covariance(posterior)]
         assert all(tensor.grad_fn is None for tensor in kept)
+
+
+def test_a_fantasy_has_gradients_after_values_without(plain, device):
+    (X, Y), Z = new_data(device), points(4, 2, device=device, seed=5)
+    found = []
+    for first in (False, True):
+        P = X.clone().requires_grad_()
+        fantasy = plain.condition_on_observations(P, Y)
+        if first:
+            with torch.no_grad():
+                fantasy.posterior(Z)
+        found.append(torch.autograd.grad(fantasy.posterior(Z).variance.sum(), P)[0])
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)

@@ -31,18 +31,18 @@ def better(a: Tensor, b: Tensor, by: float | Tensor = 0.0) -> bool:
 
 
 def classified(lower: Tensor, upper: Tensor, epsilon: float | Tensor):
-    points = torch.arange(len(lower), dtype=torch.float64).unsqueeze(-1)
+    points = torch.arange(len(lower)).to(lower).unsqueeze(-1)
     bandit = RKHSBandit(seed=0, n_arms=3)
     bounds = [Given(*sides) for sides in zip(lower.T, upper.T, strict=True)]
     return pareto_set([KernelRidge(bandit.kernel, 1.0)] * len(bounds), bounds, points, epsilon)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_points_are_classified_by_their_intervals(seed):
+def test_points_are_classified_by_their_intervals(device, seed):
     rng = torch.Generator().manual_seed(seed)
-    lower = torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).mul(8).round() / 8
-    upper = lower + 0.3 * torch.rand(lower.shape, generator=rng, dtype=torch.float64)
-    epsilon = torch.full((lower.shape[1],), 0.1, dtype=torch.float64)
+    lower = torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).to(device).mul(8).round() / 8
+    upper = lower + 0.3 * torch.rand(lower.shape, generator=rng, dtype=torch.float64).to(device)
+    epsilon = lower.new_full((lower.shape[1],), 0.1)
     found, every = classified(lower, upper, epsilon), range(len(lower))
     for x in every:
         in_front = not any(better(lower[z], lower[x]) and not torch.equal(lower[z], lower[x]) for z in every)

@@ -47,14 +47,14 @@ def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradien
     posterior = LogDensity(X, y)
     for seed in range(4):
         theta = torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        value, gradient = posterior(theta)
-        c = posterior.constant(theta)
+        value, gradient = posterior(theta.numpy())
+        c = posterior.constant(theta.numpy())
         assert float(value) == pytest.approx(dense_log_posterior(X, y, theta, c), rel=1e-9)
         for other in (c - 0.01, c + 0.01):
             assert dense_log_posterior(X, y, theta, other) < float(value)
         steps = 1e-5 * torch.eye(d + 1, dtype=torch.float64)
-        numerical = torch.stack([(posterior(theta + e)[0] - posterior(theta - e)[0]) / 2e-5 for e in steps])
-        close(gradient, numerical, 1e-6)
+        numerical = [(posterior((theta + e).numpy())[0] - posterior((theta - e).numpy())[0]) / 2e-5 for e in steps]
+        close(torch.from_numpy(gradient), torch.tensor(numerical, dtype=torch.float64), 1e-6)
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 5), (80, 2)])
@@ -65,11 +65,11 @@ def test_the_fit_is_a_maximum_and_a_function_of_the_data(n, d):
     assert torch.equal(fitted.kernel.lengthscale, again.kernel.lengthscale)
     log_variance = torch.tensor([2 * math.log(fitted.noise_std)], dtype=torch.float64)
     theta = torch.cat([fitted.kernel.lengthscale[0].log(), log_variance])
-    value, gradient = LogDensity(X, y)(theta)
-    assert float(gradient.abs().max()) < 0.05
+    value, gradient = LogDensity(X, y)(theta.numpy())
+    assert float(abs(gradient).max()) < 0.05
     for seed in range(20):
         other = theta + 0.5 * torch.randn(d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        assert float(LogDensity(X, y)(other)[0]) < float(value)
+        assert LogDensity(X, y)(other.numpy())[0] < value
 
 
 def test_the_fit_finds_the_noise_and_what_matters():
@@ -87,8 +87,8 @@ def test_a_given_noise_level_is_kept_and_the_rest_is_the_best_with_it():
     assert fitted.noise_std == pytest.approx(0.5)
     theta = torch.cat([fitted.kernel.lengthscale[0].log(), torch.tensor([2 * math.log(0.5)], dtype=torch.float64)])
     posterior = LogDensity(X, y)
-    assert float(posterior(theta)[1][:-1].abs().max()) < 0.05
-    assert fitted.constant == pytest.approx(posterior.constant(theta))
+    assert float(abs(posterior(theta.numpy())[1][:-1]).max()) < 0.05
+    assert fitted.constant == pytest.approx(posterior.constant(theta.numpy()))
     assert fit(X, y).noise_std != pytest.approx(0.5, rel=0.05)
 
 

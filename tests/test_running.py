@@ -26,21 +26,22 @@ def problem(seed: int = 0) -> tuple[RKHSBandit, Tensor]:
     return RKHSBandit("rbf", 0.3, dim=2, norm=5.0, seed=seed), torch.rand(40, 2, generator=rng, dtype=torch.float64)
 
 
-def rounds(state, bandit: RKHSBandit, pieces: int = 5, size: int = 6, seed: int = 1):
+def rounds(state, bandit: RKHSBandit, pieces: int = 5, size: int = 6, seed: int = 1, device="cpu"):
     rng = torch.Generator().manual_seed(seed)
     for _ in range(pieces):
         X = torch.rand(size, 2, generator=rng, dtype=torch.float64)
-        state.update(X, bandit.observe(X))
+        state.update(X.to(device), bandit.observe(X).to(device))
         yield state
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_it_is_the_intersection_of_the_intervals_so_far(name):
+def test_it_is_the_intersection_of_the_intervals_so_far(name, device):
     bandit, Z = problem()
+    Z = Z.to(device)
     confidence, state = MAKE[name](), KernelRidge(bandit.kernel, 0.01)
     running, tracked = RunningIntersection(confidence, Z), track(state, Z)
     lowers, uppers = [], []
-    for one in rounds(tracked, bandit):
+    for one in rounds(tracked, bandit, device=device):
         lower, upper = confidence.interval(state, Z)
         lowers.append(lower)
         uppers.append(upper)

@@ -18,10 +18,11 @@ NOISE, NORM, DELTA = 0.1, 3.0, 0.05
 class Problem:
     """An objective and a temperature on a finite set, observed with noise, and the bounds of both; times ``unit``."""
 
-    def __init__(self, seed=0, n_arms=60, make=MartingaleMixture, unit=1.0):
+    def __init__(self, seed=0, n_arms=60, make=MartingaleMixture, unit=1.0, device="cpu"):
         options = {"lengthscale": 0.4, "dim": 2, "norm": NORM, "noise_std": NOISE, "n_arms": n_arms, "fixed": True}
         self.outputs = [RKHSBandit(seed=2 * seed + i, **options) for i in range(2)]
-        self.points = X = self.outputs[0].fixed_arms
+        X = self.outputs[0].fixed_arms
+        self.points = X.to(device)
         self.values = [bandit.mean(X) for bandit in self.outputs]
         heat = self.values[1]
         self.unit, self.limit, self.start = unit, float(heat.quantile(0.7)), int(heat.argmin())
@@ -38,7 +39,7 @@ class Problem:
         return self.values[1] <= self.limit
 
     def begin(self):
-        given = torch.zeros(len(self.points), dtype=torch.bool)
+        given = torch.zeros_like(self.points[:, 0], dtype=torch.bool)
         given[self.start] = True
         found = SafeSet(self.points, given)
         self.observe(self.start)
@@ -48,7 +49,7 @@ class Problem:
     def observe(self, row):
         X = self.points[row : row + 1]
         for state, bandit, unit in zip(self.states, self.outputs, (1.0, self.unit), strict=True):
-            state.update(X, unit * bandit.observe(X))
+            state.update(X, unit * bandit.observe(X.cpu()).to(X))
 
     def play(self, rounds):
         """Yield the safe set and the next row in every round."""
@@ -61,12 +62,12 @@ class Problem:
 
 
 @pytest.mark.parametrize("make", [MartingaleMixture, SelfNormalized])
-def test_the_sets_are_those_of_a_dense_recomputation(make):
+def test_the_sets_are_those_of_a_dense_recomputation(device, make):
     """With a width that stays, the expanders are those of a state with the hypothetical observation."""
-    problem, ever, grown = Problem(make=make), None, 0
+    problem, ever, grown = Problem(make=make, device=device), None, 0
     for found, row in problem.play(12):
         (limit,), (objective, bound), X = problem.limits, (problem.states[0], problem.bounds[0]), problem.points
-        ever = torch.zeros(len(X), dtype=torch.bool) if ever is None else ever
+        ever = torch.zeros_like(X[:, 0], dtype=torch.bool) if ever is None else ever
         ever[problem.start] = True
         ever |= limit.certain(X) >= 0
         assert torch.equal(found.safe, ever)
@@ -135,8 +136,8 @@ def test_a_point_of_no_variance_is_known():
     assert found.widest(state, bound) != 0
 
 
-def test_pending_points_are_not_chosen_again():
-    problem = Problem()
+def test_pending_points_are_not_chosen_again(device):
+    problem = Problem(device=device)
     *_, (found, row) = problem.play(20)
     pending = [Hypothetical(state, problem.points[row : row + 1]) for state in problem.states]
     assert found.widest(problem.states[0], problem.bounds[0], pending) != row

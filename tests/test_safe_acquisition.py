@@ -34,12 +34,12 @@ def made(kind, X, Y, **options):
 
 def data(X, rng):
     clean = torch.cat([gain(X), heat(X)], -1)
-    return clean + NOISE * torch.randn(clean.shape, generator=rng, dtype=X.dtype)
+    return clean + NOISE * torch.randn(clean.shape, generator=rng, dtype=X.dtype).to(X)
 
 
 @pytest.fixture
-def observed():
-    X = START.repeat(4, 1)
+def observed(device):
+    X = START.repeat(4, 1).to(device)
     return X, data(X, torch.Generator().manual_seed(0))
 
 
@@ -48,7 +48,7 @@ def test_values_are_the_bound_and_the_width_where_all_limits_are_certain(observe
     states = [KernelRidge(KERNEL, NOISE**2) for _ in range(2)]
     for state, y in zip(states, Y.T, strict=True):
         state.update(X, y)
-    Z = torch.rand(200, 2, dtype=torch.float64) * 0.5
+    Z = torch.rand(200, 2, dtype=torch.float64).to(X) * 0.5
     certain = Limit(states[1], BOUND, upper=LIMIT).certain(Z) >= 0
     assert 0 < int(certain.sum()) < len(Z)
     width = torch.stack([state.predict(Z)[1].sqrt() for state in states]).amax(0)
@@ -65,13 +65,13 @@ def test_values_are_the_bound_and_the_width_where_all_limits_are_certain(observe
 @pytest.mark.parametrize("discrete", [True, False])
 def test_a_loop_never_leaves_the_certain_points(kind, discrete, observed):
     (X, Y), rng = observed, torch.Generator().manual_seed(1)
-    choices = torch.cartesian_prod(*[torch.linspace(0, 1, 21, dtype=torch.float64)] * 2)
+    choices = torch.cartesian_prod(*[torch.linspace(0, 1, 21, dtype=torch.float64)] * 2).to(X)
     for _ in range(6 if discrete else 3):
         acqf = made(kind, X, Y)
         if discrete:
             x, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
         else:
-            x, _ = optimize_safely(acqf, BOX, X, num_restarts=1, raw_samples=64, options={"maxiter": 5})
+            x, _ = optimize_safely(acqf, BOX.to(X), X, num_restarts=1, raw_samples=64, options={"maxiter": 5})
         assert float(acqf.slack(x)) >= 0
         assert float(heat(x)) <= LIMIT
         X, Y = torch.cat([X, x]), torch.cat([Y, data(x, rng)])
@@ -80,11 +80,11 @@ def test_a_loop_never_leaves_the_certain_points(kind, discrete, observed):
 
 def test_where_nothing_is_certain_a_known_point_is_returned(observed):
     X, Y = observed
-    acqf = made(SafeUCB, X, Y + 1.0)
-    point, _ = optimize_safely(acqf, BOX, START)
-    assert bool((point == START).all(-1).any())
-    for arguments in ((BOX, START[:, :1]), (BOX[:1], START)):
+    acqf, box, start = made(SafeUCB, X, Y + 1.0), BOX.to(X), START.to(X)
+    point, _ = optimize_safely(acqf, box, start)
+    assert bool((point == start).all(-1).any())
+    for arguments in ((box, start[:, :1]), (box[:1], start)):
         with pytest.raises(InvalidInput, match="bounds"):
             optimize_safely(acqf, *arguments)
     with pytest.raises(InvalidInput, match="acqf"):
-        optimize_safely(CMMUCB(acqf.model.models[0], NOISE, NORM, 0.1), BOX, START)
+        optimize_safely(CMMUCB(acqf.model.models[0], NOISE, NORM, 0.1), box, start)

@@ -16,7 +16,7 @@ from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
 from kbo.errors import InvalidInput
 from kbo.problems import RKHSBandit
-from kbo.regression import FixedDictionary, NystromRidge, View
+from kbo.regression import FixedDictionary, NystromRidge, Posterior, View
 from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
@@ -316,6 +316,7 @@ def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
     for ridge in (1e-3, 0.05, 2.0):
         missed = exact.log_det(ridge) - sketch.log_det(ridge)
         assert missed <= sketch.residual_log_det(ridge) <= Traced(sketch).residual_log_det(ridge)
+        close(Posterior.residual_log_det(sketch, ridge), sketch.residual_log_det(ridge), 1e-12)
     assert sketch.residual_log_det(1e-3) < 0.1 * Traced(sketch).residual_log_det(1e-3)
     one_by_one = NystromRidge(kernel, 0.05, FixedDictionary(arms[:2]))
     for x in X.split(1):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.bench import exact, race, sketch, suite
+from kbo.experiments.bench import acquisition, exact, race, sketch, suite
 from kbo.experiments.bench.race import Bench, Goal, Result
 
 CPU = torch.device("cpu")
@@ -78,9 +78,9 @@ def test_a_fresh_process_is_another_one():
 
 
 def test_there_are_many_benchmarks_and_only_some_are_quick():
-    assert len(suite.BENCHES) == 30
+    assert len(suite.BENCHES) == 43
     left_out = [bench for bench in suite.BENCHES if bench.quick is None]
-    assert {bench.measure for bench in left_out} == {exact.new_row, sketch.short_run, sketch.long_run}
+    assert {b.measure for b in left_out} == {acquisition.steps, exact.new_row, sketch.short_run, sketch.long_run}
     assert left_out[-1].run(CPU, quick=True) == []
 
 

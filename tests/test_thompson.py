@@ -216,17 +216,18 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     Z = unit_square(500, 7).to(device)
     whole = centred_draws(state, Z, 2, seeded(3))
     for module in ("sampling", "sketch.one_ridge"):
-        monkeypatch.setattr(f"kbo.regression.{module}._CHUNK", {"cpu": 35, "cuda": 35})
+        monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 35)
     close(centred_draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
     exact, _, _ = fed("exact", device)
     close(centred_draws(exact, Z, 1, seeded(3))[0], draw_path(exact, Z, seeded(3))(Z), 1e-10)
 
 
-def test_sample_adds_the_mean(device):
-    state, _, Z = fed("exact", device)
+@pytest.mark.parametrize("name", ["exact", "sketched", "tracked-sketch"])
+def test_sample_adds_the_mean(name, device):
+    state, _, Z = fed(name, device)
     sampled, deviations = state.sample(Z, 5, seeded(3)), centred_draws(state, Z, 5, seeded(3))
-    assert torch.equal(sampled, state.predict(Z)[0] + deviations)
+    close(sampled, state.predict(Z)[0] + deviations, 1e-12)
 
 
 # The joint covariance of tracked points

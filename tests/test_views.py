@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kbo import stateful
-from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds
+from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveSelfNormalized
 from kbo.covers import PosteriorMetric, covers
 from kbo.regression import AdaptiveRidge, BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
@@ -21,9 +21,9 @@ from tests.laws.states import matern, rbf, unit_square
 Z = unit_square(40, 2)
 
 
-def fed() -> KernelRidge:
+def fed(device: torch.device | str = "cpu") -> KernelRidge:
     state = KernelRidge(rbf(), 0.1)
-    X = unit_square(60, 1)
+    X = unit_square(60, 1).to(device)
     state.update(X, torch.sin(4 * X).sum(-1))
     return state
 
@@ -50,13 +50,13 @@ def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
     assert all(covers(metric, chain.centres(level), chain.reach(level)) for level in range(1, len(chain) + 1))
 
 
-def test_a_batch_keeps_earlier_hypothetical_points():
-    state = fed()
-    view = Hypothetical(state, Z[:5])
-    close(BatchView(view, Z).predict(Z)[1], view.predict(Z)[1])
-    first = BatchView(state, Z)
+def test_a_batch_keeps_earlier_hypothetical_points(device):
+    state, points = fed(device), Z.to(device)
+    view = Hypothetical(state, points[:5])
+    close(BatchView(view, points).predict(points)[1], view.predict(points)[1])
+    first = BatchView(state, points)
     first.observe(3)
-    close(BatchView(first, Z).predict(Z)[1], first.predict(Z)[1])
+    close(BatchView(first, points).predict(points)[1], first.predict(points)[1])
 
 
 class Largest(TorchDispatchMode):
@@ -70,16 +70,16 @@ class Largest(TorchDispatchMode):
         return out
 
 
-def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points():
-    largest = []
+def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(device):
+    largest, points = [], Z.to(device)
     for p in (80, 160):
-        P = unit_square(p, 5)
-        many = Hypothetical(fed(), P, P.sum(-1)).all_ridges()
+        P = unit_square(p, 5).to(device)
+        many = Hypothetical(fed(device), P, P.sum(-1)).all_ridges()
         ridges = many.ridges([0.01, 0.1, 1.0])
         with Largest() as inside:
-            mean, variance = many.predict(Z, ridges)
+            mean, variance = many.predict(points, ridges)
         largest.append(inside.numel)
-        moments = many.path(Z.unsqueeze(-2)).grid(ridges)
+        moments = many.path(points.unsqueeze(-2)).grid(ridges)
         close(mean, moments.mean.squeeze(-1))
         close(variance, moments.covariance.squeeze(-1).squeeze(-1))
     assert largest[1] <= max(2 * largest[0], 160**2)
@@ -104,12 +104,12 @@ def test_bounds_without_data_have_the_dtype_of_the_points(kind):
     assert lower.dtype == upper.dtype == torch.float32
 
 
-def test_a_drawn_function_stays_when_the_state_learns():
-    state = fed()
-    drawn = Hypothetical(state, Z[:3]).at().draw_function(Z, torch.Generator().manual_seed(0))
-    before = drawn(Z)
-    state.update(Z[:4], Z[:4].sum(-1))
-    assert torch.equal(drawn(Z), before)
+def test_a_drawn_function_stays_when_the_state_learns(device):
+    state, points = fed(device), Z.to(device)
+    drawn = Hypothetical(state, points[:3]).at().draw_function(points, torch.Generator().manual_seed(0))
+    before = drawn(points)
+    state.update(points[:4], points[:4].sum(-1))
+    assert torch.equal(drawn(points), before)
 
 
 def test_a_bonus_follows_delta():
@@ -117,6 +117,23 @@ def test_a_bonus_follows_delta():
     before = chaining.bonus(state)
     chaining.delta = 1e-6
     assert chaining.bonus(state) is not before
+
+
+def test_a_bound_that_chooses_another_follows_its_parameters():
+    state, bound = fed(), UnknownNorm(0.1, 0.1)
+    before = bound.upper(state, Z)
+    bound.delta = 1e-6
+    assert torch.equal(bound.upper(state, Z), UnknownNorm(0.1, 1e-6).upper(state, Z))
+    assert (bound.upper(state, Z) > before).any()
+
+
+def test_a_mixture_follows_its_ridges():
+    state, bound = fed(), MartingaleMixture(0.1, 9.0, 0.1, "dmm", ridges=[0.01, 0.1])
+    bound.upper(state, Z)
+    bound.ridges = [1.0, 10.0]
+    assert torch.equal(
+        bound.upper(state, Z), MartingaleMixture(0.1, 9.0, 0.1, "dmm", ridges=[1.0, 10.0]).upper(state, Z)
+    )
 
 
 def test_tracked_points_that_are_changed_outside_change_nothing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from kbo import checks
-from kbo.acquisition.joint import JointAcquisition
+from kbo.acquisition.joint import JointAcquisition, Located
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
 from kbo.confidence.limit import Limit
@@ -73,6 +73,7 @@ class ConstrainedKernelUCB(JointAcquisition):
         super().__init__(model, confidences, transforms, X_pending)
         self.objective: KernelUCB = self.terms[number]
         self.constraints: dict[int, Interval] = limits
+        self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
 
     certain: ClassVar[bool] = False
     """Whether the slack is that of the pessimistic bounds."""
@@ -80,10 +81,13 @@ class ConstrainedKernelUCB(JointAcquisition):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        term, slack, state = self.objective, self.slack(X), self.objective.state()
-        finite = term.confidence.finite_on(state)
-        floor = term.offset - abs(term.weight) * _size(term, state) if finite else 0.0  # below all means, or deviations
-        return torch.where(slack < 0, floor + slack, term.bounds(X).clamp_min(floor)).mean(-1)
+        term = self.objective
+        with self.located(X) as found:
+            slack, (state, P) = self._slack(found), found[term]
+            finite, floor = term.confidence.finite_on(state), X.new_zeros(())
+            if finite:  # below all means, otherwise below all deviations
+                floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
+            return torch.where(slack < 0, floor + slack, torch.maximum(term.bounds(state, P), floor)).mean(-1)
 
     def slack(self, X: Tensor) -> Tensor:
         """Return the least slack [...] of the limits at X [... d], by the optimistic (or ``certain``) bounds.
@@ -91,28 +95,40 @@ class ConstrainedKernelUCB(JointAcquisition):
         It is negative where the bounds say that a limit is broken (is not certain to be kept), and in multiples of the
         largest posterior mean, so that those of different functions compare.
         """
+        one = checks.shaped("X", X).ndim == 1  # as nonlinear constraints are given points
+        with self.located(X.unsqueeze(0) if one else X) as found:
+            slack = self._slack(found)
+            return slack.squeeze(-1) if one else slack
+
+    def _slack(self, found: Mapping[KernelUCB, Located]) -> Tensor:
+        """Return the least slack [...], given posteriors and points."""
+        _, X = found[self.objective]
         slacks = [X.new_full(X.shape[:-1], torch.inf)]
-        for term, limit in self._limits():
-            if limit.confidence.finite_on(limit.state):
-                found = limit.certain if self.certain else limit.possible
-                slacks.append(found(term.model.transform_inputs(X)) / (_size(term, limit.state) or 1.0))
+        for term in map(self.terms.__getitem__, self.constraints):
+            state, P = found[term]
+            if term.confidence.finite_on(state):
+                size, limits = self._limits(term, state)
+                values = [(limit.certain if self.certain else limit.possible)(P) for limit in limits]
+                slacks += [value / torch.where(size > 0, size, 1.0) for value in values]
             elif self.certain:
                 slacks.append(-slacks[0])
         return torch.stack(slacks).amin(0)
 
-    def _limits(self) -> Iterator[tuple[KernelUCB, Limit]]:
-        """The limits on the functions as the models have them."""
-        for i, interval in self.constraints.items():
-            term, state = self.terms[i], self.terms[i].state()
-            for side, value in zip(("lower", "upper"), interval, strict=True):
-                if value is not None:
-                    yield term, Limit(state, term.confidence, **{side: _as_target(term.model, value)})
+    def _limits(self, term: KernelUCB, state: Posterior) -> tuple[Tensor, list[Limit]]:
+        """Return the largest size [] of the mean, and the limits on it; kept until the posterior changes."""
+        i = next(i for i, one in self.terms.items() if one is term)
+        if i not in self._kept or self._kept[i][0] != state.version:
+            sides = zip(("lower", "upper"), self.constraints.get(i, (None, None)), strict=True)
+            given = [(side, _as_target(term.model, value)) for side, value in sides if value is not None]
+            limits = [Limit(state, term.confidence, **{side: value}) for side, value in given]
+            self._kept[i] = state.version, _size(term, state).detach(), limits
+        return self._kept[i][1:]
 
 
-def _size(term: KernelUCB, state: Posterior) -> float:
-    """The largest size that the posterior mean can have, its norm times sqrt(k), by the prior variance at the data."""
-    ridge, prior = term.confidence.ridge(state), state.prior_variance(term.model.train_inputs[0])
-    return float((state.quad(ridge) / ridge * prior.max()).sqrt()) if state.n else 0.0
+def _size(term: KernelUCB, state: Posterior) -> Tensor:
+    """The largest size [] of the posterior mean, its norm times sqrt(k), by the prior variance at the data."""
+    X, ridge = term.model.train_inputs[0], term.confidence.ridge(state)
+    return (state.quad(ridge).to(X) / ridge * state.prior_variance(X).amax()).sqrt() if state.n else X.new_zeros(())
 
 
 def _checked(constraints: Any, last: int) -> dict[int, Interval]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from kbo import checks
@@ -65,10 +66,12 @@ class LinearUCB(JointAcquisition):
         super().__init__(model, confidences, transforms, X_pending)
         self.offset: float = posterior_transform.offset
 
+    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        terms = [term for term in self.terms.values() if term.weight]
-        unbounded = [term for term in terms if not term.finite]
-        if unbounded:
-            return torch.stack([abs(term.weight) * term(X) for term in unbounded]).sum(0)
-        return torch.stack([term(X) for term in terms]).sum(0) + self.offset
+        with self.located(X) as found:
+            terms = {term: at for term, at in found.items() if term.weight}
+            unbounded = [term for term, (state, _) in terms.items() if not term.confidence.finite_on(state)]
+            if unbounded:
+                return torch.stack([abs(term.weight) * term.bounds(*found[term]) for term in unbounded]).sum(0).mean(-1)
+            return torch.stack([term.bounds(*at) for term, at in terms.items()]).sum(0).mean(-1) + self.offset

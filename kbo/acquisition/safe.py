@@ -13,7 +13,6 @@ from kbo import checks
 from kbo.acquisition.constrained import ConstrainedKernelUCB
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.regression import Hypothetical
 
 _SCALES = (0.3, 0.1, 0.03, 0.01)
 """Standard deviations of the steps from safe points to initial conditions, in units of the box."""
@@ -51,14 +50,14 @@ class SafeExpander(SafeUCB):
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the points X [b 1 d]."""
-        parts, slack = [], self.slack(X)
-        for term in self.terms.values():
-            state, Z = term.state(), term.model.transform_inputs(X)
-            if self.X_pending is not None:
-                state = Hypothetical(state, term.model.transform_inputs(self.X_pending))
-            prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
-            parts.append(safe_sqrt(state.predict(Z)[1] / prior))
-        return torch.where(slack < 0, slack, torch.stack(parts).amax(0)).squeeze(-1)
+        with self.located(X) as found:
+            parts, slack = [], self._slack(found)
+            for term, (state, Z) in found.items():
+                if self.X_pending is not None:
+                    state = term.with_pending(state)
+                prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
+                parts.append(safe_sqrt(state.predict(Z)[1] / prior))
+            return torch.where(slack < 0, slack, torch.stack(parts).amax(0)).squeeze(-1)
 
 
 def optimize_safely(

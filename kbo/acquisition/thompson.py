@@ -23,6 +23,7 @@ from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
 from kbo.models import PosteriorModel
+from kbo.models.base import located
 from kbo.regression import Function, Posterior, centred_draws, draw_path
 
 
@@ -77,10 +78,10 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        state, X = self.state(), self.model.transform_inputs(X)
         first = 0 if self.X_pending is None else len(self.X_pending)
-        g = torch.stack([self._path(first + j, state, X)(X[..., j, :]) for j in range(X.shape[-2])], -1)
-        return (self.weight * self.confidence.inflated(state, X, g) + self.offset).mean(-1)
+        with located([self.model], X) as [(state, P)]:
+            g = torch.stack([self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1)
+            return (self.weight * self.confidence.inflated(state, P, g) + self.offset).mean(-1)
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
@@ -130,6 +131,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
         Raises:
             InvalidInput: X is not one set of points, or has too many of them (see ``centred_draws``).
         """
-        rule, state = self.rule, self.rule.state()
-        draws = inflated_draws(rule.confidence, state, rule.model.transform_inputs(X), num_samples, rule.generator)
+        rule = self.rule
+        with located([rule.model], X) as [(state, P)]:
+            draws = inflated_draws(rule.confidence, state, P, num_samples, rule.generator)
         return X[(rule.weight * draws).argmax(-1)]

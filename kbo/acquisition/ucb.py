@@ -13,6 +13,7 @@ from kbo.confidence import Chaining, MartingaleMixture
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
+from kbo.models.base import located
 from kbo.regression import Hypothetical, Posterior
 
 
@@ -40,18 +41,35 @@ class KernelUCB(ConfidenceAcquisition):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        return self.bounds(X).mean(-1)
+        with located([self.model], X) as [(state, P)]:
+            return self.bounds(state, P).mean(-1)
 
-    def bounds(self, X: Tensor) -> Tensor:
-        """Return the bound [b q] of each point of the batches X [b q d]; the value of a batch is their mean."""
-        view, X = self.state(), self.model.transform_inputs(X)
+    def bounds(self, view: Posterior, X: Tensor) -> Tensor:
+        """Return the bound [b q] of each point of the batches X [b q d]; the value of a batch is their mean.
+
+        Args:
+            view: The posterior of the model.
+            X: Points in the inputs of the posterior.
+        """
         if self.X_pending is not None:
-            with checks.inside("X_pending"):
-                view = Hypothetical(view, self.model.transform_inputs(self.X_pending))
+            view = self.with_pending(view)
         with checks.inside("X"):
             views = [view, *(Hypothetical(view, X[..., :j, :]) for j in range(1, X.shape[-2]))]
         values = [self._bound(before, X[..., j : j + 1, :]) for j, before in enumerate(views)]
         return self.differentiable(torch.cat(values, -1), X)
+
+    def with_pending(self, state: Posterior) -> Hypothetical:
+        """Return the posterior with the pending points; kept as long as it stays as it is."""
+        if self._conditioned is None or self._conditioned[0] != state.version:
+            assert self.X_pending is not None
+            with checks.inside("X_pending"), checks.known_finite(False):
+                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
+            self._conditioned = state.version, view
+        return self._conditioned[1]
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: D102
+        super().set_X_pending(X_pending)
+        self._conditioned: tuple[int, Hypothetical] | None = None
 
     def _bound(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the optimistic side of ``weight f + offset``; the standard deviation as long as it is infinite."""

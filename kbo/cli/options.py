@@ -46,6 +46,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for 
 Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=WORKERS)]
 Engine = Annotated[str, typer.Option("--engine", help=f"How the work is run: {' or '.join(ENGINES)}.")]
 Address = Annotated[str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")]
+Device = Annotated[str, typer.Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")]
 Run = Annotated[Path, typer.Argument(help=RUN)]
 
 

@@ -15,7 +15,7 @@ import typer
 
 import kbo
 from kbo.cli import options
-from kbo.cli.options import Address, Engine, Out, Quiet, Verbose
+from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
 from kbo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def tune(
     resources: Annotated[
         str | None, typer.Option(help="With --engine ray: those of a trial, for example cpu=2,gpu=0.5.")
     ] = None,
+    device: Device = "cpu",
     live: Annotated[
         bool, typer.Option("--live", help="Serve the page of the run, on this machine only, while it goes on.")
     ] = False,
@@ -160,6 +161,7 @@ def tune(
         try_first=() if try_first is None else _json("--try-first", try_first),
         progress=not quiet,
         on_trial=_called(name, verbose, live or live_port > 0, live_port),
+        device=device,
     )
     if result.stopped.startswith("interrupted"):
         typer.echo(f"{result}\nThe same command continues from here.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbo.cli.options import Run
+from kbo.cli.options import Device, Run
 from kbo.errors import InvalidInput
 
 
@@ -50,15 +50,10 @@ def report(
 
 
 def bench(
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
 ) -> None:
     """Measure speed as ratios against BoTorch, in one process, on the same work."""
-    import torch
-
     from kbo.experiments.bench import race, suite
 
-    available = ["cpu", *["cuda"] * torch.cuda.is_available()]
-    if device not in available:
-        raise InvalidInput(f"device {device!r} is not available here; use {' or '.join(available)}.")
     typer.echo(race.table(suite.run(device, quick)))

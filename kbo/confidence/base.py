@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
+from kbo.devices import read
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
@@ -141,14 +142,11 @@ class Confidence(ABC):
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
         upper = self.upper(state, one_set(X))
-        first = int((upper if self.finite_on(state) else state.predict(X)[1]).argmax())
-        return first, float(upper[first])
+        return first_largest(upper if self.finite_on(state) else state.predict(X)[1], upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest lower bound, the first of several, and that bound."""
-        lower = self.lower(state, one_set(X))
-        first = int(lower.argmax())
-        return first, float(lower[first])
+        return first_largest(lower := self.lower(state, one_set(X)), lower)
 
     def ridge(self, state: Posterior) -> float:
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
@@ -182,9 +180,16 @@ lock_methods(Confidence, _LOCKED, of_state)
 
 def one_set(X: Tensor) -> Tensor:
     """Return points X [A d], if that is their shape and there is one."""
-    if checks.shaped("X", X).ndim != 2 or not len(X):
+    if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
     return X
+
+
+def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:
+    """Return the first row of the largest score [A] and its value [A], in one transfer."""
+    first = scores.argmax()
+    row, value = read(first, values.take(first))
+    return int(row), value
 
 
 class WidthConfidence(Confidence):
@@ -256,11 +261,23 @@ class SubGaussian(Confidence):
 
 
 class Delegated(Confidence):
-    """Bounds of another confidence, chosen by the data of the moment."""
+    """Bounds of another confidence, chosen by the data of the moment, once after every change."""
+
+    _chosen: tuple[tuple[int, dict[str, Any]], Confidence] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_chosen": None}  # versions are numbers of one process
 
     @abstractmethod
-    def in_force(self, state: Posterior) -> Confidence:
+    def choose(self, state: Posterior) -> Confidence:
         """Return the confidence with these bounds on ``state``."""
+
+    def in_force(self, state: Posterior) -> Any:
+        """Return the confidence with these bounds on ``state``, the same one until that or a parameter changes."""
+        chosen, moment = self._chosen, (state.version, {**vars(self), "_chosen": None})
+        if chosen is None or chosen[0] != moment:
+            self._chosen = chosen = moment, self.choose(state)
+        return chosen[1]
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self.in_force(state).interval(state, X)

@@ -92,12 +92,13 @@ class FixedWidth(WidthConfidence):
 
     def __init__(self, multiplier: float) -> None:
         self.multiplier: float = checks.non_negative("multiplier", multiplier)
+        self._width = torch.tensor(self.multiplier, dtype=torch.float64)
 
     def reported(self) -> None:
         """Return None: the multiplier ranks points and bounds nothing."""
 
     def width(self, state: Posterior) -> Tensor:  # noqa: D102
-        return torch.tensor(self.multiplier, dtype=torch.float64)
+        return self._width
 
 
 class AlternatingWidth(FixedWidth):

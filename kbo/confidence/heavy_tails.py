@@ -145,13 +145,15 @@ class Clipped(View):
     def _observe(self, x: Tensor, y: Tensor, s: float) -> None:
         most = self.bounds.norm_bound * safe_sqrt(self.state.prior_variance(x))
         lower, upper = self.bounds.interval(self, x)
-        lower, upper = torch.maximum(lower, -most), torch.minimum(upper, most)
-        if bool(lower > upper):  # the assumptions are refuted
-            lower, upper = -most, most
-        radius = math.sqrt(float(self.state.log_det()) + 2 * math.log(1 / self.bounds.delta))
-        best = min(_LEVELS, key=lambda t: radius * level(float(upper - lower), t * s, s) + self._spread(t * s, s))
+        numbers = *(part.double() for part in (lower, upper, most)), self.state.log_det().to(x).double().reshape(1)
+        least, largest, bound, log_det = torch.cat(numbers).tolist()
+        lower, upper = max(least, -bound), min(largest, bound)
+        if lower > upper:  # the assumptions are refuted
+            lower, upper = -bound, bound
+        radius = math.sqrt(log_det + 2 * math.log(1 / self.bounds.delta))
+        best = min(_LEVELS, key=lambda t: radius * level(upper - lower, t * s, s) + self._spread(t * s, s))
         b = best * s
-        weight = (self.bounds.noise_std / level(float(upper - lower), b, s)) ** 2
+        weight = (self.bounds.noise_std / level(upper - lower, b, s)) ** 2
         self.square += weight * bias_at(b, s) ** 2
         self.seen += 1
         clipped = y.clamp(min=lower - b, max=upper + b)

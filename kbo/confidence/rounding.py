@@ -8,6 +8,7 @@ to the standard deviation, so a wider width accounts for it (docs/theory/roundin
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,15 +19,35 @@ MOST = 0.01
 """Largest rounding error of a bound with a guarantee, relative to the standard deviation."""
 
 
+Number = TypeVar("Number", float, Tensor)
+
+
+class Error(NamedTuple):
+    """The error of a posterior as a function of the ridge, ``flat + steep / ridge``, in plain numbers."""
+
+    flat: float
+    steep: float
+
+    def at(self, ridge: Number) -> Number:
+        """Return the error as it is accounted for: at most ``MOST``."""
+        e: Number = self.flat + self.steep / ridge
+        return e.clamp_max(MOST) if isinstance(e, Tensor) else min(e, MOST)
+
+    @property
+    def least_ridge(self) -> float:
+        """The least ridge at which it is at most ``MOST``: 0 if no ridge is too small, infinite if all are."""
+        return self.steep / (MOST - self.flat) if self.flat < MOST else math.inf
+
+
 def error(state: Posterior, ridge: float | Tensor) -> Tensor:
     """Return the error of rounding at a ridge as it is accounted for: at most ``MOST``."""
     return torch.clamp_max(state.rounding_error(ridge), MOST)
 
 
-def least_ridge(state: Posterior) -> float:
-    """Return the least ridge at which rounding is small enough for a guarantee; 0 if no ridge is too small."""
-    e = float(state.rounding_error(math.inf))
-    return float(state.rounding_error(1.0) - e) / (MOST - e) if e < MOST else math.inf
+def coefficients(state: Posterior) -> Tensor:
+    """Return the numbers of ``Error``, [2], for the caller to read."""
+    flat = state.rounding_error(math.inf)
+    return torch.stack([flat, state.rounding_error(1.0) - flat])
 
 
 def log_det_error(state: Posterior, ridge: float) -> Tensor:
@@ -34,19 +55,18 @@ def log_det_error(state: Posterior, ridge: float) -> Tensor:
     return math.sqrt(state.terms + 1) * error(state, ridge)
 
 
-def radius_factor(state: Posterior, ridge: float, delta: float) -> Tensor:
-    """Return the factor by which rounding may have lowered the squared radius of a mixture at a ridge, [].
+def radius_factor(e: float, terms: int, delta: float) -> float:
+    """Return the factor by which an error e may have lowered the squared radius of a mixture.
 
     It is ``1 + l`` of docs/theory/rounding.md, "The bounds".
     """
     # It is at least 2 sigma^2 ln(1/delta), against which the error of log_det is measured.
-    return 1 + (2 + math.sqrt(state.terms + 1) / (2 * math.log(1 / delta))) * error(state, ridge)
+    return 1 + (2 + math.sqrt(terms + 1) / (2 * math.log(1 / delta))) * e
 
 
 def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tensor) -> Tensor:
     """Return ``(1 + 4 e) (width + e sqrt(quad / ridge))``: with this width bounds contain those without rounding."""
-    width = width + e * torch.sqrt(quad / ridge)
-    return torch.addcmul(width, e, width, value=4)
+    return (width + e * torch.sqrt(quad / ridge)) * (1 + 4 * e)
 
 
 def objections(state: Posterior, ridge: float) -> list[str]:

@@ -88,6 +88,4 @@ def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> 
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
     log_det, missed = state.log_det(least), state.residual_log_det(least)
     log_det = log_det + rounding.log_det_error(state, least).to(log_det)
-    if float(missed) == 0:
-        return log_det, missed
     return log_det + missed, norm_bound * (state.residual_norm() / ridge).sqrt()

@@ -64,10 +64,12 @@ def dominating(near: Tensor, among: Tensor) -> Tensor:
     alive[among] = 1
     covers = _sum(near, among) * alive
     chosen = [among[:0]]
-    while len(near) and int(covers.max()) > 1:
-        best = covers.argmax()
-        new = (near[best] & alive).nonzero().squeeze(-1)
-        chosen.append(best.unsqueeze(0))
+    while len(near):
+        best = covers.argmax(0, keepdim=True)
+        new = (near.index_select(0, best).squeeze(0) & alive).nonzero().squeeze(-1)
+        if len(new) < 2:
+            break
+        chosen.append(best)
         alive[new] = 0
         covers -= _sum(near, new)
         covers[new] = 0  # those covered before count below zero

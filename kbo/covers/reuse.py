@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -71,7 +72,8 @@ class _Known:
 
     def _prior_of(self, state: Posterior) -> list[Tensor]:
         """Return the numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
-        return [state.prior(self._probes, self._probes), *state.hyperparameters]
+        probes = self._probes
+        return [state.prior(probes, probes), *(number.to(probes.device) for number in state.hyperparameters)]
 
 
 def _spanned(state: Posterior, points: Tensor) -> list[Tensor]:
@@ -84,8 +86,9 @@ def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _same(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
-    return len(now) == len(before) and all(
-        (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b) for a, b in zip(now, before, strict=True)
+    kind = attrgetter("dtype", "device", "shape")
+    return list(map(kind, now)) == list(map(kind, before)) and _all(
+        (a == b).all() for a, b in zip(now, before, strict=True)
     )
 
 
@@ -95,10 +98,15 @@ def contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
         return False
     (X, counts), (old, old_counts) = now, before
     m = len(old)
-    if len(X) >= m and torch.equal(X[:m], old) and bool((counts[:m] >= old_counts).all()):
+    if len(X) >= m and _all([(X[:m] == old).all(), (counts[:m] >= old_counts).all()]):
         return True
     had, has = _counter(old, old_counts), _counter(X, counts)
     return all(has[location] >= (1 - 1e-9) * count for location, count in had.items())  # sums of weights are rounded
+
+
+def _all(conditions: Iterable[Tensor]) -> bool:
+    """Return whether all of some conditions [] hold, in one read of their device."""
+    return bool(torch.stack(list(conditions)).all())
 
 
 def _counter(X: Tensor, counts: Tensor) -> dict[tuple[float, ...], float]:

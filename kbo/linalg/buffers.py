@@ -47,12 +47,15 @@ class GrowingTensor(Stateful):
     def append(self, rows: Tensor) -> None:
         """Add rows [r ...] at the end of the first axis."""
         start = self.n
-        self.grow(len(rows))
+        self.grow(rows.shape[0])
         self.value[start:] = rows
 
     def grow(self, *by: int) -> None:
         """Enlarge the leading axes by these numbers of zeros."""
-        before = self.value.shape
+        before, rows = self.value.shape, self.value.shape[0] + by[0]
+        if len(by) == 1 and rows <= self._buffer.shape[0] and before[1:] == self._buffer.shape[1:]:
+            self.value = self._buffer[:rows]
+            return
         wanted = [had + more for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)]
         capacity = self._buffer.shape
         if any(w > c for w, c in zip(wanted, capacity, strict=True)):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+import math
 import types
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +66,14 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     def state(self) -> Posterior:
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
 
+    def hyperparameters(self) -> Tensor:
+        """Return all numbers [h] on which the meaning of the data depends; none by default."""
+        return self.train_targets.new_empty(0)
+
+    def state_of(self, hyperparameters: list[float]) -> Posterior:
+        """Return ``state``, given the present hyperparameters."""
+        return self.state
+
     @property
     def variances(self) -> Tensor | None:
         """Known noise variances [... n] of the observations, in units of the (transformed) targets; or None."""
@@ -96,9 +108,10 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         return prior
 
     def cast(self, name: str, value: Tensor) -> Tensor:
-        """Return a float tensor in the dtype of the data, with BoTorch's warning if it has another one."""
+        """Return a float tensor on the device and in the dtype of the data; BoTorch warns of another dtype."""
         own = self.train_targets.dtype
-        if checks.tensor(name, value).dtype == own or value.dtype not in (torch.float32, torch.float64):
+        checks.device(name, checks.tensor(name, value), self.train_targets)
+        if value.dtype == own or value.dtype not in (torch.float32, torch.float64):
             return value
         warnings.warn(
             f"{name} is {value.dtype} and is converted to {own}, the type of the model's data: use {name}.to({own}).",
@@ -140,11 +153,9 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
                 f"{checks.shown(observation_noise)}: use torch.full((q, 1), variance)."
             )
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
-        if self.training:
-            self.eval()
         checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
-        state = self.state
-        distribution = self._distribution(state, self.transform_inputs(X))
+        with located([self], X) as [(state, P)]:
+            distribution = self._distribution(state, P)
         if observation_noise is not False:
             noise = observation_noise
             if noise is True:
@@ -233,6 +244,32 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if not isinstance(idcs, list) or idcs != [0]:
             raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
         return self
+
+
+@contextlib.contextmanager
+def located(models: Sequence[PosteriorModel], X: Tensor) -> Iterator[list[tuple[Posterior, Tensor]]]:
+    """Give the posterior of each model and the points X [... d] in its inputs; within, all points are known as finite.
+
+    The hyperparameters and the test of the points are one read of the device.
+
+    Raises:
+        InvalidInput: X has another type or device than the data, or is not finite.
+    """
+    for model in models:
+        if model.training:
+            model.eval()
+    points = [checks.shaped("X", model.transform_inputs(X)) for model in models]
+    parts = [
+        torch.cat([P.detach().sum().view(1), model.hyperparameters()]) for model, P in zip(models, points, strict=True)
+    ]
+    numbers, found = iter(torch.cat(parts).tolist()), []
+    for model, P, part in zip(models, points, parts, strict=True):
+        total, *hyperparameters = itertools.islice(numbers, len(part))
+        if not math.isfinite(total):
+            checks.points("X", P)
+        found.append((model.state_of(hyperparameters), P))
+    with checks.known_finite():
+        yield found
 
 
 def _broadcast(name: str, shape: torch.Size, other_name: str, other: torch.Size) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -79,7 +79,7 @@ class StreamingGP(PosteriorModel):
             train_Yvar = train_Yvar.clone()
         train_X, train_Y = train_X.clone(), train_Y.clone()  # the caller may change theirs
         self._caveats: tuple[str, ...] = ()
-        self._built: tuple[list[Tensor], Posterior] | None = None  # hyperparameters and their state
+        self._built: tuple[list[float], Posterior] | None = None  # hyperparameters and their state
         # Copies in training mode, as new: one transform may be given to many models.
         if outcome_transform is not None:
             self.outcome_transform: OutcomeTransform = copy.deepcopy(outcome_transform).to(train_X).train()
@@ -98,7 +98,7 @@ class StreamingGP(PosteriorModel):
         vars(self)["_likelihood"] = likelihood  # no submodule: a state dict has the ridge once
         self._variances = None if train_Yvar is None else train_Yvar.squeeze(-1)
         self.eval()
-        self._first_values = _copies(self._hyperparameters())
+        self._first_values: list[float] = self.hyperparameters().tolist()
 
     def add_caveat(self, reason: str) -> None:
         """Add a reason why no theorem covers bounds on this model, in words; models conditioned on it have it too."""
@@ -111,17 +111,19 @@ class StreamingGP(PosteriorModel):
         one, other = copy.deepcopy(transform), copy.deepcopy(transform)
         one(data)
         other(data / 2)
-        if not _equal(_numbers(one), _numbers(other)):
+        before, after = _numbers(one), _numbers(other)
+        if len(before) != len(after) or not all(map(torch.equal, before, after)):
             self.add_caveat(
                 f"{type(transform).__name__} takes its constants from the data: scale with constants that you chose "
                 "before you saw data, for example train_Y = (Y - offset) / scale, or Normalize(d, bounds=...)"
             )
 
-    def _hyperparameters(self) -> list[Tensor]:
-        """Return all numbers on which the meaning of the data depends."""
+    def hyperparameters(self) -> Tensor:
+        """Return all numbers [h] on which the meaning of the data depends."""
         transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
         numbers = (number for transform in transforms if transform is not None for number in _numbers(transform))
-        return [value.detach() for value in (*self.covar_module.parameters(), self.ridge, *numbers)]
+        values = (*self.covar_module.parameters(), self.ridge, *numbers)
+        return torch.cat([value.detach().reshape(-1) for value in values])
 
     @property
     def train_Yvar(self) -> Tensor | None:
@@ -161,25 +163,25 @@ class StreamingGP(PosteriorModel):
 
         To add data use ``condition_on_observations``: an update of the state itself would be lost.
         """
-        return self._current()[1]
+        return self.state_of(self.hyperparameters().tolist())
 
-    def _current(self) -> tuple[list[Tensor], Any]:
-        """Return the hyperparameters and the state they belong to, built again if anything has changed."""
+    def state_of(self, hyperparameters: list[float]) -> Any:
+        """Return the posterior, built again if anything has changed, given the present hyperparameters."""
         # A function of data, kernel and ridge. It is checked here, not computed by a method that callers must not
         # forget, because BoTorch, Ax and users change kernels, data and devices without calling the model.
         if self.training:
             self.eval()
-        now, built = self._hyperparameters(), self._built
-        if built is None or not _equal(now, built[0]):
-            state, values = self._new_state(), _copies(now)
+        built = self._built
+        if built is None or hyperparameters != built[0]:
+            state = self._new_state()
             state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
             if not state.n:
-                self._first_values = values
-            for caveat in (*self._caveats, *[_CHANGED] * (not _equal(values, self._first_values))):
+                self._first_values = hyperparameters
+            for caveat in (*self._caveats, *[_CHANGED] * (hyperparameters != self._first_values)):
                 state.add_caveat(caveat)
             # Last and as one value: no other thread, and no interrupt, comes between a state and what it is for.
-            self._built = built = values, state
-        return built
+            self._built = built = hyperparameters, state
+        return built[1]
 
     def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:
         """Return the argument ``weights`` of ``update`` for noise variances [r]; None for the ridge, left out."""
@@ -226,7 +228,7 @@ class StreamingGP(PosteriorModel):
     def state_dict(self, *args: Any, prefix: str = "", **options: Any) -> dict[str, Any]:
         """Return kernel, ridge and transforms with a checksum; the data are not among them. As in PyTorch."""
         state = super().state_dict(*args, prefix=prefix, **options)
-        changed = len(self.train_targets) > 0 and not _equal(self._hyperparameters(), self._first_values)
+        changed = len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
         state[prefix + saved.CHECKSUM] = saved.checksum_of(_part(state, prefix), changed or bool(self._caveats))
         return state
 
@@ -274,13 +276,14 @@ class StreamingGP(PosteriorModel):
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
-        values, state = self._current()
+        values = self.hyperparameters().tolist()
+        state = self.state_of(values)
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")
         P = self.observed_at(X).detach()
         targets = (self.outcome_transform(Y=Y, X=X)[0] if hasattr(self, "outcome_transform") else Y).detach()
-        checks.observations(P, targets.squeeze(-1), self.train_targets, self.train_inputs[0].shape[-1])
+        checks.shaped("X", P, self.train_targets, self.train_inputs[0].shape[-1])
         new = (
             None
             if noise is None
@@ -318,14 +321,16 @@ class StreamingGP(PosteriorModel):
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)
         self._own_likelihood()._apply(fn)
-        self.train_inputs = tuple(fn(X) for X in self.train_inputs)
         before, self.train_targets = self.train_targets, fn(self.train_targets)
+        if self.train_targets is before:  # BoTorch moves a model to where it is before each evaluation
+            return self
+        self.train_inputs = tuple(fn(X) for X in self.train_inputs)
         if len(before) and torch.finfo(self.train_targets.dtype).eps > torch.finfo(before.dtype).eps:
             self.add_caveat(f"data and kernel were rounded to {self.train_targets.dtype}: make a new model of the data")
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         self._variances = None if self._variances is None else fn(self._variances)
-        self._first_values = [fn(value) for value in self._first_values]
+        self._first_values = fn(before.new_tensor(self._first_values, dtype=torch.float64)).tolist()
         self._built = None
         return self
 
@@ -356,12 +361,5 @@ def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:
-    return [*transform.parameters(), *transform.buffers()]
-
-
-def _copies(values: Iterable[Tensor]) -> list[Tensor]:
-    return [value.detach().clone() for value in values]
-
-
-def _equal(a: list[Tensor], b: list[Tensor]) -> bool:
-    return len(a) == len(b) and all(map(torch.equal, a, b))
+    """Return the numbers of a transform; flags such as "is trained" are none, and BoTorch keeps them on the CPU."""
+    return [value for value in (*transform.parameters(), *transform.buffers()) if value.dtype != torch.bool]

@@ -145,14 +145,15 @@ class Belief(ABC):
         """Return the probability that the value at features [1 D] reaches a limit; 1 where there is no prior of it."""
         return 1.0
 
-    def merit(self, reported: Confidence, features: Tensor, values: Tensor) -> Tensor:
+    def merit(self, features: Tensor, values: Tensor) -> Tensor:
         """Return by what completed trials are compared for the recommendation, [n], larger is better.
 
         Args:
-            reported: The reported bound.
             features: Their features [n D].
             values: Their values [n].
         """
+        reported = self.reported()
+        assert reported is not None
         return reported.lower(self.searched, features)
 
 
@@ -161,7 +162,7 @@ class Learner(ABC):
 
     @abstractmethod
     def observe(self, number: int, features: Tensor, y: float) -> None:
-        """Add one evaluation, features [1 D], of the trial that was started as that number."""
+        """Add one evaluation, features [1 D] on the CPU, of the trial that was started as that number."""
 
     def lose(self, number: int) -> None:  # noqa: B027
         """Take note that the trial with that number will never have a value."""

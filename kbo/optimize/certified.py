@@ -97,7 +97,8 @@ class Certified:
         numbers |= {"horizon": n_trials, "points": points}
         made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
         _check_noise(method, self, knows_level=recipe.noise == "given")
-        return CertifiedBelief(self, recipe, made, float(getattr(made.confidence, "noise_std", noise_std)))
+        noise_std = float(getattr(made.confidence, "noise_std", noise_std))
+        return CertifiedBelief(self, recipe, made, noise_std, space.device)
 
     def shared(self, outputs: int) -> Certified:
         """Return the setting of one of so many quantities, among which delta is shared equally."""
@@ -117,7 +118,7 @@ class Certified:
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         points = space.points(_MOST_COVERED)
         centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)
-        if points is None and freeze(kernel, centre).radial(space.features(centre)) is not None:
+        if points is None and freeze(kernel, X := space.features(centre)).radial(X) is not None:
             points = centre  # the prior is the same everywhere
         norm_bound = self.norm_bound if constraint.name == OBJECTIVE else constraint.norm_bound
         if points is None or norm_bound is None:
@@ -201,10 +202,14 @@ class CertifiedBelief(Belief, Learner):
         recipe: The entry of the method.
         method: The method.
         noise_std: The noise level that the method rests on.
+        device: That of the posterior.
     """
 
-    def __init__(self, setting: Certified, recipe: Recipe, method: Method, noise_std: float) -> None:
+    def __init__(
+        self, setting: Certified, recipe: Recipe, method: Method, noise_std: float, device: torch.device
+    ) -> None:
         self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
+        self._device = device
         self.posterior: Posterior = method.state()
         self.draws: bool = recipe.draws
         bound = method.confidence
@@ -227,7 +232,7 @@ class CertifiedBelief(Belief, Learner):
         value = features, torch.tensor([y], dtype=features.dtype)
         self._report(number, value)
         if self._setting.completion_independent_of_noise:
-            self.posterior.update(*value)
+            self._update(*value)
 
     def lose(self, number: int) -> None:  # noqa: D102
         self._report(number, None)
@@ -254,8 +259,11 @@ class CertifiedBelief(Belief, Learner):
         self._reports -= +entering
         for i in range(self._next, end):
             if (ready := self._waiting.pop(i)) is not None:
-                self.posterior.update(*ready)
+                self._update(*ready)
         self._next = end
+
+    def _update(self, X: Tensor, y: Tensor) -> None:
+        self.posterior.update(X.to(self._device), y.to(self._device))
 
     def _point(self, number: int) -> tuple[float, ...] | None:
         """Return the features of a trial that waits; None if it has no value."""
@@ -267,7 +275,7 @@ class CertifiedBelief(Belief, Learner):
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
         if not self._late:
             return self.posterior
-        X, y = map(torch.cat, zip(*self._late, strict=True))
+        X, y = (torch.cat(parts).to(self._device) for parts in zip(*self._late, strict=True))
         return Hypothetical(self.posterior, X, y)
 
     @property

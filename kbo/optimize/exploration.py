@@ -115,7 +115,7 @@ class Exploration:
         if belief is None or not self._limits:
             return starts[len(tried) % len(starts)] if len(starts) else self._none()
         units, found = self._examined(search, tried)
-        among = _within(units, search.restriction)
+        among = _within(units, search.restriction).to(self._space.device)
         confidence = belief.confidence()
         assert confidence is not None
         if not bool((found.safe & among).any()):
@@ -125,7 +125,7 @@ class Exploration:
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
         """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow."""
         units, found = self._examined(search, tried)
-        among = found.safe & _within(units, search.restriction)
+        among = found.safe.cpu() & _within(units, search.restriction)
         return (units[among] if bool(among.any()) else self._none()), found.grows()
 
     @property
@@ -148,7 +148,7 @@ class Exploration:
         return units, self._safe_set(units)
 
     def _safe_set(self, units: Tensor) -> SafeSet:
-        found = SafeSet(self._space.features(units), _among(units, self._start))
+        found = SafeSet(self._space.features(units), _among(units, self._start).to(self._space.device))
         if self._limits:
             found.update(self._limits)
         return found
@@ -177,7 +177,7 @@ class Exploration:
     def _roughly_safe(self, units: Tensor) -> Tensor:
         X = self._space.features(units)
         certain = [limit.roughly(X)[0] >= 0 for limit in self._limits]
-        return _among(units, self._start) | (torch.stack(certain).all(0) if certain else torch.tensor(False))
+        return _among(units, self._start) | (torch.stack(certain).all(0).cpu() if certain else torch.tensor(False))
 
 
 def _among(units: Tensor, known: Tensor) -> Tensor:

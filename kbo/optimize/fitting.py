@@ -15,14 +15,30 @@ parameter is trace(M dA) / 2, and the best constant is c = 1' A^-1 y / 1' A^-1 1
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from scipy.optimize import minimize
+from scipy.spatial.distance import pdist, squareform
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
+
+from kbo.locking import Lock
+
+Array = NDArray[np.float64]
+R = TypeVar("R")
+
+_symm, _syr = get_blas_funcs(("symm", "syr"))
+_potrf, _potri, _potrs = get_lapack_funcs(("potrf", "potri", "potrs"))
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -51,6 +67,34 @@ _STARTS = ((0.0, 0.0), (-1.5, 2.0))
 """Starts of the search, relative to the prior means: smooth with little noise, and rough with much."""
 
 
+_limit = Lock()
+"""Held while the threads of BLAS are limited: a second thread would restore the limit of the first."""
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Return what limits the threads of BLAS: for a dozen points they cost several times what they save."""
+    return ThreadpoolController()
+
+
+def _on_one_thread(work: Callable[[], R]) -> R:
+    """Return what some work returns, done with one thread of BLAS."""
+    # On one line: between two, an interrupt could come after the work and before the lock is released.
+    with _limit.lock, _blas().limit(limits=1, user_api="blas"): return work()  # noqa: E701  # fmt: skip
+
+
+def _minima(
+    loss: Callable, starts: Sequence[Array], box: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, Array]]:
+    """Yield the minima and where they are, from the starts from which they can be computed."""
+    for start in starts:
+        try:
+            best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60})
+            yield float(best.fun), best.x
+        except np.linalg.LinAlgError as error:
+            log.warning("kernel and noise could not be fitted from one start: %s", error)
+
+
 def unit_kernel(columns: int) -> MaternKernel:
     """Return a Matern 5/2 kernel on the unit cube with a lengthscale per column, at the median of its prior."""
     kernel = MaternKernel(nu=2.5, ard_num_dims=columns).double().requires_grad_(False)
@@ -65,6 +109,8 @@ def _lengthscale_mean(columns: int) -> float:
 class LogDensity:
     """The logarithm of the posterior density of the parameters, up to a constant, with its gradient.
 
+    By NumPy and LAPACK: an operation of PyTorch on a dozen points costs three times as much.
+
     Args:
         X: Points [n D].
         y: Targets [n].
@@ -72,52 +118,62 @@ class LogDensity:
     """
 
     def __init__(self, X: Tensor, y: Tensor, noise: tuple[float, float] = NOISE) -> None:
-        D = X.shape[-1]
-        self.X = X - X.mean(0)
-        self.y = y
-        self.means: Tensor = y.new_tensor([_lengthscale_mean(D)] * D + [noise[0]])
-        covariance = torch.diag(y.new_tensor([OWN] * D + [noise[1]]))
+        n, D = X.shape
+        self.X: Array = (X - X.mean(0)).numpy()
+        self.squares: Array = self.X**2
+        self.X_and_ones: Array = np.column_stack([self.X, np.ones(n)])
+        self.y_and_ones: Array = np.column_stack([y.numpy(), np.ones(n)])
+        self.means: Array = np.array([_lengthscale_mean(D)] * D + [noise[0]])
+        covariance = np.diag([OWN] * D + [noise[1]])
         covariance[:D, :D] += COMMON
-        self.precision: Tensor = torch.linalg.inv(covariance)
+        self.precision: Array = np.linalg.inv(covariance)
 
-    def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return value [] and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Return value and gradient [D + 1] at the logarithms theta [D + 1] of lengthscales and noise variance.
 
         Raises:
-            torch.linalg.LinAlgError: The matrix is not positive definite at working precision.
+            np.linalg.LinAlgError: The matrix is not positive definite at working precision.
         """
-        n, X = len(self.y), self.X
-        A, slope = self._covariance(theta)
-        L = torch.linalg.cholesky(A)
-        inverse = torch.cholesky_inverse(L)
-        residual = self.y - self._constant(inverse)
-        alpha = inverse @ residual
-        log_likelihood = -(residual @ alpha + n * math.log(2 * math.pi)) / 2 - L.diagonal().log().sum()
-        M = torch.outer(alpha, alpha) - inverse
+        L, slope = self._factor(theta)
+        constant, alpha = self._solved(L)
+        y, D = self.y_and_ones[:, 0], self.X.shape[1]
+        log_likelihood = -((y - constant) @ alpha + len(y) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum()
+        # -M, of which only the lower triangle is used
+        M = _syr(-1.0, alpha, a=_potri(L, lower=True, overwrite_c=True)[0], lower=True, overwrite_a=True)
+        by_noise = -M.diagonal().sum() * math.exp(theta[-1]) / 2
         # d k(x, z) / d log lengthscale_d = slope (x_d - z_d)^2 / lengthscale_d^2, summed over all pairs unformed
-        W = M * slope
-        pairs = 2 * (W.sum(0) @ X.square() - (X * (W @ X)).sum(0))
-        slopes = pairs * (-2 * theta[:-1]).exp() / 2
+        M *= slope
+        sums = _symm(1.0, M, self.X_and_ones, lower=True)
+        pairs = (self.X * sums[:, :D]).sum(0) - sums[:, D] @ self.squares
         away = theta - self.means
         pull = self.precision @ away
-        gradient = torch.cat([slopes, (M.diagonal().sum() * theta[-1].exp() / 2).unsqueeze(0)]) - pull
-        return log_likelihood - away @ pull / 2, gradient
+        return log_likelihood - away @ pull / 2, np.append(pairs * np.exp(-2 * theta[:-1]), by_noise) - pull
 
-    def constant(self, theta: Tensor) -> float:
+    def constant(self, theta: Array) -> float:
         """Return the best constant at theta."""
-        return float(self._constant(torch.linalg.inv(self._covariance(theta)[0])))
+        return self._solved(self._factor(theta)[0])[0]
 
-    def _covariance(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``K + s^2 I`` and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, [n n], r the scaled distance."""
-        Z = self.X / theta[:-1].exp()
-        scaled = math.sqrt(5) * torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
-        decay = (-scaled).exp()
-        A = (1 + scaled + scaled.square() / 3) * decay
-        A.diagonal().add_(theta[-1].exp())
-        return A, 5 / 3 * (1 + scaled) * decay
+    def _factor(self, theta: Array) -> tuple[Array, Array]:
+        """Return the lower factor of ``K + s^2 I``, and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)`` or 0 on the diagonal.
 
-    def _constant(self, inverse: Tensor) -> Tensor:
-        return (inverse @ self.y).sum() / inverse.sum()
+        Both are [n n], and r is the scaled distance.
+        """
+        scaled = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
+        decay = np.exp(-scaled)
+        slope = (1 + scaled) * decay
+        A = squareform(slope + scaled * scaled * decay / 3, checks=False)
+        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1])
+        L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
+        if failed:
+            raise np.linalg.LinAlgError(f"the kernel matrix is not positive definite at row {failed}")
+        return L, squareform(5 / 3 * slope, checks=False).T
+
+    def _solved(self, L: Array) -> tuple[float, Array]:
+        """Return the best constant c and ``A^-1 (y - c)`` [n]."""
+        solved = _potrs(L, self.y_and_ones, lower=True)[0]
+        of_y, of_ones = solved.sum(0)
+        constant = float(of_y / of_ones)
+        return constant, solved[:, 0] - constant * solved[:, 1]
 
 
 @dataclass(frozen=True)
@@ -141,7 +197,8 @@ class Fit:
 def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = False) -> Fit:
     """Fit kernel, noise level and constant to standardised y [n] at X [n D]; a function of the data alone.
 
-    Where the likelihood cannot be computed, the prior medians serve.
+    Where the likelihood cannot be computed, the prior medians serve. It is computed on the CPU, wherever the data are:
+    a run has the same kernel on every device, and hundreds of small steps wait for no transfer.
 
     Args:
         X: Points of the unit cube.
@@ -149,31 +206,26 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = F
         noise_std: The noise level, if it is given and not to be fitted.
         exact: Whether the targets have no noise.
     """
-    density = LogDensity(*_part(X, y), NOISELESS if exact else NOISE)
+    density = LogDensity(*_part(X.cpu(), y.cpu()), NOISELESS if exact else NOISE)
 
-    def loss(theta) -> tuple[float, object]:
-        value, gradient = density(torch.from_numpy(theta))
-        return -float(value), -gradient.numpy()
+    def loss(theta: Array) -> tuple[float, Array]:
+        value, gradient = density(theta)
+        return -value, -gradient
 
-    box = [(float(mean) - _RANGE, float(mean) + _RANGE) for mean in density.means]
-    fallback = density.means.clone()
+    box = [(mean - _RANGE, mean + _RANGE) for mean in density.means.tolist()]
+    fallback = density.means.copy()
     if noise_std is not None:
         fallback[-1] = 2 * math.log(noise_std)
-        box[-1] = float(fallback[-1]), float(fallback[-1])
-    found = [(math.inf, fallback)]
-    for lengthscales, noise in _STARTS:
-        start = fallback.clone()
+        box[-1] = fallback[-1], fallback[-1]
+    starts = [fallback.copy() for _ in _STARTS]
+    for start, (lengthscales, noise) in zip(starts, _STARTS, strict=True):
         start[:-1] += lengthscales
         start[-1] += noise if noise_std is None else 0.0
-        try:
-            best = minimize(loss, start.numpy(), jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": 60})
-            found.append((float(best.fun), torch.from_numpy(best.x)))
-        except torch.linalg.LinAlgError as error:
-            log.warning("kernel and noise could not be fitted from one start: %s", error)
+    found = [(math.inf, fallback), *_on_one_thread(lambda: list(_minima(loss, starts, box)))]
     loss_there, theta = min(found, key=lambda pair: pair[0])
     kernel = unit_kernel(X.shape[-1])
-    kernel.initialize(lengthscale=theta[:-1].exp())
-    return Fit(kernel, float((theta[-1] / 2).exp()), density.constant(theta), -loss_there)
+    kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
+    return Fit(kernel, math.exp(theta[-1] / 2), density.constant(theta), -loss_there)
 
 
 def _part(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo import checks, recipes
+from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize import constrained
@@ -40,9 +40,10 @@ class Inference(Run):
         constraints: Sequence[Any] = (),
         seed: int = 0,
         journal: str | os.PathLike[str] | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         measured, known = measured_only(constraints)
-        space = Space(bounds, known)
+        space = Space(bounds, known).on(devices.device("device", device))
         n_trials = None if n_trials is None else checks.whole("n_trials", n_trials, 1)
         setting, method = resolve(setting, method, n_trials)
         self.setting: Setting = setting
@@ -160,8 +161,10 @@ class Inference(Run):
 
     def _learn(self) -> None:
         """Let the learners of all quantities observe the trials that have ended."""
-        fresh = self._trials.finished[self._learned :]
-        for trial, features in zip(fresh, self._features(fresh).unsqueeze(1), strict=True):
+        if not (fresh := self._trials.finished[self._learned :]):
+            return
+        rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).split(1)
+        for trial, features in zip(fresh, rows, strict=True):
             value = None if trial.value is None else self._signed(trial)
             _take(self._learner, trial.number, features, value)
             for constraint, learner in self._limited_by:
@@ -200,13 +203,12 @@ class Inference(Run):
         return feasibility(self.setting, self.constraints, undecided, self._limited(), best, features, ways)
 
     def _recommended(self) -> Trial | None:
-        complete, known = self._trials.complete, self._bounded()
+        complete, belief = self._trials.complete, self._belief()
         allowed = self._allowed(complete)
-        if not allowed or known is None:
+        if not allowed or belief is None or not belief.bounded:
             return max(allowed, key=self._rank, default=None)
-        belief, reported = known
         features, values = self._data()
-        merit = belief.merit(reported, features, values)
+        merit = belief.merit(features, values)
         merit = constrained.preferred(merit, self._limited(), features, complete).tolist()
         merits = {trial.number: value for trial, value in zip(complete, merit, strict=True)}
         return max(allowed, key=lambda trial: merits[trial.number])
@@ -226,7 +228,8 @@ class Inference(Run):
     def _data(self, trials: list[Trial] | None = None) -> tuple[Tensor, Tensor]:
         """Return features [n D] and values [n], larger if better, of completed trials; by default of all."""
         complete = self._trials.complete if trials is None else trials
-        return self._features(complete), torch.tensor([self._signed(t) for t in complete], dtype=torch.float64)
+        features = self._features(complete)
+        return features, features.new_tensor([self._signed(t) for t in complete])
 
     def _features(self, trials: list[Trial]) -> Tensor:
         return self.space.features(self._units_of(trials))

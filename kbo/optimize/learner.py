@@ -36,6 +36,7 @@ class PracticalLearner(Learner, Generic[B]):
         noise_std: The noise level in units of the objective; None if it is estimated.
         n_initial: Observations before the first fit; infinite for methods without a bound.
         region: The region of the local search, which follows the observations.
+        device: That of the posterior; the model is fitted on the CPU.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class PracticalLearner(Learner, Generic[B]):
         noise_std: float | None,
         n_initial: float,
         region: Region,
+        device: torch.device,
     ) -> None:
         self._model, self._believe, self._noise_std, self._region = model, believe, noise_std, region
+        self._device = device
         self._features: list[Tensor] = []
         self._y: list[float] = []
         self._first: dict[tuple[float, ...], tuple[int, float]] = {}  # numbers and values, by features
@@ -101,4 +104,4 @@ class PracticalLearner(Learner, Generic[B]):
         """Add some observations."""
         X = torch.cat(self._features[start:stop])
         targets = belief.targets(torch.tensor(self._y[start:stop], dtype=torch.float64))
-        belief.posterior.update(X, targets)
+        belief.posterior.update(X.to(self._device), targets.to(self._device))

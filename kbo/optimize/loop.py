@@ -35,6 +35,7 @@ from kbo.workers.time_limit import YEAR
 
 if TYPE_CHECKING:
     import optuna
+    import torch
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -60,6 +61,7 @@ def minimize(
     try_first: Sequence[Any] = (),
     progress: bool = False,
     on_trial: OnTrial | Sequence[OnTrial] | None = None,
+    device: str | torch.device | None = None,
 ) -> Result:
     """Minimise a noisy, expensive function.
 
@@ -106,6 +108,8 @@ def minimize(
         on_trial: A function, or a list of them, called in this process after every trial with the trial and the result
             so far. If one returns True or raises ``kbo.Stop``, the run ends. One that is a context manager too, like
             ``kbo.report.Live()``, is entered for the run.
+        device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. A journal
+            may be continued on another one.
 
     Returns:
         The result; also after Ctrl-C, with ``stopped`` saying so. Trials that were running are ended then, and the same
@@ -121,7 +125,8 @@ def minimize(
     limits = _Limits(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, limits, method, pruner, evaluated, try_first, progress, callbacks)
-    return loop.run(bounds, setting=setting, constraints=constraints, maximize=False, seed=seed, journal=journal)
+    options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
+    return loop.run(bounds, **options, maximize=False)
 
 
 def maximize(
@@ -145,13 +150,15 @@ def maximize(
     try_first: Sequence[Any] = (),
     progress: bool = False,
     on_trial: OnTrial | Sequence[OnTrial] | None = None,
+    device: str | torch.device | None = None,
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
     engine = engine_of(workers, timeout)
     limits = _Limits(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, limits, method, pruner, evaluated, try_first, progress, callbacks)
-    return loop.run(bounds, setting=setting, constraints=constraints, maximize=True, seed=seed, journal=journal)
+    options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
+    return loop.run(bounds, **options, maximize=True)
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,11 @@ class Optimizer(Inference):
             that return whether given parameters are allowed).
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
+        device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
+            neither the journal nor, but for rounding, the points.
 
     Raises:
-        InvalidInput: Bounds, setting, method or constraints cannot be used.
+        InvalidInput: Bounds, setting, method, constraints or device cannot be used.
         JournalError: The journal cannot be written, is damaged, or belongs to another problem.
 
     Example:
@@ -71,7 +73,7 @@ class Optimizer(Inference):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has the run in memory, and writes no journal."""
+        """A copy has the run in memory, on the CPU, and writes no journal."""
         options = {"setting": self.setting, "method": self.method, "maximize": self.maximize, "seed": self.seed}
         options |= {"n_trials": self._n_trials, "constraints": self.constraints}
         return partial(Optimizer, self.space, **options), (), self.events

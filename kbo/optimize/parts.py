@@ -39,7 +39,8 @@ def fitted_by(model: Model, X: Tensor, y: Tensor, noise_std: float | None) -> Fi
 
 def found_by(find: Find, confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
     """Return the point [P] that a search finds, with the context in place."""
-    point, restriction = find(confidence, posterior, search), search.restriction
+    found, restriction = find(confidence, posterior, search), search.restriction
+    point: Any = found.detach().to(restriction.fixed) if isinstance(found, Tensor) else found
     P, listed = len(restriction.fixed), restriction.choices
     usable = isinstance(point, Tensor) and point.shape == (P,) and bool(((point >= 0) & (point <= 1)).all())
     if not usable or (listed is not None and not bool((listed == point).all(-1).any())):
@@ -49,7 +50,7 @@ def found_by(find: Find, confidence: Confidence, posterior: Posterior, search: S
             else f"one of the points search.restriction.choices [{P}]"
         )
         raise _unusable("search", find, point, f"{of}, for example search.argmax(score)")
-    placed = restriction.place(point.detach().to(restriction.fixed))
+    placed = restriction.place(point)
     if not bool(restriction.satisfies(placed.unsqueeze(0))):
         raise _unusable("search", find, point, "a point that satisfies the constraints, as search.argmax(score) does")
     return placed
@@ -60,4 +61,4 @@ def merits_by(recommend: Recommend, posterior: Posterior, features: Tensor, valu
     merit: Any = recommend(posterior, features, values)
     if not isinstance(merit, Tensor) or merit.shape != values.shape or not bool(torch.isfinite(merit).all()):
         raise _unusable("recommend", recommend, merit, f"a finite number for each trial, a tensor [{len(values)}]")
-    return merit
+    return merit.to(values)

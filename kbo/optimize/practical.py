@@ -166,7 +166,8 @@ class Practical:
         believe = partial(PracticalBelief, self, method, n_trials, region=near, branches=bool(space.conditions))
         model = fit_values if limit is None else partial(fit_limited, limit)
         fit = partial(parts.fitted_by, self.model or model)
-        return PracticalLearner(fit, believe, self.noise_std, n_initial if recipe.has_bounds else math.inf, region)
+        n_initial = n_initial if recipe.has_bounds else math.inf
+        return PracticalLearner(fit, believe, self.noise_std, n_initial, region, space.device)
 
     def shared(self, outputs: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
@@ -261,7 +262,7 @@ class PracticalBelief(Belief):
                 return search.argmax_near(partial(_NARROW.upper, posterior), self._region.radius)
         return super().propose(posterior, search)
 
-    def merit(self, reported: Confidence, features: Tensor, values: Tensor) -> Tensor:
+    def merit(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the merit by the given rule; by default the values if they have no noise, and else cautious means."""
         rule = self._setting.recommend or (best_observed if self.exact else cautious_mean)
         return parts.merits_by(rule, self.posterior, features, values)

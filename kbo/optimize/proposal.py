@@ -181,6 +181,7 @@ class Search:
     def _scores(self, score: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
         """Return the scores [n] of points [n P] of the unit cube."""
         values: Any = score(self.space.features(points))
+        values = values.cpu() if isinstance(values, Tensor) else values  # where the points are
         if not isinstance(values, Tensor) or values.shape != points.shape[:1] or bool(values.isnan().any()):
             shown = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else checks.shown(values)
             raise InvalidInput(

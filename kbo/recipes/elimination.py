@@ -81,10 +81,13 @@ class StagedElimination(Rule):
         for s, stage in enumerate(state.stages):
             lower, upper = method.bound.interval(stage, points[left])
             radius, threshold = (upper - lower) / 2, self.reward_scale * 2.0 ** -(s + 1)
-            if bool((radius <= self.reward_scale / math.sqrt(self.horizon)).all()):
-                return [int(left[upper.argmax()])]
-            if bool((radius > threshold).any()):
+            narrow, wide = radius <= self.reward_scale / math.sqrt(self.horizon), radius > threshold
+            first, best = left[wide.long().argmax()], left[upper.argmax()]
+            all_narrow, some_wide, first, best = torch.stack([narrow.all(), wide.any(), first, best]).tolist()
+            if all_narrow:
+                return [best]
+            if some_wide:
                 state.learner = s
-                return [int(left[(radius > threshold).nonzero()[0, 0]])]
+                return [first]
             left = left[upper >= upper.max() - 2 * threshold]
         return [int(left[0])]

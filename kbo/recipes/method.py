@@ -224,10 +224,12 @@ class Method:
         Raises:
             InvalidInput: ``size`` is not a positive whole number, or the rule chooses one point at a time.
         """
-        checks.instance("state", state, Posterior)
-        if checks.tensor("points", points).ndim != 2:
+        checks.instance("state", state, Posterior).check(points, "points")
+        if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
-        return self.rule.choose(self, state, points, checks.whole("size", size, 1), checks.generator(generator))
+        size, generator = checks.whole("size", size, 1), checks.generator(generator)
+        with checks.known_finite():
+            return self.rule.choose(self, state, points, size, generator)
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].

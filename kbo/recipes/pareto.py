@@ -92,15 +92,16 @@ def pareto_set(
             raise InvalidInput(f"epsilon must be above 0, [{len(states)}] or one number, got {checks.shown(epsilon)}.")
     else:
         margin = points.new_full((len(states),), checks.positive("epsilon", epsilon))
-    intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
+    with checks.known_finite():
+        intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
     lower, upper = (torch.stack(side, -1) for side in zip(*intervals, strict=True))
     front = _count(lower, lower, strictly=True) == 0
     discarded = ~front & (_count(upper, lower[front] + margin) > 0)
     itself = (upper >= lower + margin).all(-1)
     accepted = ~discarded & (_count(lower + margin, upper) - itself.long() == 0)
     width = ((upper - lower) / margin).amax(-1).masked_fill(discarded, -1.0)
-    widest = None if bool((accepted | discarded).all()) else int(width.argmax())
-    return ParetoSet(accepted, discarded, widest, _guarantee(states, confidences))
+    decided, widest = torch.stack([(accepted | discarded).all(), width.argmax()]).tolist()
+    return ParetoSet(accepted, discarded, None if decided else widest, _guarantee(states, confidences))
 
 
 def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:

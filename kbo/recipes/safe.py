@@ -24,6 +24,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.confidence import Confidence, Limit
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
@@ -53,12 +54,13 @@ class SafeSet:
     """
 
     def __init__(self, points: Tensor, given: Tensor) -> None:
-        self.points: Tensor = points
+        self.points: Tensor = checks.rows("points", points)
         self.safe: Tensor = given.clone()
         self._limits: Sequence[Limit] = ()
         self._slack: Tensor = points.new_empty(0, len(points))  # of each limit, at most the certain one; kept from 0 on
 
     @torch.no_grad()
+    @checks.known_finite()
     def update(self, limits: Sequence[Limit]) -> None:
         """Add the points that are certain by the bounds of this round; pass the limits in the same order every time.
 
@@ -80,6 +82,7 @@ class SafeSet:
         return slack
 
     @torch.no_grad()
+    @checks.known_finite()
     def widest(
         self,
         objective: Posterior,
@@ -113,6 +116,7 @@ class SafeSet:
         raise AssertionError("the point of the largest lower bound is in M")
 
     @torch.no_grad()
+    @checks.known_finite()
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
         near = self._nearest()

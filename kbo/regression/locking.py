@@ -21,11 +21,12 @@ def of_state(confidence: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
     Raises:
         InvalidInput: The argument is something else.
     """
-    if not hasattr(state, "lock") or isinstance(state, type):
+    lock = getattr(state, "lock", None)
+    if lock is None or isinstance(state, type):
         raise InvalidInput(
             f"state must be a posterior of kbo.regression, got {checks.shown(state)}; that of a model is model.state."
         )
-    return state.lock
+    return lock
 
 
 def lock_methods(cls: type, names: Iterable[str], lock: Callable[..., Any], inherited: bool = False) -> None:

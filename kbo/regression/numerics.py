@@ -37,9 +37,14 @@ def as_ridges(ridge: Any, name: str = "ridge") -> list[float]:
     return [checks.positive(name, value) for value in values]
 
 
+def block_of(on_cpu: int, device: torch.device) -> int:
+    """Return how many numbers are computed at once: ``on_cpu`` stay in its cache, elsewhere half a gigabyte."""
+    return on_cpu if device.type == "cpu" else 2**26
+
+
 def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Return mean and variance [N] of X [N d], computed ``size`` points at a time: temporaries stay small."""
-    if len(X) <= size:
+    if X.shape[0] <= size:
         return answer(X)
     if X.requires_grad:
         mean, variance = zip(*(answer(part) for part in X.split(size)), strict=True)

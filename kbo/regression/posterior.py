@@ -40,7 +40,7 @@ _LOCKED = (
     *("update", "move_ridge", "fork", "fork_frozen", "state_dict", "load_state_dict", "observe"),
     *("at", "at_moving", "all_ridges", "predict", "covariance", "log_det", "quad", "rss", "effective_dimension"),
     *("leverage", "leverage_sum", "sample", "check", "rounding_error"),
-    *("residuals", "residual_trace", "residual_log_det", "residual_norm"),
+    *("residuals", "residual_trace", "residual_log_det", "residual_norm", "locations", "spectrum", "root"),
 )
 """Methods and properties that change a state or read what changes; their intermediate results are kept in it."""
 
@@ -127,6 +127,12 @@ class Answers(ABC):
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
         return joint_draws(self.covariance(X, X), count, generator)
 
+    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Return the same draws [count N] with their mean."""
+        mean = self.predict(X)[0]
+        with checks.known_finite():
+            return mean + self.deviations(X, count, generator)
+
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
         """Return a draw of the function less its mean, [... d] -> [...], to be evaluated and differentiated anywhere.
 
@@ -155,8 +161,11 @@ class LowRankAnswers(Answers):
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
         self.state.check(Z, "Z")
-        _, U, V = self.factored(X)
-        return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
+        if Z is not X:
+            self.state.check(X)
+        with checks.known_finite():
+            _, U, V = self.factored(X)
+            return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
 
 
 class PriorAnswers(LowRankAnswers):
@@ -173,7 +182,7 @@ class PriorAnswers(LowRankAnswers):
         return X.new_zeros(X.shape[:-1]), none, none
 
     def log_det(self) -> Tensor:  # noqa: D102
-        return torch.zeros((), dtype=torch.float64)
+        return self.state.like.new_zeros((), dtype=torch.float64)
 
     quad = log_det
     rss = log_det
@@ -217,6 +226,10 @@ class AllRidges:
         """Return one of the four numbers [r], given by its name in ``Answers``."""
         return torch.stack([getattr(self.state.at(ridge), name)() for ridge in ridges.tolist()])
 
+    def quad_at(self) -> Callable[[float], float]:
+        """Return ``quad`` as a function of one ridge, in plain numbers."""
+        return lambda ridge: float(self.quad(self.ridges([ridge])))
+
     def path(self, X: Tensor) -> RidgePath:
         """Return the posterior of groups of g points as a function of the ridge.
 
@@ -230,8 +243,8 @@ class AllRidges:
         return self.state.at(ridge)
 
     def ridges(self, values: Sequence[float]) -> Tensor:
-        """Return ridges [r] as the tensor that the other methods take."""
-        return torch.tensor(values, dtype=self.state.dtype, device=self.state.device)
+        """Return ridges [r] as the tensor that the other methods take: on the host, where they can be compared."""
+        return torch.tensor(values, dtype=self.state.dtype)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance [r ...] at X [... d] for ridges [r]."""
@@ -450,8 +463,10 @@ class Posterior(Stateful, ABC):
 
         Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
         """
-        residuals, ridges = self.residuals, self.like.new_tensor(ridge)
-        return (residuals / ridges.unsqueeze(-1)).log1p().sum(-1) if len(residuals) else torch.zeros_like(ridges)
+        residuals = self.residuals
+        if not residuals.shape[0] and isinstance(ridge, float):
+            return residuals.sum()
+        return (residuals / torch.as_tensor(ridge, dtype=self.dtype, device=self.device).unsqueeze(-1)).log1p().sum(-1)
 
     def residual_norm(self) -> Tensor:
         """Return an upper bound of the operator norm of E, []."""
@@ -635,7 +650,7 @@ class Posterior(Stateful, ABC):
         answers, count = self.at(), checks.whole("count", count, 1)
         if checks.shaped("X", X).ndim != 2:
             raise InvalidInput(f"X must have shape [N d], got {tuple(X.shape)}.")
-        return answers.predict(X)[0] + answers.deviations(X, count, checks.generator(generator))
+        return answers.sample(X, count, checks.generator(generator))
 
     def _each(self, ridge: Ridge, value: Callable[[Answers], Tensor]) -> Tensor:
         if _is_single(ridge):

@@ -19,22 +19,46 @@ posteriors use this; the sketched one has no border.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
 from kbo import checks
 from kbo.linalg import cholesky
-from kbo.regression.numerics import clamped, warn_below_precision
-from kbo.regression.posterior import AllRidges, Posterior
+from kbo.regression.numerics import block_of, clamped, warn_below_precision
+from kbo.regression.posterior import AllRidges
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful
 
-_CHUNK = {"cpu": 2**22, "cuda": 2**26}
+Number = TypeVar("Number", float, Tensor)
+
+_BLOCK = 2**22
 """Numbers of the largest temporary, ridges x border x basis."""
 
 _MOST_GRIDS = 8
 """Grids of ridges whose factors are kept."""
+
+
+class Shifted(NamedTuple):
+    """``H(a)`` and the fit of the data at several ridges.
+
+    Attributes:
+        ridges: a, [r].
+        W: ``1 / (l + a)``, [r n0].
+        L: The factor of S, [r b b].
+        s: ``L^-1 e_y``, [r b].
+        quad: ``quad``, [r].
+    """
+
+    ridges: Tensor
+    W: Tensor
+    L: Tensor
+    s: Tensor
+    quad: Tensor
 
 
 class Resolvent(Stateful, ABC):
@@ -42,11 +66,11 @@ class Resolvent(Stateful, ABC):
 
     Attributes:
         values: Eigenvalues l [n0] of A0, at least 0.
-        vectors: Eigenvectors Q [N n0] of A0.
+        vectors: Eigenvectors Q [N n0] of A0, times what scales rows of the data.
         C: The border in the basis, [n0 b], and D, the corner of A at the border, [b b].
         target: y in the basis [n0] and at the border [b].
         rest: The part of ``quad`` that does not depend on the ridge.
-        grids: Weights and factors of the grids of ridges in use; emptied when anything changes.
+        grids: The grids of ridges in use; emptied when anything changes.
     """
 
     values: Tensor
@@ -55,73 +79,105 @@ class Resolvent(Stateful, ABC):
     D: Tensor
     target: tuple[Tensor, Tensor]
     rest: Tensor
-    grids: dict[tuple[float, ...], tuple[Tensor, Tensor]]
+    grids: dict[tuple[float, ...], Shifted]
 
     @abstractmethod
-    def log_det(self, ridges: Tensor) -> Tensor:
+    def log_det(self, at: Shifted) -> Tensor:
         """``ln det(I + K / a)``, [r]."""
 
     @abstractmethod
-    def rss(self, ridges: Tensor) -> Tensor:
+    def rss(self, at: Shifted) -> Tensor:
         """``|y - mean(X)|^2``, [r]."""
 
     @abstractmethod
-    def effective_dimension(self, ridges: Tensor) -> Tensor:
+    def effective_dimension(self, at: Shifted) -> Tensor:
         """``Tr K (K + a I)^-1``, [r]."""
 
     @abstractmethod
-    def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         """The posterior covariance from its prior part and ``p'H^-1 q``."""
 
     @abstractmethod
-    def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:
-        """``quad`` [r] from ``y'H^-1 y`` [r]."""
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
+        """``quad`` from ``rest`` and ``y'H^-1 y``; below zero only by rounding."""
 
-    def weights(self, ridges: Tensor) -> Tensor:
-        """``1 / (l + a)``, [r n0]."""
-        return 1 / (self.values + ridges.unsqueeze(-1))
+    def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
+        """Return ``H(a)`` at ridges [r]; where it has no factor an error, or NaN for the caller to find."""
+        ridges = ridges.to(self.values)
+        W, (v, y) = (self.values + ridges.unsqueeze(-1)).reciprocal(), self.target
+        form = W @ v.square()
+        if not len(y):
+            return Shifted(ridges, W, W.new_zeros(len(W), 0, 0), W[:, :0], self._quad(form, ridges))
+        size = max(1, block_of(_BLOCK, W.device) // max(1, self.C.numel()))
+        parts = [self.D - (self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
+        T = torch.cat(parts) if len(parts) > 1 else parts[0]
+        T.diagonal(dim1=-2, dim2=-1).add_(ridges.unsqueeze(-1))
+        if checked:
+            L = cholesky(T, len(self.values))
+        else:
+            L, failed = torch.linalg.cholesky_ex(T)
+            L = L.masked_fill((failed > 0).reshape(-1, 1, 1), torch.nan)
+        e = torch.addmm(y, W * v, self.C, alpha=-1).unsqueeze(-1)
+        s = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+        return Shifted(ridges, W, L, s, self._quad(form + s.square().sum(-1), ridges))
 
-    def schur(self, ridges: Tensor, W: Tensor) -> Tensor:
-        """The factor of S, [r b b]."""
-        size = max(1, _CHUNK.get(W.device.type, 2**22) // max(1, self.C.numel()))
-        products = [(self.C.mT * w.unsqueeze(-2)) @ self.C for w in W.split(size)]
-        T = self.D + ridges.reshape(-1, 1, 1) * torch.eye(len(self.D), dtype=W.dtype, device=W.device)
-        return cholesky(T - torch.cat(products), len(self.values))
+    def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
+        return self.quad_of(self.rest, form, ridges).clamp_min(0)
 
-    def factored(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and factor for a grid of ridges; several numbers in turn are computed at the same grid."""
+    def grid(self, ridges: Tensor) -> Shifted:
+        """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
         key = tuple(ridges.tolist())
         if key not in self.grids:
             if len(self.grids) >= _MOST_GRIDS:
                 self.grids.clear()
-            W = self.weights(ridges)
-            self.grids[key] = W, self.schur(ridges, W)
+            self.grids[key] = self.shifted(ridges)
         return self.grids[key]
 
-    def fit(self, ridges: Tensor, W: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
-        """``L^-1 e_y`` [r b], and ``quad`` [r]."""
-        v, y = self.target
-        s = torch.linalg.solve_triangular(L, (y - (W * v) @ self.C).unsqueeze(-1), upper=False).squeeze(-1)
-        form = W @ v.square() + s.square().sum(-1)
-        return s, self.quad_of(form, ridges)
+    @torch.no_grad()
+    def forms(self, p: Tensor, p_border: Tensor) -> Callable[[float], np.ndarray]:
+        """Return ``P'H^-1 P`` [q q] for P = p [q n0] as a function of one ridge, NaN where H has no factor.
 
-    def quad(self, ridges: Tensor) -> Tensor:
-        """``quad`` [r] for ridges [r]."""
-        return self.fit(ridges, *self.factored(ridges))[1]
+        On the host, where for few points a ridge costs less than the calls of PyTorch for it.
+        """
+        values, C, D, p_, border = on_host(self.values, self.C, self.D, p, p_border)
 
-    def solved_square(self, ridges: Tensor) -> Tensor:
+        def at(ridge: float) -> np.ndarray:
+            w = 1 / (values + ridge)
+            wp = w * p_
+            form = wp @ p_.T
+            if not len(D):
+                return form
+            T, e = D - (w * C.T) @ C, border - wp @ C
+            T.flat[:: len(D) + 1] += ridge
+            _, solved, failed = dposv(T, e.T)
+            return np.full_like(form, np.nan) if failed else form + e @ solved
+
+        return at
+
+    def quad(self, at: Shifted) -> Tensor:
+        """``quad`` [r]."""
+        return at.quad
+
+    def solved_square(self, at: Shifted) -> Tensor:
         """``|H^-1 y|^2``, [r]."""
-        W, L = self.factored(ridges)
-        s = self.fit(ridges, W, L)[0].unsqueeze(-1)
-        border = torch.linalg.solve_triangular(L.mT, s, upper=True).squeeze(-1)
-        rest = W * (self.target[0] - border @ self.C.mT)
+        border = torch.linalg.solve_triangular(at.L.mT, at.s.unsqueeze(-1), upper=True).squeeze(-1)
+        rest = at.W * (self.target[0] - border @ self.C.mT)
         return rest.square().sum(-1) + border.square().sum(-1)
 
     def whiten(self, p: Tensor, p_border: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
         """``diag(l + a)^-1/2 p`` and ``L^-1 e_p`` for p [n0 q]: the factors of ``p'H^-1 p``."""
-        W = self.weights(ridge.reshape(1))
+        _, W, L, *_ = self.shifted(ridge.reshape(1))
         e = p_border - self.C.mT @ (W.mT * p)
-        return W.mT.sqrt() * p, torch.linalg.solve_triangular(self.schur(ridge.reshape(1), W)[0], e, upper=False)
+        return W.mT.sqrt() * p, torch.linalg.solve_triangular(L[0], e, upper=False)
+
+
+def on_host(*parts: Tensor) -> list[np.ndarray]:
+    """Return tensors of one dtype and device as arrays, by one transfer; on the CPU they share memory."""
+    if parts[0].device.type == "cpu":
+        return [part.detach().numpy() for part in parts]
+    flat = torch.cat([part.detach().flatten() for part in parts]).cpu()
+    each = flat.split([part.numel() for part in parts])
+    return [found.reshape(part.shape).numpy() for found, part in zip(each, parts, strict=True)]
 
 
 class SpectralPath(RidgePath):
@@ -144,7 +200,7 @@ class SpectralPath(RidgePath):
         p_border: Tensor,
         prior: Tensor,
         variance: Tensor,
-        trace: Tensor,
+        trace: Tensor | float,
         dtype: torch.dtype | None = None,
     ) -> None:
         self.resolvent = resolvent
@@ -160,25 +216,49 @@ class SpectralPath(RidgePath):
         prior, variance = self.prior[groups], self.variance[groups]
         return SpectralPath(self.resolvent, p, p_border, prior, variance, self.trace, self.dtype)
 
+    def one(self, group: int) -> Callable[[float], tuple[float, float, float]]:  # noqa: D102
+        H = self.resolvent
+        p, border = self.p[:, group, 0], self.p_border[:, group, 0]
+        forms = H.forms(torch.stack([H.target[0], p]), torch.stack([H.target[1], border]))
+        trace = torch.as_tensor(self.trace).to(p)
+        numbers = torch.stack([H.rest.to(p), self.prior[group].reshape(()), self.variance[group, 0], trace])
+        rest, prior, variance, trace = numbers.tolist()
+
+        def at(ridge: float) -> tuple[float, float, float]:
+            (form_y, mean), (_, form) = forms(ridge).tolist()
+            least = ridge / (ridge + trace) * variance
+            return mean, max(H.covariance(prior, form, ridge), least), max(H.quad_of(rest, form_y, ridge), 0.0)
+
+        return at
+
     def at(self, ridges: Tensor) -> Moments:  # noqa: D102
-        H, ridges = self.resolvent, ridges.to(self.variance.dtype)
-        W = H.weights(ridges)
-        L = H.schur(ridges, W)
-        s_y, quad = H.fit(ridges, W, L)
-        mean, covariance = self._moments(ridges, W, L, s_y)
-        return Moments(mean.to(self.dtype), covariance.to(self.dtype), quad.to(self.dtype))
+        at = self.resolvent.shifted(ridges, checked=False)
+        mean, covariance = self._moments(at)
+        return Moments(mean.to(self.dtype), covariance.to(self.dtype), at.quad.to(self.dtype))
 
     def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
-        H, ridges = self.resolvent, ridges.to(self.variance.dtype)
-        W, L = H.factored(ridges)
-        s_y, quad = H.fit(ridges, W, L)
-        parts = [self._moments(ridges[i : i + 1], W[i : i + 1], L[i : i + 1], s_y[i : i + 1]) for i in range(len(W))]
+        at = self.resolvent.grid(ridges)
+        quad = at.quad.unsqueeze(-1)
+        if self.p.shape[-1] == 1:
+            return Moments(*(part.to(self.dtype) for part in (*self._alone(at), quad)))
+        parts = [self._moments(Shifted(*one)) for one in zip(*(part.split(1) for part in at), strict=True)]
         mean, covariance = (torch.stack(part).to(self.dtype) for part in zip(*parts, strict=True))
-        return Moments(mean, covariance, quad.unsqueeze(-1).to(self.dtype))
+        return Moments(mean, covariance, quad.to(self.dtype))
 
-    def _moments(self, ridges: Tensor, W: Tensor, L: Tensor, s_y: Tensor) -> tuple[Tensor, Tensor]:
+    def _alone(self, at: Shifted) -> tuple[Tensor, Tensor]:
+        """Mean [r B 1] and covariance [r B 1 1] of groups of one, by matrix products over all ridges."""
+        H, p, (ridges, W, L, s_y, _) = self.resolvent, self.p.squeeze(-1), at
+        e = self.p_border.squeeze(-1) - (W.unsqueeze(-2) * H.C.mT) @ p
+        s = torch.linalg.solve_triangular(L, e, upper=False)
+        mean = (W * H.target[0]) @ p + (s_y.unsqueeze(-2) @ s).squeeze(-2)
+        form = (W @ p.square() + s.square().sum(-2)).unsqueeze(-1)
+        ridges = ridges.reshape(-1, 1, 1)
+        covariance = H.covariance(self.prior.squeeze(-1), form, ridges)
+        return mean.unsqueeze(-1), clamped(covariance, self.variance, ridges, self.trace).unsqueeze(-1)
+
+    def _moments(self, at: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [B g] and covariance [B g g] at one ridge (leading axis 1) or one per group (leading axis B)."""
-        H, (n0, B, g) = self.resolvent, self.p.shape
+        H, (n0, B, g), (ridges, W, L, s_y, _) = self.resolvent, self.p.shape, at
         Wp = W.mT.unsqueeze(-1) * self.p
         e = self.p_border.reshape(L.shape[-1], B * g) - H.C.mT @ Wp.reshape(n0, B * g)
         if len(L) == 1:
@@ -203,17 +283,20 @@ class SpectralPath(RidgePath):
 class SpectralRidges(AllRidges):
     """Any ridges of a posterior through a resolvent."""
 
-    def __init__(self, state: Posterior, resolvent: Resolvent) -> None:
-        super().__init__(state)
-        self.resolvent = resolvent
+    resolvent: Resolvent
 
     def number(self, name: str, ridges: Tensor) -> Tensor:  # noqa: D102
-        warn_below_precision(float(ridges.min()), self.state.least_ridge)
-        return getattr(self.resolvent, name)(ridges.to(self.resolvent.values)).to(self.state.dtype)
+        warn_below_precision(min(ridges.tolist()), self.state.least_ridge)
+        return getattr(self.resolvent, name)(self.resolvent.grid(ridges)).to(self.state.dtype)
+
+    def quad_at(self) -> Callable[[float], float]:  # noqa: D102
+        H = self.resolvent
+        forms, rest = H.forms(*(side.unsqueeze(0) for side in H.target)), float(H.rest)
+        return lambda ridge: max(H.quad_of(rest, forms(ridge).item(), ridge), 0.0)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """In chunks of points."""
-        size = max(1, _CHUNK.get(checks.shaped("X", X).device.type, 2**22) // max(1, len(self.resolvent.vectors)))
+        size = max(1, block_of(_BLOCK, checks.shaped("X", X).device) // max(1, len(self.resolvent.vectors)))
         parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
         shape = (len(ridges), *X.shape[:-1])

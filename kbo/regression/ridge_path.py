@@ -7,8 +7,10 @@ A path does what does not depend on the ridge once, so that every further ridge 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -40,3 +42,14 @@ class RidgePath(ABC):
     @abstractmethod
     def select(self, groups: Tensor) -> RidgePath:
         """Return the path of some of the groups, given by their numbers."""
+
+    def one(self, group: int) -> Callable[[float], tuple[float, float, float]]:
+        """Return mean, variance and quad of a group of one point as a function of its ridge, in plain numbers."""
+        path = self.select(torch.tensor([group]))
+
+        def at(ridge: float) -> tuple[float, float, float]:
+            mean, covariance, quad = path.at(torch.tensor([ridge], dtype=torch.float64))
+            found = torch.stack([mean[0, 0], covariance[0, 0, 0], quad.expand(len(mean))[0]])
+            return tuple(found.tolist())
+
+        return at

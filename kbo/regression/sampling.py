@@ -36,12 +36,13 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.regression.numerics import block_of
 from kbo.regression.posterior import Posterior
 
 _FEATURES = 1024
 """Random features of a draw."""
 
-_CHUNK = {"cpu": 2**19, "cuda": 2**26}
+_BLOCK = 2**19
 """Features that are evaluated at once."""
 
 Function = Callable[[Tensor], Tensor]
@@ -62,7 +63,7 @@ class SamplePath:
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [...] at X [... d]."""
         flat = X.reshape(-1, X.shape[-1]).to(self._weights.dtype)
-        size = max(1, _CHUNK.get(X.device.type, 2**19) // (_FEATURES + len(self._weights)))
+        size = max(1, block_of(_BLOCK, X.device) // (_FEATURES + len(self._weights)))
         values = [self._prior(part) + self._weights @ self._basis(part) for part in flat.split(size)]
         return torch.cat(values).reshape(X.shape[:-1]).to(X.dtype)
 
@@ -95,7 +96,8 @@ def centred_draws(
     if X.ndim != 2 or not len(X):
         raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
     ridge = checks.maybe(checks.positive, "ridge", ridge)
-    return state.at(ridge).deviations(X, count, checks.generator(generator))
+    with checks.known_finite():
+        return state.at(ridge).deviations(X, count, checks.generator(generator))
 
 
 def draw_path(

@@ -77,7 +77,7 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
         paths = [draw_path(belief.posterior, features, generator)(features) for _ in range(DRAWS)]
     except InvalidInput:  # of kernels without random features
         paths = []
-    values = belief.raw(torch.stack([mean, *(mean + path for path in paths)])).unflatten(1, (P + 2, N))
+    values = belief.raw(torch.stack([mean, *(mean + path for path in paths)])).cpu().unflatten(1, (P + 2, N))
     rows = torch.cat([torch.arange(N).unsqueeze(0), torch.randint(N, (len(paths), N), generator=generator)])
     (first, total), names = _indices(values.gather(2, rows.unsqueeze(1).expand_as(values))), list(space.parameters)
     found = [

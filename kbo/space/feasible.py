@@ -135,7 +135,7 @@ def _found(space: Space, context: tuple[float | None, ...]) -> _Found:
         return _Found(len(inside) / _TRIED, inside, True)
     if (listed := space.points(_MOST_POINTS)) is not None:
         here = torch.where(fixed.isnan(), listed, fixed)
-        listed = listed[(space.features(listed) == space.features(here)).all(-1)]
+        listed = listed[(space.features(listed) == space.features(here)).all(-1).cpu()]
         if not len(listed):
             raise InvalidInput(f"no point {place} satisfies {in_words(space.constraints)}.")
         return _Found(0.0, listed, False)

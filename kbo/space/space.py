@@ -72,6 +72,7 @@ class Space:
         conditions: The conditions by the names of the parameters that have one.
         constraints: The constraints, also those of a space that is given.
         linear: Those of them that are ``Linear``.
+        device: That of the features.
         table: The rows of a table that satisfy the constraints, as points [N P] of the unit cube; None if there is
             none.
 
@@ -104,6 +105,7 @@ class Space:
         conditional = not isinstance(bounds, Mapping) and any(isinstance(part, (Mapping, When)) for part in bounds)
         self.named: bool = conditional or isinstance(bounds, Mapping)
         self.table: Tensor | None = None
+        self.device: torch.device = torch.device("cpu")
         self.parameters: dict[str, Parameter] = {}
         self.conditions: dict[str, Condition] = {}
         self.constraints: tuple[Linear | Rule, ...] = ()
@@ -408,6 +410,12 @@ class Space:
             raise InvalidInput(f"params must be a row of the table of candidates, got {checks.shown(params)}.")
         return plain
 
+    def on(self, device: torch.device) -> Space:
+        """The same space with features on a device."""
+        found = copy.copy(self)
+        found.device = device
+        return found
+
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
         parts, active = [], self.active(unit).unsqueeze(-1)
@@ -417,7 +425,7 @@ class Space:
                 arc = torch.cat([(math.pi / 2 * part).sin(), (math.pi / 2 * part).cos()], -1) / math.sqrt(2)
                 part = torch.where(active[:, i], arc if p.columns == 1 else part, 0.0)
             parts.append(part)
-        return torch.cat(parts, -1)
+        return torch.cat(parts, -1).to(self.device)
 
     def _named(self, values: dict[str, Any]) -> Params:
         return values if self.named else list(values.values())

@@ -752,10 +752,10 @@ def _optimize() -> list[Call]:
         "try_first": [],
         "progress": False,
         "on_trial": None,
+        "device": None,
     }
-    made = {name: run[name] for name in ("bounds", "setting", "method", "seed", "journal", "n_trials")} | {
-        "maximize": False
-    }
+    given = ("bounds", "setting", "method", "seed", "journal", "n_trials", "device")
+    made = {name: run[name] for name in given} | {"maximize": False}
     point = {"x": 0.5, "c": "a"}
     certified = {
         "noise_std": 0.3,
@@ -978,6 +978,7 @@ def _integrations() -> list[Call]:
                 "seed": 0,
                 "constraints_func": None,
                 "constraints": [],
+                "device": None,
             },
         ),
         Call(
@@ -1001,6 +1002,7 @@ def _integrations() -> list[Call]:
                 "n_trials": None,
                 "constraints": [],
                 "seed": 0,
+                "device": None,
             },
         ),
         Call("ax.guarantee", ax.guarantee, lambda: {"client": None}),

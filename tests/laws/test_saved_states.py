@@ -20,8 +20,8 @@ from tests.laws.test_states import answers, identical
 OTHERS = {
     "integer": lambda t: t.long(),
     "of another dtype": lambda t: t.float(),
-    "sparse": lambda t: t.to_sparse(),
-    "nested": lambda t: torch.nested.nested_tensor([t]),
+    "sparse": lambda t: t.cpu().to_sparse(),
+    "nested": lambda t: torch.nested.nested_tensor([t.cpu()]),
     "meta": lambda t: t.to("meta"),
     "of another shape": lambda t: torch.cat([t.flatten(), t.new_zeros(1)]),
     "negative": lambda t: -1.0 * t - 1,

@@ -160,10 +160,10 @@ class Chaining(Confidence):
 
     def _depth(self, state: Posterior, points: Tensor) -> int:
         """Return the last level whose radius is at least the least standard deviation, at least 1."""
-        kappa = math.sqrt(float(state.prior_variance(points).max()))
+        extremes = state.prior_variance(points).max(), state.predict(points)[1].min()
+        kappa, least = map(math.sqrt, torch.stack(extremes).tolist())
         if kappa == 0:
             return 1
-        least = math.sqrt(float(state.predict(points)[1].min()))
         # Finer levels would be made of rounding errors.
         least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
         depth = 1

@@ -5,7 +5,7 @@ Notation: sigma = noise_std, B = norm_bound, c = scale, a0 = sigma^2 / c.
 On paper                                                           | in code
 ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``squared_radius``            (eq. 8)
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | contains f* w.p. 1 - delta     (Lemma 4.2)
-``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_width``, divided by a      (Cor. 4.3)
+``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_square``, divided by a     (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
 AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
 
@@ -16,8 +16,10 @@ kernel matrix (the state's residual), zero for exact states: every f in F fits t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,20 +31,40 @@ from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
     TOO_LARGE,
     Scale,
+    averaged,
     averaged_radius,
     checked_scale,
+    costs,
     mixture_ridges,
     norm_lower_bound,
     refuted,
     ridge_range,
+    search_grid,
     starts,
 )
+from kbo.confidence.rounding import Number
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 from kbo.regression.numerics import as_ridges
 
 KINDS = ("amm", "dmm", "cmm")
+
+
+class _Read(NamedTuple):
+    """Numbers of a posterior.
+
+    Attributes:
+        C: The squared radius, rounded up.
+        rounded: The error of rounding at any ridge.
+        widths: ``sqrt(R^2(a) / a)`` at the ridges of the confidence.
+        start: The ridges at which a search begins.
+    """
+
+    C: float
+    rounded: rounding.Error
+    widths: list[float]
+    start: list[float]
 
 
 class MartingaleMixture(SubGaussian):
@@ -76,6 +98,7 @@ class MartingaleMixture(SubGaussian):
         ridges: Sequence[float] | None = None,
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
+        self._known: tuple[tuple[object, ...], _Read] | None = None
         self.scale: Scale = checked_scale(scale)
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
         self.kind: str = checks.one_of("kind", kind, KINDS)
@@ -86,6 +109,9 @@ class MartingaleMixture(SubGaussian):
         self.ridges: list[float] = default if ridges is None else as_ridges(ridges, "ridges")
         if kind == "amm" and len(self.ridges) != 1:
             raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known": None}  # versions are numbers of one process
 
     @property
     def mixture_ridge(self) -> float:
@@ -102,19 +128,22 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: The set of functions with norm at most ``norm_bound`` that fit the data is empty.
         """
-        lower, upper = self._bounds(state, X, (-1, 1))
+        (lower, upper), empty = self._bounds(state, X, (-1, 1))
         crossed = lower - upper > 1e-6 * (lower.abs() + upper.abs())
-        # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
-        # evidence, and only where rounding is small.
-        if bool(crossed.any()) and not (state.hypothetical or rounding.objections(state, self.least_ridge_used(state))):
-            self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
+        if bool(torch.stack([crossed.any(), *empty]).any()):
+            self._refuse_if_refuted(state)
+            # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
+            # evidence, and only where rounding is small.
+            doubtful = state.hypothetical or rounding.objections(state, self.least_ridge_used(state))
+            if bool(crossed.any()) and not doubtful:
+                self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
-        return self._bounds(state, X, (1,))[0]
+        return self._side(state, X, 1)
 
     def lower(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
-        return self._bounds(state, X, (-1,))[0]
+        return self._side(state, X, -1)
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds at the ridges of the grid: for "cmm" those of "dmm"."""
@@ -128,77 +157,106 @@ class MartingaleMixture(SubGaussian):
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().argmax_upper(state, X)
-        return self._duals(state, one_set(X), (1,))[0].argmax_upper()
+        row, value = self._dual(state, one_set(X), (1,), self.ridges).argmax_upper()
+        return (row, value) if math.isfinite(value) else super().argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
         if self.kind != "cmm":
             return super().argmax_lower(state, X)
-        row, value = self._duals(state, one_set(X), (-1,))[0].argmax_lower()
-        return row, -value
+        row, value = self._dual(state, one_set(X), (-1,)).argmax_lower()
+        return (row, -value) if math.isfinite(value) else super().argmax_lower(state, X)
 
-    def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Tensor]:
-        """Return upper (sign 1) or lower (sign -1) bounds [...]."""
+    def _side(self, state: Posterior, X: Tensor, sign: int) -> Tensor:
+        (bound,), empty = self._bounds(state, X, (sign,))
+        if any(empty):
+            self._refuse_if_refuted(state)
+        return bound
+
+    def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+        """Return upper (sign 1) or lower (sign -1) bounds [...], and whether a ridge of a search proves F empty, []."""
         if self.kind == "cmm":
-            return [dual.sign * dual.value().reshape(X.shape[:-1]) for dual in self._duals(state, X, signs)]
+            values, empty = self._dual(state, X, signs).value()
+            sides = values.reshape(len(signs), *X.shape[:-1])
+            return [sign * side for sign, side in zip(signs, sides, strict=True)], [empty]
         mean, margin = self._candidates(state, X)
-        return [(mean + margin).amin(0) if sign > 0 else (mean - margin).amax(0) for sign in signs]
+        return [(mean + margin).amin(0) if sign > 0 else (mean - margin).amax(0) for sign in signs], []
 
     def _candidates(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and ``sqrt(R^2(a) / a) sqrt(variance)`` for every ridge a, [r ...] each."""
-        C = self._rounded_up(state)
-        ridges = C.new_tensor(self.ridges)
+        widths = self._read(state).widths
         if self.kind == "amm":  # one ridge, for which the state has a factor
-            (mean, variance), quad = state.predict(X, self.ridges), state.quad(self.ridges)
+            mean, variance = state.predict(X, self.ridges)
         else:
             answers = state.all_ridges()
-            (mean, variance), quad = answers.predict(X, ridges), answers.quad(ridges)
-        width = self._width(state, C, quad, ridges).to(mean)
-        return mean, width.reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
+            mean, variance = answers.predict(X, answers.ridges(self.ridges))
+        return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
-    def _duals(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> list[Dual]:
-        """Return for every sign the dual over the points of X [... d], which share one path."""
+    def _dual(self, state: Posterior, X: Tensor, signs: Sequence[int], ridges: Sequence[float] | None = None) -> Dual:
+        """Return the dual over the points of X [... d], read at these ridges first; None for all where it may begin."""
         flat = X if checks.shaped("X", X).ndim > 1 else X.unsqueeze(0)
-        path = state.all_ridges().path(flat.unsqueeze(-2))
-        low, high = ridge_range(state, self.mixture_ridge)
-        low = max(low, min(rounding.least_ridge(state), self.ridges[0]))
-        C = self._rounded_up(state)
-        high = max(high, 1e12 * float(C) / self.norm_bound**2)
-        width, start = partial(self._width, state, C), X.new_tensor(self.ridges)
-        return [Dual(path, sign, width, start, low, high) for sign in signs]
+        read, answers = self._read(state), state.all_ridges()
+        path = answers.path(flat.unsqueeze(-2))
+        start = answers.ridges(read.start if ridges is None else ridges)
+        return Dual(path, signs, partial(self._square, read.C, read.rounded), read.start, start)
+
+    def _read(self, state: Posterior) -> _Read:
+        """Return what the bounds need of the posterior alone, read from its device once after every change.
+
+        Raises:
+            RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding, so F is empty.
+        """
+        assumed = self.kind, self.noise_std, self.norm_bound, self.delta
+        moment = state.version, *assumed, *self._mixture_ridges, None, *self.ridges
+        known = self._known
+        if known is None or known[0] != moment:
+            ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
+            many = self.kind != "amm" or len(self._mixture_ridges) > 1
+            found = costs(state, self.noise_std, self.delta, ridges, many=many)
+            numbers = torch.stack([state.trace, state.residual_norm().to(state.trace)]), rounding.coefficients(state)
+            trace, error, flat, steep, *read = torch.cat([part.double() for part in (*numbers, *found)]).tolist()
+            quads, rounded = read[: len(self.ridges)], rounding.Error(flat, steep)
+            cost = dict(zip(ridges, read[len(ridges) :], strict=True))
+            C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error)
+            C *= rounding.radius_factor(rounded.at(self.mixture_ridge), state.terms, self.delta)
+            squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=True)]
+            if min(squares) < 0:
+                self._refuse_if_refuted(state)
+            low, high = ridge_range(state, self.mixture_ridge, trace)
+            low = max(low, min(rounded.least_ridge, self.ridges[0]))
+            high = max(high, 1e12 * C / self.norm_bound**2)
+            widths = [math.sqrt(max(square, 0.0)) for square in squares]
+            self._known = known = moment, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
+        return known[1]
 
     def squared_radius(self, state: Posterior) -> Tensor:
         """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
         many = self.kind != "amm"
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
-        return (square.sqrt() + self.norm_bound * state.residual_norm().to(square).sqrt()) ** 2
+        widened = self._widened(square, float(state.residual_norm()))
+        return torch.tensor(widened, dtype=state.dtype, device=state.device)
 
-    def _rounded_up(self, state: Posterior) -> Tensor:
-        """Return the squared radius with what rounding may have taken from it, []."""
-        return self.squared_radius(state) * rounding.radius_factor(state, self.mixture_ridge, self.delta)
+    def _widened(self, square: float, error: float) -> float:
+        return (math.sqrt(square) + self.norm_bound * math.sqrt(error)) ** 2
 
-    def _width(self, state: Posterior, C: Tensor, quad: Tensor, ridges: Tensor) -> Tensor:
-        """Return ``sqrt(R^2(a) / a)`` for quad at these ridges a, with what rounding may do to mean and variance.
+    def _square(self, C: float, rounded: rounding.Error, quad: Number, ridges: Number) -> Number:
+        """Return ``R^2(a) / a``, with what rounding may do to mean and variance; negative where F is empty.
 
         Args:
-            state: The posterior.
-            C: The squared radius, rounded up, [].
+            C: The squared radius, rounded up.
+            rounded: The error of rounding.
             quad: ``quad`` at the ridges.
-            ridges: The ridges.
-
-        Raises:
-            RefutedAssumptions: ``R^2(a)`` is negative for some ridge, by more than rounding, so F is empty.
+            ridges: The ridges a.
         """
         # (1 + 10 e) (S (1 + 5 e) - quad) / a is at least the square of the widened width: docs/theory/rounding.md.
-        e = rounding.error(state, ridges)
-        S = torch.add(C, ridges, alpha=self.norm_bound**2)
-        slack = torch.addcmul(S, e, S, value=5) - quad
-        if bool((slack < 0).any()):
-            values = ridges.flatten().tolist()
-            least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, values)
-            if float(least) > self.norm_bound:
-                self._refuted(TOO_LARGE, n=state.n, norm_at_least=float(least))
-            slack = slack.clamp_min(0)
-        return torch.sqrt(torch.addcmul(slack, e, slack, value=10) / ridges)
+        e = rounded.at(ridges)
+        slack = (C + self.norm_bound**2 * ridges) * (1 + 5 * e) - quad
+        return slack * (1 + 10 * e) / ridges
+
+    def _refuse_if_refuted(self, state: Posterior) -> None:
+        """Raise RefutedAssumptions if F is empty by more than rounding."""
+        least = float(norm_lower_bound(state, self.noise_std, self.delta, self.scale))
+        if least > self.norm_bound:
+            self._refuted(TOO_LARGE, n=state.n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:
         raise refuted(reason, self.noise_std, self.norm_bound, self.delta, **figures)

@@ -87,16 +87,21 @@ class _Program:
         if x.ndim != 1:
             raise InvalidInput(f"x must be one point, a tensor [d], got shape {tuple(x.shape)}.")
         data = state.data or Observations(x[None][:0], x[:0])
-        self.B, self.square = confidence.norm_bound, float(confidence.squared_radius(state))
-        self.scale, self.centres = data.counts.sqrt(), torch.cat([data.X, x.unsqueeze(0)])
-        values, Q = torch.linalg.eigh(self.scale.unsqueeze(-1) * state.prior(data.X, data.X) * self.scale)
-        kept = values > 1e-15 * float(state.trace)
+        self.centres = torch.cat([data.X, x.unsqueeze(0)])
+        # From here on the arithmetic is that of the host: hundreds of steps of root finding on single numbers.
+        rows = torch.stack([data.counts, data.y]), state.prior(data.X, self.centres).mT
+        numbers = torch.stack([confidence.squared_radius(state).to(x), data.within, state.prior_variance(x)])
+        table, numbers = torch.cat(rows).cpu(), numbers.tolist()
+        (counts, y), K, k_x = table[:2], table[2:-1], table[-1]
+        self.B, self.scale, (self.square, within, variance) = confidence.norm_bound, counts.sqrt(), numbers
+        values, Q = torch.linalg.eigh(self.scale.unsqueeze(-1) * K * self.scale)
+        kept = values > 1e-15 * values.sum()
         self.values, self.Q = values[kept], Q[:, kept]
-        y = sign * self.scale * data.y
+        y = sign * self.scale * y
         self.v = self.Q.mT @ y
-        self.rest = float(data.within) + max(float(y @ y - self.v @ self.v), 0.0)  # no function reaches it
-        self.phi = self.Q.mT @ (self.scale * state.prior(data.X, x.unsqueeze(0)).squeeze(-1)) / self.values.sqrt()
-        self.rho = max(float(state.prior_variance(x)) - float(self.phi @ self.phi), 0.0) ** 0.5
+        self.rest = within + max(float(y @ y - self.v @ self.v), 0.0)  # no function reaches it
+        self.phi = self.Q.mT @ (self.scale * k_x) / self.values.sqrt()
+        self.rho = max(variance - float(self.phi @ self.phi), 0.0) ** 0.5
 
     def function(self, a: float, s: float) -> tuple[Tensor, Tensor]:
         """Return the coordinates [m + 1] of ``mu + s k_a(x, .)`` at ridge a, and its weights [n + 1] on rows and x."""
@@ -150,7 +155,7 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
     """
     sign = _sign(side)
     program = _Program(confidence, state, x, sign)
-    low, high = (math.log10(ridge) for ridge in ridge_range(state, confidence.mixture_ridge))
+    low, high = (math.log10(ridge) for ridge in ridge_range(state, confidence.mixture_ridge, float(state.trace)))
     t = _root(lambda t: program.square - program.misfit2(program.dual(10**t)[0]), low, high)
     (c, weights), (inside, inner) = program.dual(10**t), program.centre(low, high)
     bound = program.at_x(c)  # mean + s variance, which is h at this ridge
@@ -169,7 +174,7 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
         misfit=program.misfit2(c) ** 0.5,
         radius=program.square**0.5,
         centres=program.centres,
-        weights=sign * ((1 - theta) * weights + theta * inner),
+        weights=(sign * ((1 - theta) * weights + theta * inner)).to(program.centres),
     )
 
 

@@ -9,25 +9,26 @@ g(eta_1, eta_2) of the maximisation is jointly convex and ``h(a) = min over s > 
 h is the image of a convex set under ``(eta_1, eta_2) -> eta_2 / eta_1``, an interval. A bracketed search over ln a
 is therefore exact, and wherever it stops, h is a valid bound.
 
-If F is empty, ``R^2(a) < 0`` on an interval of ridges, where the infimum over s is minus infinity. Every sublevel set
-contains that interval, so h falls towards it from both sides: the search runs into it and ``width`` raises.
+If F is empty, ``R^2(a) < 0`` on an interval of ridges, where the infimum over s is minus infinity, and so is h here.
+Every sublevel set contains that interval, so h falls towards it from both sides: the search runs into it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kbo.confidence.mixture.line_search import minimise
+from kbo.confidence.mixture.line_search import minimise, minimise_one
 from kbo.linalg import safe_sqrt
 from kbo.regression import Moments, RidgePath
 
 _FEW = 8
-"""Points that are refined in search of the smallest minimum."""
+"""Points that are refined in search of the largest lower bound."""
 
 _ENOUGH = 1e-3
 """Tolerance in ln a of the search at one point: its bound is then off by about the square."""
@@ -37,72 +38,101 @@ _TIE = 1e-7
 
 
 class Dual:
-    """h over the points of a path.
+    """h over the points of a path, on one or both sides.
 
     Args:
         path: The posterior of B single points as a function of the ridge.
-        sign: 1 bounds f from above; -1 bounds -f from above.
-        width: Maps quad and ridges to ``sqrt(R^2(a) / a)``, or raises if it has no root.
-        start: Increasing ridges at which every search begins, at least two.
-        low: Least ridge of a search.
-        high: Largest ridge of a search.
+        signs: 1 bounds f from above; -1 bounds -f from above.
+        square: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
+        limits: Increasing ridges, numbers, among which every search begins; the outer ones are its limits.
+        start: Some of them, on the host, at which h is read before the search.
+
+    Attributes:
+        coarse: h at these ridges, [r SB], the points once for each of S signs.
     """
 
     def __init__(
         self,
         path: RidgePath,
-        sign: int,
-        width: Callable[[Tensor, Tensor], Tensor],
+        signs: Sequence[int],
+        square: Callable[[Any, Any], Any],
+        limits: Sequence[float],
         start: Tensor,
-        low: float,
-        high: float,
     ) -> None:
-        self.path = path
-        self.sign = sign
-        self.width = width
-        self.low: float = math.log(low)
-        self.high: float = math.log(high)
-        self.start: Tensor = start.log()
-        self.coarse: Tensor = self._h(path.grid(start), start.unsqueeze(-1))
+        self.square, self.limits, moments = square, [math.log(ridge) for ridge in limits], path.grid(start)
+        each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), start.to(moments.mean)
+        self.path: RidgePath = path if len(signs) == 1 else path.select(each.repeat(len(signs)))
+        self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
+        self.sign, self.start = signs[0], start.tolist()
+        sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
+        self.coarse: Tensor = torch.cat(sides, -1)
 
-    def at(self, log_ridges: Tensor, path: RidgePath | None = None) -> Tensor:
-        """Return ``h`` [B] with every point at its own ridge."""
-        ridges = log_ridges.exp()
-        return self._h((path or self.path).at(ridges), ridges)
+    def _h(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> tuple[Tensor, Tensor]:
+        """Return h, and whether the ridge proves that F is empty."""
+        square = self.square(moments.quad, ridges)
+        width = square.clamp_min(0).sqrt().to(moments.mean)
+        return signs * moments.mean[..., 0] + width * safe_sqrt(moments.covariance[..., 0, 0]), square < 0
 
-    def _h(self, moments: Moments, ridges: Tensor) -> Tensor:
-        width = self.width(moments.quad, ridges)
-        return self.sign * moments.mean[..., 0] + width.to(moments.mean) * safe_sqrt(moments.covariance[..., 0, 0])
+    def _searched(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
+        """Return h as the search sees it, minus infinity where F is empty."""
+        h, empty = self._h(moments, ridges, signs)
+        return h.masked_fill(empty, -math.inf)
 
-    @torch.no_grad()
-    def minimise(self) -> tuple[Tensor, Tensor]:
-        """Return the log ridges [B] that minimise h, and the minima [B]."""
-        return minimise(self.at, self.start, self.coarse.detach(), self.low, self.high)
+    def _of(self, path: RidgePath, signs: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return h of the points of a path as a function of their log ridges."""
+        return lambda t: self._searched(path.at(ridges := t.exp()), ridges, signs)
 
-    def value(self) -> Tensor:
-        """Return the minima [B], differentiable in the points at the minimising ridge (envelope theorem)."""
-        return self.at(self.minimise()[0])
+    def value(self) -> tuple[Tensor, Tensor]:
+        """Return the minima [SB], and whether some ridge proves that F is empty, [].
+
+        The minima are differentiable in the points at the minimising ridges (envelope theorem).
+        """
+        with torch.no_grad():
+            h, coarse = self._of(self.path, self.signs), self.coarse.detach()
+            grid = coarse.new_tensor(self.start).log()
+            t, minima = minimise(h, lambda rows: self._of(self.path.select(rows), self.signs[rows]), grid, coarse)
+        ridges = t.exp()
+        return self._h(self.path.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
+
+    def _minimise_one(self, row: int, start: float, tolerance: float, enough: float) -> tuple[float, float]:
+        """Return the ridge that minimises h of one point and the minimum, or a ridge where h is low enough."""
+        one = self.path.one(row)
+
+        def h(t: float) -> float:
+            mean, variance, quad = one(ridge := math.exp(t))
+            square = self.square(quad, ridge)
+            return -math.inf if square < 0 else self.sign * mean + math.sqrt(square * variance)
+
+        begin = bisect_left(self.limits, math.log(start), hi=len(self.limits) - 1)
+        t, minimum = minimise_one(h, self.limits, begin, tolerance, enough)
+        return math.exp(t), minimum
 
     @torch.no_grad()
     def argmax_upper(self) -> tuple[int, float]:
-        """Return the point with the largest minimum, and that minimum, refining as few points as possible.
+        """Return the point with the largest minimum, and that minimum, refining few points.
 
-        Every ridge bounds every point, so the coarse grid bounds all of them, and the ridge of a refined point lowers
+        Every ridge bounds every point, so the first ridges bound all of them, and the ridge of a refined point lowers
         the bounds of the others too. Once nothing is above the best refined point, no other minimum can be larger.
-        Minima that differ by less than a ten-millionth count as equal; the value is never below any of them.
+        Minima that differ by less than a ten-millionth count as equal; the value is never below any of them. It is
+        minus infinity if F is empty, and NaN where h is.
         """
-        bounds, best = self.coarse.amin(0), -1
+        bounds, where = self.coarse.min(0)
+        best, value, least, ridges = -1, -math.inf, -math.inf, [*self.start]
         while True:
-            first = int(bounds.argmax())
-            if best >= 0 and bounds[first] <= bounds[best] + _TIE * bounds[best].abs():
-                return best, float(bounds[first])
-            alone = torch.tensor([first], device=bounds.device)
-            h = partial(self.at, path=self.path.select(alone))
-            t, _ = minimise(h, self.start, self.coarse[:, alone], self.low, self.high, _ENOUGH)
-            ridge = t.exp()
-            bounds = torch.minimum(bounds, self._h(self.path.grid(ridge), ridge.unsqueeze(-1))[0])
-            if best < 0 or bounds[first] > bounds[best]:
-                best = first
+            first = bounds.argmax()
+            found = torch.stack([part.take(first).double() for part in (bounds, where)] + [first.double()])
+            largest, j, row = found.tolist()
+            if not largest > least:
+                return best, largest
+            ridge, minimum = self._minimise_one(int(row), ridges[int(j)], _ENOUGH, value)
+            if minimum > value:
+                best, value, least = int(row), minimum, minimum + _TIE * abs(minimum)
+            ridges.append(ridge)
+            single = torch.tensor([ridge], dtype=bounds.dtype)
+            h = self._searched(self.path.grid(single), single.to(bounds), self.sign)[0]
+            h[int(row)] = minimum
+            where = where.masked_fill(h < bounds, len(ridges) - 1)
+            bounds = torch.minimum(bounds, h)  # NaN stays, and ends the search
 
     @torch.no_grad()
     def argmax_lower(self) -> tuple[int, float]:
@@ -111,9 +141,9 @@ class Dual:
         For lower bounds (sign -1). The very smallest minimum would need a search at every point; the value is a valid
         bound of the point that is returned.
         """
-        bounds = self.coarse.amin(0)
+        bounds, where = self.coarse.min(0)
         few = bounds.topk(min(_FEW, len(bounds)), largest=False).indices.sort().values
-        h = partial(self.at, path=self.path.select(few))
-        _, values = minimise(h, self.start, self.coarse[:, few], self.low, self.high)
-        best = int(values.argmin())
-        return int(few[best]), float(values[best])
+        found = zip(*torch.stack([few, where[few]]).tolist(), strict=True)
+        values = [(self._minimise_one(row, self.start[j], 1e-4, -math.inf)[1], row) for row, j in found]
+        value, row = min(values)
+        return row, value

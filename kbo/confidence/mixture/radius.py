@@ -7,14 +7,16 @@ F(B) is empty exactly when B is below ``norm_lower_bound``.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.mixture.line_search import minimise
+from kbo.confidence.mixture.line_search import minimise_one
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 from kbo.regression.numerics import as_ridges
@@ -73,35 +75,49 @@ def squared_radius(
     checks.instance("state", state, Posterior)
     checks.flag("many", many)
     checks.probability("delta", delta)
-    return averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
+    square = averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
+    return torch.tensor(square, dtype=state.dtype, device=state.device)
 
 
 def averaged_radius(
     state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool = False, floor: float = 0.0
-) -> Tensor:
-    """Return ``R^2 = 2 s ln(1/delta) - 2 s ln mean_a exp(-quad(a) / (2 s) - log_det(a) / 2)`` with s = noise_std^2, [].
+) -> float:
+    """Return ``R^2``, ``averaged`` over fixed ridges; arguments as for ``squared_radius``.
 
-    The mean over the ridges of the martingales of Flynn & Reeb (2024) is one too (docs/theory/mixtures.md): R^2 is at
-    most ``2 s ln r`` above that of the best of r ridges. For the residual ``E = K - K~ >= 0`` of an approximate state
-    it is an upper bound of the exact R^2: ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A)
-    det(I + E')``. Arguments as for ``squared_radius``; the ridges are fixed beforehand. For those below ``floor`` an
-    upper bound is read there: ``quad(a)`` grows with a, and ``log_det(a) - n ln(1/a)`` does.
+    For ridges below ``floor`` an upper bound is read there: ``quad(a)`` grows with a, ``log_det(a) - n ln(1/a)`` too.
     """
-    s, read = checks.positive("noise_std", noise_std) ** 2, [max(ridge, floor) for ridge in ridges]
-    if many or len(read) > 1:
+    read = [max(ridge, floor) for ridge in ridges]
+    found = costs(state, noise_std, delta, read, many=many or len(read) > 1)[1].tolist()
+    missing = [state.n * math.log(b / a) for a, b in zip(ridges, read, strict=True)]
+    return averaged([cost + noise_std**2 * gain for cost, gain in zip(found, missing, strict=True)], noise_std)
+
+
+def costs(
+    state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool
+) -> tuple[Tensor, Tensor]:
+    """Return ``quad(a)`` and ``quad(a) + s log_det(a) + 2 s ln(1/delta)`` with s = noise_std^2, [r] each.
+
+    For the residual ``E = K - K~ >= 0`` of an approximate state the latter is an upper bound of its exact value:
+    ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A) det(I + E')``.
+    """
+    if many:
         answers = state.all_ridges()
-        at = answers.ridges(read)
+        at = answers.ridges(ridges)
         quads, gains = answers.quad(at), answers.log_det(at)
     else:  # one ridge, for which the state has a factor
-        quads, gains = state.quad(read), state.log_det(read)
-    gains = gains + state.residual_log_det(read)
-    if floor:
-        gains = gains + gains.new_tensor([state.n * math.log(b / a) for a, b in zip(ridges, read, strict=True)])
-    costs = (quads + s * (gains + 2 * math.log(1 / delta))).double()
-    if len(ridges) == 1:
-        return costs[0].to(quads)
-    best = costs.min()  # the others are relative to it, which cannot underflow as a whole
-    return (best - 2 * s * ((best - costs) / (2 * s)).exp().mean().log()).to(quads)
+        quads, gains = state.quad(ridges), state.log_det(ridges)
+    gains = gains + state.residual_log_det(ridges)
+    return quads, quads + noise_std**2 * (gains + 2 * math.log(1 / delta))
+
+
+def averaged(costs: Sequence[float], noise_std: float) -> float:
+    """Return ``R^2 = -2 s ln mean_a exp(-cost(a) / (2 s))`` with s = noise_std^2.
+
+    The mean over the ridges of the martingales of Flynn & Reeb (2024) is one too (docs/theory/mixtures.md): R^2 is at
+    most ``2 s ln r`` above that of the best of r ridges.
+    """
+    s, best = noise_std**2, min(costs)  # the others are relative to it, which cannot underflow as a whole
+    return best - 2 * s * math.log(sum(math.exp((best - cost) / (2 * s)) for cost in costs) / len(costs))
 
 
 def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **figures: float) -> RefutedAssumptions:
@@ -123,10 +139,23 @@ def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, del
         raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
 
 
-def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
-    """Return the ridges of a search: from the precision of ``K + a I`` to where only the prior is left."""
+def ridge_range(state: Posterior, a0: float, trace: float) -> tuple[float, float]:
+    """Return the limits of a search: from the precision of ``K + a I`` to where only the prior is left.
+
+    Args:
+        state: The posterior.
+        a0: The ridge of the mixture.
+        trace: The trace of the posterior, which the caller has read.
+    """
     low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
-    return low, 1e12 * max(float(state.trace), a0)
+    return low, 1e12 * max(trace, a0)
+
+
+def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]:
+    """Return the limits of a search, these ridges and their geometric means, and wider and wider steps beyond them."""
+    inner, steps = [math.sqrt(a * b) for a, b in pairwise(ridges)], [3.0 ** (1.5**j - 0.5) for j in range(10)]
+    outer = [ridges[0] / step for step in steps] + [ridges[-1] * step for step in steps]
+    return [low, *sorted(ridge for ridge in (*ridges, *inner, *outer) if low < ridge < high), high]
 
 
 @torch.no_grad()
@@ -157,27 +186,27 @@ def norm_lower_bound(
     """
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
-    own, floor = mixture_ridges(noise_std, scale), rounding.least_ridge(state) if rounded_down else 0.0
-    if math.isinf(floor):
-        return state.trace.new_zeros(())
-    square = averaged_radius(state, noise_std, delta, own, many=True, floor=floor)
-    error, quad = state.residual_norm().to(square), state.all_ridges().quad
-    if rounded_down:
-        factor = rounding.radius_factor(state, max(own[0], floor), delta).to(square)
-        square, error = square * factor, error * factor
+    own, trace = mixture_ridges(noise_std, scale), state.trace
+    numbers = [torch.stack([trace, state.residual_norm().to(trace)]), rounding.coefficients(state)]
+    of_trace, error, flat, steep = torch.cat([part.double() for part in numbers]).tolist()
+    rounded = rounding.Error(flat, steep) if rounded_down else rounding.Error(0.0, 0.0)
+    if math.isinf(floor := rounded.least_ridge):
+        return trace.new_zeros(())
+    factor = rounding.radius_factor(rounded.at(max(own[0], floor)), state.terms, delta)
+    square, error = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor), factor * error
+    quad = state.all_ridges().quad_at()
 
-    def least_norm(a: Tensor) -> Tensor:
+    def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
-        e = rounding.error(state, a).to(square) if rounded_down else 0.0
-        excess = quad(a).to(square) * (1 - 2 * e) / (1 + e) - square
-        root = torch.sqrt((square * error + (a + error) * excess).clamp_min(0)) - torch.sqrt(square * error)
-        return torch.where(excess > 0, root, excess) / (a + error)
+        e = rounded.at(a)
+        excess = quad(a) * (1 - 2 * e) / (1 + e) - square
+        if excess > 0:
+            excess = math.sqrt(square * error + (a + error) * excess) - math.sqrt(square * error)
+        return excess / (a + error)
 
     if ridges is not None:
-        return least_norm(square.new_tensor(as_ridges(ridges, "ridges")).clamp_min(floor)).max().clamp_min(0)
-    first = starts(own)
-    start = square.new_tensor(first) * max(1.0, floor / first[0])
-    low, high = (math.log(max(ridge, floor)) for ridge in ridge_range(state, own[0]))
-    coarse = -least_norm(start).unsqueeze(-1)
-    peak = -minimise(lambda t: -least_norm(t.exp()), start.log(), coarse, low, high)[1][0]
-    return torch.where(peak > 0, peak, 0.0)
+        return trace.new_tensor(max(0.0, *(least_norm(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges"))))
+    low, high = (max(ridge, floor) for ridge in ridge_range(state, own[0], of_trace))
+    grid = search_grid(starts(own), low, high)
+    begin, start = bisect_left(grid, own[0]), [math.log(ridge) for ridge in grid]
+    return trace.new_tensor(max(0.0, -minimise_one(lambda t: -least_norm(math.exp(t)), start, begin)[1]))

@@ -65,6 +65,6 @@ class UnknownNorm(Delegated):
         doublings = math.ceil(math.log2(max((1 + 1e-6) * least / self.guess, 1.0)))
         return self.guess * 2.0**doublings
 
-    def in_force(self, state: Posterior) -> MartingaleMixture:
+    def choose(self, state: Posterior) -> MartingaleMixture:
         """Return the mixture with that norm bound."""
         return MartingaleMixture(self.noise_std, self.norm_bound(state), self.delta, self.kind, self.scale)

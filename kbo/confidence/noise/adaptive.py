@@ -109,7 +109,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
     def __init__(self, kind: str = "cmm") -> None:
         self.kind: str = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
 
-    def in_force(self, state: Posterior) -> Confidence:
+    def choose(self, state: Posterior) -> Confidence:
         """Return the mixture at the present noise level and ridge; infinite bounds as long as no level is known.
 
         Raises:

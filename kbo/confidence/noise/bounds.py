@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, printed_deviation, stitched
@@ -198,7 +200,8 @@ class NoiseBounds(RidgeSchedule):
         if state.n == self.n:
             return
         if self.is_mixture or self.variant == "tight+grid":
-            self._floor = max(self._floor, state.least_ridge, rounding.least_ridge(state))
+            rounded = rounding.Error(*rounding.coefficients(state).tolist())
+            self._floor = max(self._floor, state.least_ridge, rounded.least_ridge)
         elif self.n == 0:  # these rest on an event at one ridge, which must not follow the data
             self._floor = max(self._floor, state.least_ridge)
         self.n = state.n
@@ -234,8 +237,9 @@ class NoiseBounds(RidgeSchedule):
         C_t = printed_deviation(t, self.event_delta)
         least, most = stitched(t, self.event_delta)
         most = t * (1 + math.sqrt(2 * C_t / t)) ** 2 if printed else most
-        rss, rounding = float(self._at(state, self.ridge).rss()), state.rounding
-        fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, float(state.residual_norm()), most)
+        rss, rounding = self._at(state, self.ridge).rss(), state.rounding
+        rss, error = torch.stack([rss, state.residual_norm().to(rss)]).tolist()
+        fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, error, most)
         self.lower = max(self.lower, at_least(fit))
         fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
         self.upper = min(self.upper, at_most_printed(fit, D, C_t) if printed else at_most(fit, D, least))
@@ -294,10 +298,11 @@ class NoiseBounds(RidgeSchedule):
         ridges = self.mixture_ridges
         if ridges[0] < self._floor:
             return
-        answers, error = state.all_ridges(), float(state.residual_norm())
+        answers = state.all_ridges()
         values = answers.ridges(ridges)
-        quads = answers.quad(values).tolist()
-        gains = (answers.log_det(values) + state.residual_log_det(ridges)).tolist()
+        quads, gains = answers.quad(values), answers.log_det(values) + state.residual_log_det(ridges)
+        table = torch.stack([quads, gains, state.residual_norm().to(quads).expand_as(quads)])
+        quads, gains, (error, *_) = table.tolist()
         least, most = averaged(state.n, self.event_delta, self.variant == "mixture+strict")
         # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
         halves = [max(quad + state.rounding, 1e-300) for quad in quads], [-gain / 2 for gain in gains]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from kbo import recipes
+from kbo import devices, recipes
 from kbo.confidence import Chaining
 from kbo.confidence.chaining.bound import heights
 from kbo.experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and_memory
@@ -93,11 +93,10 @@ def chain(
         state.update(X, y)
         Chaining(DELTA, points=arms[:100]).chain(state)
         wall, memory = wall_and_memory(lambda: Chaining(DELTA, points=arms).chain(state).sizes, times)
-    on_device = torch.cuda.max_memory_allocated(device) / 1e6 if arms.is_cuda else 0.0
     name, goal = f"a chain of {points} points, two threads, wall clock", None if on_host else Goal(more=2000, unit="MB")
     return [
         Result(name, wall, goal=Goal(more=most), n=_OBSERVED),
-        Result("  memory", memory + on_device, goal=goal, n=_OBSERVED, unit="MB"),
+        Result("  memory", memory + devices.megabytes(device, peak=True), goal=goal, n=_OBSERVED, unit="MB"),
     ]
 
 

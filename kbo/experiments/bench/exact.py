@@ -10,24 +10,21 @@ from functools import partial
 from typing import Any
 
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.model import Model
-from gpytorch.kernels import MaternKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
+from kbo import devices
 from kbo.experiments.bench.race import REPEATS, Bench, Goal, Result, agree, megabytes, race, seconds
-from kbo.experiments.bench.setups import mean_and_variance, single_task_gp
-from kbo.models import KernelRidgeGP
+from kbo.experiments.bench.setups import RIDGE, example_kernel, matched_models, mean_and_variance, noisy_data
 from kbo.regression import KernelRidge, Tracked
 
-_DIMENSION, _RIDGE, _IN_A_ROW = 3, 0.01, 10
+_IN_A_ROW = 10
 
 
 def new_row(device: torch.device, n: int, times: float) -> list[Result]:
     """Time a new observation and a prediction after it: ``KernelRidge.update`` in place, or a conditioned model."""
-    X, y, new, point = _data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
-    (gp, model), (rebuilt, _) = _models(X, y), _models(X, y)
+    X, y, new, point = noisy_data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
+    (gp, model), (rebuilt, _) = matched_models(X, y), matched_models(X, y)
     state, rows, target = model.state.fork(), iter(new.split(1)), new.new_zeros(1, 1)
     X_grown, y_grown = torch.cat([X, new[:1]]), torch.cat([y, target[0]])
 
@@ -63,8 +60,8 @@ def new_row(device: torch.device, n: int, times: float) -> list[Result]:
 
 def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
     """Time mean and variance of fixed candidates after each new observation."""
-    X, y, new, points = _data(n, 4 * REPEATS, candidates, device=device)
-    gp, model = _models(X, y)
+    X, y, new, points = noisy_data(n, 4 * REPEATS, candidates, device=device)
+    gp, model = matched_models(X, y)
     target = new.new_zeros(1, 1)
     updated = gp.condition_on_observations(new[:1], target)
     how, score = _fastest_scoring(updated, points, device)
@@ -107,8 +104,8 @@ def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, C
 
 def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
     """Time mean and variance of points that were never seen before."""
-    X, y, P = _data(n, points, device=device)
-    gp, model = _models(X, y)
+    X, y, P = noisy_data(n, points, device=device)
+    gp, model = matched_models(X, y)
     shapes = {f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1), f"{points} fresh candidates [{points} d]": P}
     works = {
         f"{side} {name}": partial(mean_and_variance, m, Z)
@@ -121,16 +118,15 @@ def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
 
 def memory(device: torch.device, n: int, arms: int) -> list[Result]:
     """Measure the memory in MB after half and after all of a stream of tracked, repeated arms."""
-    (points,) = _data(arms, device=device)[:1]
-    view = Tracked(KernelRidge(_kernel(), _RIDGE), points)
+    (points,) = noisy_data(arms, device=device)[:1]
+    view = Tracked(KernelRidge(example_kernel(), RIDGE), points)
     used = []
     for half in range(2):
         for step in range(n // 2):
             arm = points[(7 * step + half) % arms]
             view.update(arm.unsqueeze(0), arm[:1])
             view.predict()
-        on_device = torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
-        used.append(megabytes(peak=False) + on_device)
+        used.append(megabytes(peak=False) + devices.megabytes(device, peak=False))
     name = f"memory after {n} updates on {arms} arms / after {n // 2}"
     return [Result(name, used[1], used[0], Goal(1.0, 20, "MB"), n, "MB")]
 
@@ -156,32 +152,6 @@ def imports(device: torch.device) -> list[Result]:
         Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)),
         Result(models, found["model"], found["their_model"], Goal(1.0, 0.1)),
     ]
-
-
-def _kernel() -> ScaleKernel:
-    base = MaternKernel(nu=2.5).double()
-    base.lengthscale = torch.tensor(0.3)
-    kernel = ScaleKernel(base).double()
-    kernel.outputscale = torch.tensor(1.5)
-    return kernel
-
-
-def _data(n: int, *more: int, device: torch.device) -> list[Tensor]:
-    """X [n d] and y [n] of a noisy function, then further points [m d] for every m in ``more``."""
-    rng = torch.Generator().manual_seed(0)
-    X, *others = (torch.rand(m, _DIMENSION, generator=rng, dtype=torch.float64) for m in (n, *more))
-    y = torch.sin(5 * X).sum(-1) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
-    return [tensor.to(device) for tensor in (X, y, *others)]
-
-
-def _models(X: Tensor, y: Tensor) -> tuple[SingleTaskGP, KernelRidgeGP]:
-    """The same posterior in BoTorch and in kbo, with their caches filled."""
-    likelihood = GaussianLikelihood().double()
-    likelihood.noise = torch.tensor(_RIDGE, dtype=torch.float64)
-    gp = single_task_gp(X, y.unsqueeze(-1), _kernel(), likelihood)
-    model = KernelRidgeGP(X, y.unsqueeze(-1), _kernel(), _RIDGE)
-    agree(lambda: mean_and_variance(model, X[:1]), lambda: mean_and_variance(gp, X[:1]))
-    return gp, model
 
 
 BENCHES = [

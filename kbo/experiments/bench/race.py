@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from kbo.devices import synchronize
+
 REPEATS = 5
 """Timed runs of each side."""
 
@@ -86,18 +88,16 @@ class Bench:
         sizes: The sizes of the work.
         quick: Those that differ if only a quick look is wanted; None to leave it out then.
         fresh: Measure in a fresh interpreter with one thread, so that memory and imports of others do not count.
-        devices: Types of devices that it is for.
     """
 
     measure: Callable[..., list[Result]]
     sizes: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] | None = field(default_factory=dict)
     fresh: bool = False
-    devices: Sequence[str] = ("cpu", "cuda")
 
     def run(self, device: torch.device, quick: bool = False) -> list[Result]:
         """Measure; goals are those of the full sizes, and not judged at quick ones."""
-        if device.type not in self.devices or (quick and self.quick is None):
+        if quick and self.quick is None:
             return []
         sizes = {**self.sizes, **(self.quick or {})} if quick else self.sizes
         if self.fresh:
@@ -156,16 +156,13 @@ def medians(device: torch.device, **works: Work | list[Work]) -> dict[str, float
 
 
 def seconds(works: list[Work], device: torch.device) -> float:
-    """Return the seconds of all works in a row: CPU time, or synchronised wall-clock time on a GPU."""
-    cuda = device.type == "cuda"
-    clock = time.perf_counter if cuda else time.process_time
-    if cuda:
-        torch.cuda.synchronize(device)
+    """Return the seconds of all works in a row: CPU time, or synchronised wall-clock time on an accelerator."""
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
+    synchronize(device)
     start = clock()
     for work in works:
         work()
-    if cuda:
-        torch.cuda.synchronize(device)
+    synchronize(device)
     return clock() - start
 
 

@@ -22,7 +22,6 @@ from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.bench.race import Bench, Goal, Result, agree, medians, megabytes, wall_and_memory
 from kbo.experiments.bench.setups import mean_and_variance, single_task_gp, sketch, uniform
 from kbo.experiments.sweep.threads import threads
-from kbo.kernels import freeze
 from kbo.models import NystromGP
 from kbo.problems import stationary_kernel
 from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, NystromRidge, centred_draws
@@ -148,30 +147,6 @@ def inducing_points(device: torch.device, n: int, m: int, points: int, chunk: in
     ]
 
 
-def throughput(device: torch.device, n: int, m: int) -> list[Result]:
-    """Time the scoring of many arms on a GPU, against the device's own pace in the product that it takes."""
-    state, confidence, X = sketch(m, device), FixedWidth(1.0), uniform(n, 3, seed=4).to(device)
-    left = torch.rand(m, m, device=device, dtype=torch.float64)
-    right = torch.rand(m, n, device=device, dtype=torch.float64)
-    k, anchors = freeze(state.kernel, X), state.anchors
-    assert anchors is not None
-    works = {
-        "scored": lambda: confidence.argmax_upper(state, X),
-        "product": lambda: left @ right,
-        "both": lambda: (left @ right, k(anchors, X)),
-    }
-    for warm_up in works.values():
-        warm_up()
-    found = medians(device, **works)
-    rate, product_rate = (n / found[name] / 1e6 for name in ("scored", "product"))
-    alone = f"{n} arms scored, m = {m} / the product of [m m] and [m {n}] alone"
-    return [
-        Result(alone, found["scored"], found["product"], n=n),
-        Result("  the same / that product and the kernel", found["scored"], found["both"], n=n),
-        Result("  arms a second, in millions", rate, product_rate, n=n, unit=""),
-    ]
-
-
 _EK_UCB = BanditMethod("EK-UCB", "ek-ucb", 10.0, 0.1)
 _K_UCB = BanditMethod("K-UCB", "k-ucb", 10.0, 0.1)
 _BBKB = BanditMethod("BBKB", "bbkb", 10.0, 0.1, {"kind": "bbkb", "oversampling": 30, "growth": 3})
@@ -203,7 +178,6 @@ BENCHES = [
         {"n": 4000, "m": 100, "points": 1000, "chunk": 100},
         {"n": 500, "m": 30, "points": 20, "chunk": 10},
     ),
-    Bench(throughput, {"n": 1_000_000, "m": 512}, {"n": 10_000}, devices=["cuda"]),
     Bench(
         adaptive_run,
         {"rounds": 5000, "name": "kernel-ucb-adaptive", "step": Goal(more=1e-3), "run": Goal(more=20)},

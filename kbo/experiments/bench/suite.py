@@ -13,23 +13,29 @@ import torch
 from botorch.exceptions.warnings import InputDataWarning
 from tqdm import tqdm
 
-from kbo.experiments.bench import bounds, chaining, constraints, exact, sketch
+from kbo import devices
+from kbo.experiments.bench import acquisition, arithmetic, bounds, chaining, constraints, exact, sketch
 from kbo.experiments.bench.race import Bench, Result
 from kbo.experiments.sweep.threads import threads
 
-BENCHES: list[Bench] = [bench for m in (exact, bounds, sketch, chaining, constraints) for bench in m.BENCHES]
+BENCHES: list[Bench] = [
+    bench for m in (arithmetic, exact, acquisition, bounds, sketch, chaining, constraints) for bench in m.BENCHES
+]
 
 
-def run(device: str = "cpu", quick: bool = False) -> list[Result]:
+def run(device: str | torch.device | None = None, quick: bool = False) -> list[Result]:
     """Measure everything; progress goes to stderr.
 
     Args:
-        device: Where the data live, for example "cuda".
+        device: Where the data are, for example "cuda"; the CPU by default.
         quick: Small sizes, and nothing that takes long.
+
+    Raises:
+        InvalidInput: There is no such device here.
     """
-    results: list[Result] = []
+    results, where = [], devices.device("device", device)
     quiet = warnings.catch_warnings(action="ignore", category=InputDataWarning)  # targets are not standardised
     with threads(1), torch.no_grad(), quiet:
         for bench in tqdm(BENCHES, desc="kbo bench"):
-            results += bench.run(torch.device(device), quick)
+            results += bench.run(where, quick)
     return results

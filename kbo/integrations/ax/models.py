@@ -304,7 +304,8 @@ class SeededAcquisition(Acquisition):
                 random.seed(seed)
                 self.X_observed = self.X_pending = None  # Ax would exclude these points
                 if limits and kind.startswith("optimize_acqf_mixed") and not options.get("equality_constraints"):
-                    points = best_points(self.acqf, n, search_space_digest, limits, fixed, observed[1])
+                    device = self.surrogate.Xs[0].device
+                    points = best_points(self.acqf, n, search_space_digest, limits, fixed, observed[1], device)
                     if (rounded := options.get("rounding_func")) is not None:
                         points = torch.stack([rounded(x) for x in points])
                     return points, self.acqf(points.unsqueeze(-2)).detach(), torch.ones(n, dtype=points.dtype)

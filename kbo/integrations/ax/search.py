@@ -27,6 +27,7 @@ def best_points(
     limits: Sequence[Limit],
     fixed: Mapping[int, float] | None,
     pending: Tensor | None,
+    device: torch.device,
 ) -> Tensor:
     """The points [n d] that nearly maximise an acquisition function, one after the other.
 
@@ -37,16 +38,17 @@ def best_points(
         limits: The constraints.
         fixed: Values of fixed parameters by their indices.
         pending: Points [p d] that are being evaluated.
+        device: Where points and acquisition function are.
     """
     names = digest.feature_names
     linear = [
         Linear({names[i]: w for i, w in zip(indices.tolist(), weights.tolist(), strict=True) if w}, lower=float(least))
         for indices, weights, least in limits
     ]
-    space = _Numbers({name: _parameter(digest, i) for i, name in enumerate(names)}, linear)
+    space = _Numbers({name: _parameter(digest, i) for i, name in enumerate(names)}, linear).on(device)
     restriction = Restriction(space, {names[i]: value for i, value in (fixed or {}).items()})
     starts = torch.empty(0, len(names), dtype=torch.float64)
-    found = starts
+    found = starts.to(device)
     for i in range(n):
         acqf.set_X_pending(torch.cat([*([] if pending is None else [pending]), found]) if i else pending)
         generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())))
@@ -61,7 +63,7 @@ class _Numbers(Space):
 
     def features(self, unit: Tensor) -> Tensor:
         """The values [n P] at points [n P] of the unit cube."""
-        return torch.stack([p.numbers(unit[:, i]) for i, p in enumerate(self.parameters.values())], -1)
+        return torch.stack([p.numbers(unit[:, i]) for i, p in enumerate(self.parameters.values())], -1).to(self.device)
 
 
 def _parameter(digest: SearchSpaceDigest, i: int) -> Parameter:

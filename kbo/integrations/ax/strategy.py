@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from ax.adapter.data_utils import DataLoaderConfig
 from ax.adapter.registry import GENERATOR_KEY_TO_GENERATOR_SETUP, Generators
 from ax.adapter.transforms.choice_encode import ChoiceToNumericChoice
@@ -19,7 +20,7 @@ from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
 
-from kbo import checks, recipes
+from kbo import checks, devices, recipes
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.constraints import Supported
 from kbo.integrations.ax.models import CertifiedGP, MethodSampling, MethodUCB, PracticalGP, SeededAcquisition
@@ -45,6 +46,7 @@ def generation_strategy(
     n_trials: int | None = None,
     constraints: Sequence[Constraint] = (),
     seed: int = 0,
+    device: str | torch.device | None = None,
 ) -> GenerationStrategy:
     """Points that fill the space until there are ``n_initial`` observations, then a method of kbo.
 
@@ -73,9 +75,11 @@ def generation_strategy(
             ``[kbo.Constraint("memory", upper=8.0, noise_std=0.1, norm_bound=20.0)]``. delta is shared equally among the
             outcomes.
         seed: Seed of every random choice.
+        device: Where models and their search are, such as "cuda"; the CPU by default.
 
     Raises:
-        InvalidInput: An unknown method, one that the setting does not allow, or a kernel that cannot be stored.
+        InvalidInput: An unknown method, one that the setting does not allow, a kernel that cannot be stored, or a
+            device that is not there.
 
     Example:
         >>> client = Client()
@@ -130,6 +134,7 @@ def generation_strategy(
     spec = GeneratorSpec(
         Generators.BOTORCH_MODULAR,
         generator_kwargs={
+            "torch_device": devices.device("device", device),
             "surrogate_spec": SurrogateSpec(model_configs=configs.pop(""), metric_to_model_configs=configs),
             "botorch_acqf_class": MethodSampling if recipe.draws else MethodUCB,
             "botorch_acqf_options": {"seed": seed} if recipe.draws else {},

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from kbo import checks
+from kbo import checks, devices
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace, conditions_of, shared_distributions
 from kbo.integrations.optuna.study import (
@@ -82,6 +83,7 @@ class KBOSampler(BaseSampler):
         constraints: What is known of the constraints, such as ``[kbo.Constraint("memory", upper=0.0, noise_std=0.1,
             norm_bound=2.0)]``; needed in the certified setting. ``kbo.Constraint("objective", ...)`` is a limit on the
             value.
+        device: As in ``kbo.minimize``: "cuda", for example.
 
     Raises:
         InvalidInput: Arguments that cannot be used; during a trial, a study that cannot be (several objectives, or in
@@ -106,6 +108,7 @@ class KBOSampler(BaseSampler):
         seed: int | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraints: Sequence[Constraint] = (),
+        device: str | torch.device | None = None,
     ) -> None:
         self._constraints_func = checks.maybe(checks.function, "constraints_func", constraints_func)
         self._seed = secrets.randbelow(2**31) if seed is None else checks.whole("seed", seed, 0)
@@ -123,7 +126,8 @@ class KBOSampler(BaseSampler):
                 "constraints_func: the certified setting needs numbers for each of its constraints, as in "
                 'constraints=[kbo.Constraint("0", upper=0.0, noise_std=0.1, norm_bound=2.0)].'
             )
-        self._options = {"method": method, "n_trials": n_trials, "seed": self._seed}
+        where = devices.device("device", device)
+        self._options = {"method": method, "n_trials": n_trials, "seed": self._seed, "device": where}
         self._lock, self._model = threading.RLock(), None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
-from kbo.regression.posterior import Answers, LowRankAnswers
-from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
+from kbo.regression.posterior import Answers, LowRankAnswers, Posterior
+from kbo.regression.resolvent import Number, Resolvent, Shifted, SpectralPath, SpectralRidges
 
 
 def border_limit(basis: int) -> int:
@@ -43,7 +43,7 @@ class Eigenbasis(Resolvent):
         self.C, self.D = self.vectors, self.vectors
         self.target: tuple[Tensor, Tensor] = data.y[:0], data.y[:0]
         self.rest: Tensor = data.within
-        self.grids: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
+        self.grids: dict[tuple[float, ...], Shifted] = {}
 
     @torch.no_grad()
     def grown(self) -> Self:
@@ -66,52 +66,48 @@ class Eigenbasis(Resolvent):
             self._decompose(basis)
         for start, stop in border:
             self._extend(start, stop)
-        self._project()
+        self.rest = self.data.within
         self.grids = {}
 
     def _decompose(self, basis: int) -> None:
-        X, scale = self.data.X[:basis], self._scale[:basis]
-        values, self.vectors = torch.linalg.eigh(scale * self.k(X, X) * scale.mT)
+        X, scale = self.data.X[:basis], self._scale(0, basis)
+        values, vectors = torch.linalg.eigh(scale * self.k(X, X) * scale.mT)
         self.values = values.clamp_min(0)  # K has no negative eigenvalue, rounding has
+        self.vectors = scale * vectors
         self.C, self.D = X.new_empty(basis, 0), X.new_empty(0, 0)
+        self.target = self.vectors.mT @ self.data.y[:basis], X.new_empty(0)
         self._basis = basis
 
     def _extend(self, start: int, stop: int) -> None:
-        new, scale = self.data.X[start:stop], self._scale
-        cross = scale[:start] * self.k(self.data.X[:start], new) * scale[start:stop].mT
+        new, scale = self.data.X[start:stop], self._scale(start, stop)
+        cross = self.k(self.data.X[:stop], new) * scale.mT
+        side = self._scale(self._basis, stop) * cross[self._basis :]
         self.C = torch.cat([self.C, self.vectors.mT @ cross[: self._basis]], 1)
-        side = cross[self._basis :]
-        corner = scale[start:stop] * self.k(new, new) * scale[start:stop].mT
-        self.D = torch.cat([torch.cat([self.D, side], 1), torch.cat([side.mT, corner], 1)])
+        self.D = torch.cat([torch.cat([self.D, side[: len(self.D)].mT]), side], 1)
+        v, y = self.target
+        self.target = v, torch.cat([y, scale.squeeze(-1) * self.data.y[start:stop]])
 
-    def _project(self) -> None:
-        y = (self._scale * self.data.y.unsqueeze(-1)).squeeze(-1)
-        self.target = self.vectors.mT @ y[: self._basis], y[self._basis :]
-        self.rest = self.data.within
+    def _scale(self, start: int, stop: int) -> Tensor:
+        return self.data.counts[start:stop].sqrt().unsqueeze(-1)
 
-    @property
-    def _scale(self) -> Tensor:
-        return self.data.counts.sqrt().unsqueeze(-1)
-
-    def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
         return prior - form
 
-    def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
-        return self.rest + ridges * form
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+        return rest + ridges * form
 
-    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        _, L = self.factored(ridges)
-        border = L.diagonal(dim1=-2, dim2=-1).square() / ridges.unsqueeze(-1)
-        return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1) + border.log().sum(-1)
+    def log_det(self, at: Shifted) -> Tensor:  # noqa: D102
+        ridges = at.ridges.unsqueeze(-1)
+        border = at.L.diagonal(dim1=-2, dim2=-1).square() / ridges
+        return torch.log1p(self.values / ridges).sum(-1) + border.log().sum(-1)
 
-    def rss(self, ridges: Tensor) -> Tensor:
+    def rss(self, at: Shifted) -> Tensor:
         """The scaled residuals are ``a H^-1 y``."""
-        return self.rest + ridges.square() * self.solved_square(ridges)
+        return self.rest + at.ridges.square() * self.solved_square(at)
 
-    def effective_dimension(self, ridges: Tensor) -> Tensor:
+    def effective_dimension(self, at: Shifted) -> Tensor:
         """Rows less ``a Tr (K + a I)^-1``."""
-        W = self.weights(ridges)
-        L = self.schur(ridges, W)
+        ridges, W, L, *_ = at
         identity = torch.eye(len(self.D), dtype=W.dtype, device=W.device).expand_as(L)
         WC = torch.linalg.solve_triangular(L, self.C.mT * W.unsqueeze(-2), upper=False)
         corner = torch.linalg.solve_triangular(L, identity, upper=False)
@@ -120,14 +116,19 @@ class Eigenbasis(Resolvent):
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
-        cross = self._scale * self.k(self.data.X, X)
-        return self.vectors.mT @ cross[: self._basis], cross[self._basis :]
+        cross = self.k(self.data.X, X)
+        border = self._scale(self._basis, self.rows) * cross[self._basis :]
+        return self.vectors.mT @ cross[: self._basis], border
 
 
 class ExactRidges(SpectralRidges):
     """Any ridges of an exact posterior with data."""
 
     resolvent: Eigenbasis
+
+    def __init__(self, state: Posterior, basis: Eigenbasis) -> None:
+        super().__init__(state)
+        self.resolvent = basis
 
     def path(self, X: Tensor) -> SpectralPath:  # noqa: D102
         self.state.check(X)

@@ -43,7 +43,7 @@ class FollowedExact(Followed):
         if self.state.data is None:
             return torch.zeros_like(self.prior), self.prior.clone()
         columns = self._current(ridge)
-        return columns.mean.clone(), clamped(columns.variance, self.prior, ridge, self.state.trace)
+        return columns.mean.clone(), clamped(columns.variance, self.prior, ridge, self.state.data.trace)
 
     def covariance(self, ridge: float) -> Tensor:
         """Return the joint covariance [A A], in O(n A^2) for up to ``MOST_JOINT`` points."""
@@ -94,7 +94,7 @@ class FollowedExact(Followed):
             rest = factor.k(data.X[start:stop], self.points) - left @ columns.W.value
             w = torch.linalg.solve_triangular(corner, rest, upper=False)
             columns.W.append(w)
-            columns.mean = columns.mean + factor.z.value[start:stop] @ w
+            columns.mean = columns.mean + factor.z[start:stop] @ w
             columns.variance = columns.variance - w.square().sum(0)
         return columns
 
@@ -105,7 +105,7 @@ class _FollowedBasis(FollowedExact):
     def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         if self.state.data is None:
             return super().predict(ridge)
-        moments = self.path().grid(self.points.new_tensor([ridge]))
+        moments = self.path().grid(self.state.all_ridges().ridges([ridge]))
         return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
 
     def covariance(self, ridge: float) -> Tensor:

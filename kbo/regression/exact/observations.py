@@ -24,6 +24,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from kbo.checks import OnHost
 from kbo.linalg import GrowingTensor
 from kbo.stateful import Stateful, fresh_version, passed_on
 
@@ -41,6 +42,8 @@ class Observations(Stateful):
         weight_range: Least and largest weight of an observation, and 1.
         n: Number of observations.
         rows: Number of rows m.
+        trace: Sum of ``w k(x, x)`` over the observations, which the posterior keeps.
+        largest: Largest ``k(x, x)``, likewise.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
             rounding, so a resumed run continues exactly.
         layout: A version that changes whenever rows change other than by appending: what was derived from the rows of
@@ -56,6 +59,8 @@ class Observations(Stateful):
         self.within: Tensor = y.new_zeros(())
         self.n: int = 0
         self.weight_range: tuple[float, float] = (1.0, 1.0)
+        self.trace: float = 0.0
+        self.largest: float = 0.0
         self.blocks: list[int] = []
         self.layout: int = fresh_version()
         self._seen: set[tuple[float, ...]] = set()
@@ -66,23 +71,29 @@ class Observations(Stateful):
     counts: Tensor = passed_on("_counts.value")
     rows: int = passed_on("_X.n")
 
+    @property
+    def uniform(self) -> bool:
+        """Whether every row counts once."""
+        return self.n == self.rows and self.weight_range == (1.0, 1.0)
+
     def blocks_after(self, row: int) -> list[tuple[int, int]]:
         """The blocks (start, stop) that begin at ``row`` or later, ``row`` being the end of a block."""
+        if row == self.rows:
+            return []
         stops = [row, *self.blocks[bisect.bisect_right(self.blocks, row) :]]
         return list(itertools.pairwise(stops))
 
-    def append(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Add observations X [r d], y [r] of these weights [r], ones if omitted."""
-        if len(X) == 0:
-            return
-        self.n += len(X)
+    def append(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
+        """Add observations X [r d], y [r] of these weights [r], ones if None; ``host`` has them as plain numbers."""
+        self.n += X.shape[0]
         if weights is None:
             weights = torch.ones_like(y)
-        else:
+        if host.weights is not None:
             least, most = self.weight_range
-            self.weight_range = min(least, float(weights.min())), max(most, float(weights.max()))
-        X, counts, y, within, locations = merge(X, weights, y)
-        self.within = self.within + within
+            self.weight_range = min(least, *host.weights), max(most, *host.weights)
+        X, counts, y, within, locations = merge(X, weights, y, host.places)
+        if within is not None:
+            self.within = self.within + within
         self._repeats += sum(location in self._seen for location in locations)
         self._seen.update(locations)
         self._X.append(X)
@@ -93,8 +104,9 @@ class Observations(Stateful):
             self._fold()
 
     def _fold(self) -> None:
-        X, counts, y, within, _ = merge(self.X, self.counts, self.y)
-        self.within = self.within + within
+        X, counts, y, within, _ = merge(self.X, self.counts, self.y, list(map(tuple, self.X.tolist())))
+        if within is not None:
+            self.within = self.within + within
         self._X, self._counts, self._y = GrowingTensor(X), GrowingTensor(counts), GrowingTensor(y)
         self.blocks = [self.rows]
         self.layout = fresh_version()
@@ -106,22 +118,24 @@ class Observations(Stateful):
         self.layout = fresh_version()
 
 
-def merge(X: Tensor, counts: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[float, ...]]]:
-    """Merge rows of equal location, in order of first appearance.
+def merge(
+    X: Tensor, counts: Tensor, y: Tensor, places: list[tuple[float, ...]]
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, list[tuple[float, ...]]]:
+    """Merge rows of equal location, in order of first appearance; ``places`` are the locations as tuples.
 
     Returns their locations, counts and mean targets, the sum of squares that merging moved from between rows to within
-    rows, and the locations as tuples.
+    rows (None if nothing was merged), and the locations as tuples.
     """
     number: dict[tuple[float, ...], int] = {}
     group, first = [], []
-    for row, location in enumerate(map(tuple, X.tolist())):
+    for row, location in enumerate(places):
         if location not in number:
             number[location] = len(number)
             first.append(row)
         group.append(number[location])
     locations = list(number)
     if len(locations) == len(group):
-        return X, counts, y, y.new_zeros(()), locations
+        return X, counts, y, None, locations
     index = torch.tensor(group, device=X.device)
     total = counts.new_zeros(len(locations)).index_add_(0, index, counts)
     mean = y.new_zeros(len(locations)).index_add_(0, index, counts * y) / total

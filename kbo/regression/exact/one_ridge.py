@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
-from kbo.linalg import GrowingCholesky, GrowingTensor
+from kbo.linalg import GrowingCholesky
 from kbo.regression.exact.observations import Observations
-from kbo.regression.numerics import clamped, in_chunks
+from kbo.regression.numerics import block_of, clamped, in_chunks
 from kbo.regression.posterior import LowRankAnswers, Posterior
 from kbo.regression.sampling import SamplePath
 from kbo.stateful import Stateful, passed_on
 
-_CHUNK = {"cpu": 2**20, "cuda": 2**25}
+_BLOCK = 2**20
 """Entries of k(X, x) that are evaluated at once, whatever the number of points; the peak is several times that."""
 
 
@@ -33,26 +33,18 @@ class Factor(Stateful):
         self.ridge = ridge
         self.data = data
         self.k = k
-        self.cholesky: GrowingCholesky = GrowingCholesky(data.X)
-        self.z: GrowingTensor = GrowingTensor(data.y[:0])
-        self.log_det: Tensor = data.within.new_zeros(())
+        self.cholesky: GrowingCholesky = GrowingCholesky(data.y)
 
-    n: int = passed_on("cholesky.n")
+    z: Tensor = passed_on("cholesky.z")
 
-    @torch.no_grad()
     def grow(self) -> None:
-        """Take in all rows of the data."""
-        for start, stop in self.data.blocks_after(self.n):
-            new = self.data.X[start:stop]
-            noise = self.ridge / self.data.counts[start:stop]
-            block = self.k(new, new).clone()
-            block.diagonal().add_(noise)
-            self.cholesky.append(self.k(self.data.X[:start], new), block)
-            left, corner = self.cholesky.rows(start, stop)
-            rest = (self.data.y[start:stop] - left @ self.z.value).unsqueeze(-1)
-            z = rest / corner if stop - start == 1 else torch.linalg.solve_triangular(corner, rest, upper=False)
-            self.z.append(z.squeeze(-1))
-            self.log_det = self.log_det + (corner.diagonal().square() / noise).log().sum()
+        """Take in all rows of the data, which have no gradients."""
+        data = self.data
+        for start, stop in data.blocks_after(self.cholesky.n):
+            new = data.X[start:stop]
+            block = self.k.diagonal(new) if stop - start == 1 else self.k(new, new)
+            noise = self.ridge if data.uniform else self.ridge / data.counts[start:stop]
+            self.cholesky.append(self.k(data.X[:start], new), block, noise, data.y[start:stop])
 
 
 class OneRidge(LowRankAnswers):
@@ -66,33 +58,35 @@ class OneRidge(LowRankAnswers):
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)
-        size = max(1, _CHUNK.get(X.device.type, 2**20) // self.data.rows)
+        size = max(1, block_of(_BLOCK, X.device) // self.data.rows)
+        if X.ndim == 2:
+            return in_chunks(self._moments, X, size)
         mean, variance = in_chunks(self._moments, X.reshape(-1, X.shape[-1]), size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         prior = self.k.diagonal(X)
         W = self.factor.cholesky.solve(self.k(self.data.X, X))
-        return self.factor.z.value @ W, clamped(prior - (W * W).sum(0), prior, self.ridge, self.state.trace)
+        return self.factor.z @ W, clamped(prior - (W * W).sum(0), prior, self.ridge, self.data.trace)
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
         self.state.check(X)
         W = self.factor.cholesky.solve(self.k(self.data.X, X.reshape(-1, X.shape[-1])))
-        mean = (self.factor.z.value @ W).reshape(X.shape[:-1])
+        mean = (self.factor.z @ W).reshape(X.shape[:-1])
         W = W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
         return mean, W, W
 
     def log_det(self) -> Tensor:  # noqa: D102
-        return self.factor.log_det.clone()
+        return self.data.within.new_full((), self.factor.cholesky.log_det)
 
     def quad(self) -> Tensor:  # noqa: D102
-        return self.data.within + self.ridge * self.factor.z.value.square().sum()
+        return self.data.within + self.ridge * self.factor.z.dot(self.factor.z)
 
     @torch.no_grad()
     def rss(self) -> Tensor:
         """In O(n^2): the residuals of the rows are ``ridge C^-1 A^-1 y``."""
-        solved = self.factor.cholesky.solve_transposed(self.factor.z.value)
+        solved = self.factor.cholesky.solve_transposed(self.factor.z)
         return self.data.within + self.ridge**2 * (solved.square() / self.data.counts).sum()
 
     @torch.no_grad()

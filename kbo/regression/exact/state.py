@@ -10,16 +10,16 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
+from kbo.devices import read
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import ill_conditioned_ratio
 from kbo.regression.exact.all_ridges import Eigenbasis, ExactRidges
 from kbo.regression.exact.follow import FollowedExact
 from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
-from kbo.regression.numerics import warn_below_precision
+from kbo.regression.numerics import algebra_error, warn_below_precision
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, PriorAnswers
 from kbo.regression.sampling import Function, draw_prior
-from kbo.stateful import passed_on
 
 _MOST_FACTORS = 8
 """Ridges whose factor is kept; the least recently used one is dropped and would be recomputed."""
@@ -54,6 +54,7 @@ class KernelRidge(Posterior):
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
         self.kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
+        self._frozen: dict[tuple[torch.dtype, torch.device], DenseKernel] = {}
         self._begin(None)
         super().__init__(ridge)
 
@@ -65,8 +66,6 @@ class KernelRidge(Posterior):
         """Replace the data; from the first observation on the state has their dtype and device."""
         self.data = data
         self.like: Tensor = Posterior.like if data is None else data.X[:0].clone()
-        self._k = None if data is None else freeze(self.kernel, self.like)
-        self._trace, self._kappa = torch.zeros((), dtype=self.dtype, device=self.device), 0.0
         self._factors: dict[float, Factor] = {}
         self._basis: Eigenbasis | None = None
 
@@ -76,22 +75,29 @@ class KernelRidge(Posterior):
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:  # noqa: D102
-        checks.observations(X, y, self.like if self.data else None, self.dimension)
-        weights = None if weights is None else checks.weights(weights, y)
-        if len(X) == 0:
+        host = checks.observations(X, y, self.like if self.data else None, self.dimension, weights=weights)
+        if not host.places:
             return
-        prior = self.prior_variance(X)
+        trace, largest = self._prior_of(X, weights, host)
         if self.data is None:
             self._begin(Observations(X, y))
         assert self.data is not None
         layout = self.data.layout
-        self.data.append(X, y, weights)
-        self._trace = self._trace + (prior if weights is None else weights * prior).sum()
-        self._kappa = max(self._kappa, float(prior.max()))
+        self.data.append(X, y, weights, host)
+        self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
         if self.data.layout != layout:
             self._factors.clear()
             self._basis = None
         self.changed()
+
+    def _prior_of(self, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
+        """Return the sum of ``w k(x, x)`` over new observations, and the largest ``k(x, x)``."""
+        k = self._kernel_for(X)
+        if k.constant is not None and self.data is not None:
+            return k.constant * sum(host.weights or [1] * len(host.places)), k.constant
+        prior = k.diagonal(X)  # which tests the number of columns
+        trace, largest = read((prior if weights is None else weights * prior).sum(), prior.max())
+        return trace, largest
 
     def at(self, ridge: float | None = None) -> Answers:
         """In O(n^2) per new row for a ridge that was used before, else O(n^3)."""
@@ -119,12 +125,19 @@ class KernelRidge(Posterior):
     def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:  # noqa: D102
         return self._kernel_for(X).radial(X)
 
-    trace: Tensor = passed_on("_trace")
+    @property
+    def trace(self) -> Tensor:  # noqa: D102
+        return self.like.new_full((), self.data.trace if self.data else 0.0)
+
+    def rounding_error(self, ridge: float | Tensor) -> Tensor:
+        """Return e as for any posterior, on the host as far as the ridge is."""
+        e = algebra_error(self.terms, self.data.trace if self.data else 0.0, ridge)
+        return e if isinstance(e, Tensor) else self.like.new_full((), e)
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
-        heaviest = self.data.weight_range[1] if self.data else 1.0
-        return ill_conditioned_ratio(self.dtype) * (self._kappa or 1.0) * heaviest
+        largest = (self.data.largest or 1.0) * self.data.weight_range[1] if self.data else 1.0
+        return ill_conditioned_ratio(self.dtype) * largest
 
     @property
     def weighted(self) -> bool:  # noqa: D102
@@ -145,12 +158,12 @@ class KernelRidge(Posterior):
     def factor(self, ridge: float) -> Factor:
         """Return the factor of ``K + ridge C^-1``, grown to all rows."""
         assert self.data is not None
-        assert self._k is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
             warn_below_precision(ridge, self.least_ridge)
-            factor = Factor(ridge, self.data, self._k)
-        factor.grow()
+            factor = Factor(ridge, self.data, self._kernel_for(self.like))
+        if factor.cholesky.n < self.data.rows:
+            factor.grow()
         self._factors[ridge] = factor  # at the end of the dict: the most recently used
         if len(self._factors) > _MOST_FACTORS:
             del self._factors[next(iter(self._factors))]
@@ -159,8 +172,7 @@ class KernelRidge(Posterior):
     def basis(self) -> Eigenbasis:
         """Return the eigenbasis for every ridge, grown to all rows."""
         assert self.data is not None
-        assert self._k is not None
-        self._basis = (self._basis or Eigenbasis(self.data, self._k)).grown()
+        self._basis = (self._basis or Eigenbasis(self.data, self._kernel_for(self.like))).grown()
         return self._basis
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -171,10 +183,12 @@ class KernelRidge(Posterior):
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
             data.restore(saved)
             self._begin(data)
-            self._trace = state["trace"].clone()
-            self._kappa = float(self.prior_variance(data.X).max())
+            data.trace, data.largest = read(state["trace"], self.prior_variance(data.X).max())
         self.assumed = state["assumed"]
         self.changed()
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:
-        return freeze(self.kernel, X) if self._k is None else self._k
+        key = X.dtype, X.device
+        if key not in self._frozen:
+            self._frozen[key] = freeze(self.kernel, X)
+        return self._frozen[key]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.regression.resolvent import Resolvent, SpectralPath, SpectralRidges
+from kbo.regression.resolvent import Number, Resolvent, Shifted, SpectralPath, SpectralRidges
 from kbo.regression.ridge_path import RidgePath
 
 
@@ -19,25 +19,25 @@ class SketchedResolvent(Resolvent):
         self.vectors: Tensor = vectors
         self.values: Tensor = values.clamp_min(0)
         self.target: tuple[Tensor, Tensor] = self.vectors.mT @ By, By[:0]
-        self.rest: Tensor = By.new_tensor(yy)
+        self.rest: Tensor = By.new_full((), yy)
         self.C, self.D = G[:, :0], G[:0, :0]
-        self.grids: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
+        self.grids: dict[tuple[float, ...], Shifted] = {}
 
-    def covariance(self, prior: Tensor, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
         return prior + ridges * form
 
-    def quad_of(self, form: Tensor, ridges: Tensor) -> Tensor:  # noqa: D102
-        return (self.rest - form).clamp_min(0)
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+        return rest - form
 
-    def log_det(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return torch.log1p(self.values / ridges.unsqueeze(-1)).sum(-1)
+    def log_det(self, at: Shifted) -> Tensor:  # noqa: D102
+        return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)
 
-    def rss(self, ridges: Tensor) -> Tensor:
+    def rss(self, at: Shifted) -> Tensor:
         """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``."""
-        return (self.quad(ridges) - ridges * self.solved_square(ridges)).clamp_min(0)
+        return (self.quad(at) - at.ridges * self.solved_square(at)).clamp_min(0)
 
-    def effective_dimension(self, ridges: Tensor) -> Tensor:  # noqa: D102
-        return (self.values * self.weights(ridges)).sum(-1)
+    def effective_dimension(self, at: Shifted) -> Tensor:  # noqa: D102
+        return (self.values * at.W).sum(-1)
 
     def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return features [m q] in the basis [m q], and nothing at the border [0 q]."""
@@ -47,9 +47,12 @@ class SketchedResolvent(Resolvent):
 class SketchedRidges(SpectralRidges):
     """Any ridges of a sketched posterior."""
 
-    resolvent: SketchedResolvent
-
     state: Any  # a NystromRidge, which makes this
+
+    @property
+    def resolvent(self) -> SketchedResolvent:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of the state; without data it moves to the device of the points."""
+        return self.state.spectrum()
 
     def path(self, X: Tensor) -> RidgePath:  # noqa: D102
         self.state.check(X)
@@ -65,5 +68,5 @@ class SketchedRidges(SpectralRidges):
             residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
         else:
             residual = prior - torch.einsum("mbg,mbh->bgh", grouped, grouped)
-        trace = variance.new_tensor(self.state.sketch.trace)
-        return SpectralPath(self.resolvent, *self.resolvent.coordinates(z), residual, variance, trace, dtype)
+        trace, p = self.state.sketch.trace, self.resolvent.coordinates(z)
+        return SpectralPath(self.resolvent, *p, residual, variance, trace, dtype)

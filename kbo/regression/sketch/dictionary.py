@@ -20,7 +20,7 @@ from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import InverseRoot
 from kbo.regression.sketch.features import DEPENDENT, Features
-from kbo.regression.sketch.rows import Rows
+from kbo.regression.sketch.rows import Place, Rows
 from kbo.stateful import Stateful
 
 
@@ -43,30 +43,44 @@ class Candidate:
     Attributes:
         prior: ``k(x, x)``.
         residual: What the dictionary does not explain of it, ``k(x, x) - |z(x)|^2``.
-        column: ``k(Z, x)``, [m].
+        spread: A bound of the norm of ``coefficients``; see ``error.py``.
+        column: ``k(Z, x)``, [m 1].
         features: ``z(x)``, [m].
-        anchor: The anchor at the same location; None if there is none.
+        place: Its location.
         basis: The features of the anchors.
         weight: Its weight.
+        image: What ``Dictionary.image`` returned.
+        image_square: ``|image|^2``.
     """
 
     prior: float
     residual: float
+    spread: float
     column: Tensor
     features: Tensor
-    anchor: int | None
+    place: Place
     basis: Features
     weight: float = 1.0
+    image: Tensor | None = None
+    image_square: float = 0.0
+
+    @property
+    def anchor(self) -> int | None:
+        """The anchor at the same location; None if there is none."""
+        return self.basis.at(self.place)
 
     @cached_property
     def coefficients(self) -> Tensor:
         """``k(Z, Z)^-1 k(Z, x)``, [m]."""
         return self.basis.coefficients(self.features)
 
-    @property
+    @cached_property
     def dependent(self) -> bool:
         """Whether it cannot become an anchor, because it adds nothing; see ``features.py``."""
-        return self.residual <= DEPENDENT * self.prior * (1 + float(self.coefficients @ self.coefficients))
+        least = DEPENDENT * self.prior
+        if self.residual > least * (1 + self.spread**2):  # mostly, and then nothing more is read from the device
+            return False
+        return self.residual <= least * (1 + float(self.coefficients @ self.coefficients))
 
 
 MOST_ANCHORS = 500
@@ -110,6 +124,10 @@ class Dictionary(Stateful):
     def begin(self, like: Tensor) -> Self:
         """A chooser that has seen nothing, for points in the dtype and on the device of ``like``."""
         return copy.copy(self)
+
+    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor | None:
+        """A vector [k] whose square ``accepts`` reads, given ``k(Z, x)`` [m 1] and ``z(x)`` [m]; None without any."""
+        return None
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
         """Whether the observation that is about to come becomes an anchor; ignored if it is dependent."""

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
+from kbo.regression.sketch.rows import Place
 from kbo.stateful import Stateful, passed_on
 
 DEPENDENT = 1e-9
@@ -51,9 +53,10 @@ class Features(Stateful):
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
         gram = k(points, points) if len(points) else points.new_empty(0, 0)
-        kept = independent(gram)
-        self._Z, self._factor = GrowingTensor(points[kept]), GrowingFactor(cholesky(gram[kept][:, kept]))
+        kept, L = independent(gram)
+        self._Z, self._factor = GrowingTensor(points if kept is None else points[kept]), GrowingFactor(L)
         self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
+        self._places: dict[Place, int] = {}  # of the anchors; empty until it is needed
 
     m: int = passed_on("_Z.n")
     anchors: Tensor = passed_on("_Z.value")
@@ -78,47 +81,62 @@ class Features(Stateful):
         """``z(X)``, [m N], by a triangular solve: for features that are stored and grow."""
         return self._factor.solve(self.columns(X))
 
-    def solve_columns(self, column: Tensor) -> Tensor:
-        """The same for one point, given ``k(Z, x)`` [m]."""
-        return self._factor.solve(column.unsqueeze(-1)).squeeze(-1)
+    def solve_columns(self, columns: Tensor) -> Tensor:
+        """The same, given ``k(Z, X)`` [m N]."""
+        return self._factor.solve(columns)
 
     def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
         """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
         row = self.L[j]
         return (self._k(self.anchors[j : j + 1], X)[0] - row[:j] @ Z) / row[j]
 
-    def append(self, z: Tensor, b: Tensor, c: Tensor, pivot: float) -> None:
-        """Make z [1 d] an anchor, given features b [m], coefficients c [m] and ``pivot^2 = k(z, z) - |b|^2``."""
+    def append(self, z: Tensor, b: Tensor, c: Tensor, pivot: float, place: Place) -> None:
+        """Make z [1 d], at ``place``, an anchor.
+
+        Its features are b [m], its coefficients c [m], and ``pivot^2 = k(z, z) - |b|^2``.
+        """
         self._Z.append(z)
         self._factor.append(b, c, pivot)
-        self._row_norms.append(b.new_tensor([math.sqrt(1 + float(c @ c)) / pivot]))
+        self._row_norms.append(self._factor.inverse[-1:].norm(dim=1))
+        if self._places:
+            self._places[place] = self.m - 1
 
-    def at(self, x: Tensor) -> int | None:
-        """The anchor at the location x [1 d]; None if there is none."""
-        found = (self.anchors == x).all(-1).nonzero()
-        return int(found[0]) if len(found) else None
+    def at(self, place: Place) -> int | None:
+        """The anchor at a location; None if there is none."""
+        if not self._places:
+            self._places = {tuple(anchor): i for i, anchor in enumerate(self.anchors.tolist())}
+        return self._places.get(place)
+
+    def restored(self) -> None:  # noqa: D102
+        self._places = {}
 
 
-def independent(gram: Tensor) -> list[int]:
-    """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other; mostly all of them."""
+def independent(gram: Tensor) -> tuple[list[int] | None, Tensor]:
+    """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other, and their factor.
+
+    The rows are None for all of them, which is the usual case.
+    """
     prior = gram.diagonal()
     L, info = torch.linalg.cholesky_ex(gram)
-    if not int(info):
-        identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        row_norms = torch.linalg.solve_triangular(L, identity, upper=False).norm(dim=1)
-        if bool((row_norms.square() * prior * _SINGULAR < 1).all() & (L.diagonal().square() > _NOTHING * prior).all()):
-            return list(range(len(gram)))
-    rest, rows, kept = prior.clone(), torch.zeros_like(gram), []
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    row_norms = torch.linalg.solve_triangular(L, identity, upper=False).norm(dim=1)
+    regular = (row_norms.square() * prior * _SINGULAR < 1) & (L.diagonal().square() > _NOTHING * prior)
+    if bool((regular & (info == 0)).all()):
+        return None, L
+    on_host = gram.cpu().numpy()  # where a pivot is read and compared at a fifth of the cost
+    root = np.sqrt(on_host.diagonal())
+    unit = on_host * np.divide(1, root * root[:, None], out=np.zeros_like(on_host), where=root * root[:, None] > 0)
+    rest, rows, kept = unit.diagonal().copy(), np.zeros_like(unit), []
     while len(kept) < len(gram):
-        part = rest / prior
-        i = int((part >= 0.999 * part.max()).byte().argmax())  # the first of those that are nearly equal
-        if not float(rest[i]) > _NOTHING * float(prior[i]):
+        i = int((rest >= 0.999 * rest.max()).argmax())  # the first of those that are nearly equal
+        if not rest[i] > _NOTHING:
             break
         q = len(kept)
-        rows[q] = (gram[i] - rows[:q, i] @ rows[:q]) / rest[i].sqrt()
-        rest = rest - rows[q].square()
+        rows[q] = (unit[i] - rows[:q, i] @ rows[:q]) / math.sqrt(rest[i])
+        rest -= rows[q] ** 2
         kept.append(i)
-    return sorted(kept)
+    kept.sort()
+    return kept, cholesky(gram[kept][:, kept])
 
 
 def kept_for(X: Tensor, matrix: Tensor) -> Tensor:

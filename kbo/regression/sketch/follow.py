@@ -68,6 +68,6 @@ class FollowedSketch(Followed):
         if self.generation != root.generation or len(root.events) - self.followed > sketch.m:
             self.form: Tensor = (root.S.mT @ self.features.value).square().sum(0)
             self.generation, self.followed = root.generation, len(root.events)
-        for sign, vector in root.events[self.followed :]:
-            self.form = self.form + sign * (vector @ self.features.value[: len(vector)]).square()
+        for factor, vector in root.events[self.followed :]:
+            self.form = self.form.add((vector @ self.features.value[: len(vector)]).square(), alpha=factor)
         self.followed: int = len(root.events)

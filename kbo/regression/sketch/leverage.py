@@ -108,7 +108,7 @@ class OnlineRowSampling(Dictionary):
         return begun
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
-        whitened, g, p = self._probability(point)
+        g, p = self._probability(point)
         if not self._draws.next() < p:
             return False
         if point.anchor is not None:
@@ -116,8 +116,11 @@ class OnlineRowSampling(Dictionary):
             return False
         if point.dependent or not self._has_capacity(sketch.m):
             return False
+        assert point.image is not None
         self._weights.append(point.weight / p)
-        self._factor.append(whitened, self._factor.coefficients(whitened), math.sqrt(g + self.mu * p / point.weight))
+        self._factor.append(
+            point.image, self._factor.coefficients(point.image), math.sqrt(g + self.mu * p / point.weight)
+        )
         return True
 
     def _repeat(self, point: Candidate, p: float) -> None:
@@ -130,13 +133,16 @@ class OnlineRowSampling(Dictionary):
 
     def probability(self, point: Candidate) -> float:
         """The probability with which the point would enter now."""
-        return self._probability(point)[2]
+        return self._probability(point)[1]
 
-    def _probability(self, point: Candidate) -> tuple[Tensor, float, float]:
-        """The point seen through the samples [m], g, and the probability."""
-        whitened = self._factor.solve(point.column.unsqueeze(-1)).squeeze(-1)
-        g = max(point.prior - float(whitened @ whitened), 0.0)
-        return whitened, g, min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu / point.weight))
+    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor:
+        """The point seen through the samples, [m]."""
+        return self._factor.solve(column)[:, 0]
+
+    def _probability(self, point: Candidate) -> tuple[float, float]:
+        """The variance g given the samples, and the probability."""
+        g = max(point.prior - point.image_square, 0.0)
+        return g, min(1.0, self.gamma * (1 + self.eps) * g / (g + self.mu / point.weight))
 
 
 class LeverageResampling(Dictionary):
@@ -178,7 +184,7 @@ class LeverageResampling(Dictionary):
         return begun
 
     def redraws(self, sketch: Observed) -> list[int] | None:  # noqa: D102
-        p, u = self.probabilities(sketch), self._draws.many(sketch.rows.n).to(sketch.rows.counts)
+        p, u = self.probabilities(sketch).cpu(), self._draws.many(sketch.rows.n)
         drawn = (u < p).nonzero().flatten()
         if self.most is not None and len(drawn) > self.most:
             self.capped = True
@@ -219,12 +225,15 @@ class BatchedResampling(LeverageResampling):
         frozen._waits = True
         return frozen
 
-    def accepts(self, point: Candidate, sketch: Observed) -> bool:
-        """No; but the leverage that the point had at the beginning of the batch counts."""
+    def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor:
+        """The point under the sketch of the beginning of the batch, [m]."""
         if self._root is None:
             self._root = sketch.root.S.clone()
-        whitened = point.features @ self._root
-        self._spent += point.weight * (point.residual / sketch.ridge + float(whitened @ whitened))
+        return features @ self._root
+
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
+        """No; but the leverage that the point had at the beginning of the batch counts."""
+        self._spent += point.weight * (point.residual / sketch.ridge + point.image_square)
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:

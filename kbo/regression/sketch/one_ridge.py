@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.linalg import InverseRoot
-from kbo.regression.numerics import clamped, in_chunks
+from kbo.regression.numerics import block_of, clamped, in_chunks
 from kbo.regression.posterior import LowRankAnswers
 from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.stream import Sketch
+from kbo.stateful import passed_on
 
-_CHUNK = {"cpu": 2**19, "cuda": 2**26}
+_BLOCK = 2**19
 """Entries of k(Z, x) that are evaluated at once."""
 
 _MANY, _LARGE = 32, 1e-3
@@ -36,21 +38,26 @@ ridge, as a fraction of the kernel, from which the variance has all its digits t
 
 
 class SketchAnswers(LowRankAnswers):
-    """Answers of a sketched posterior; ``root`` has ``M^-1`` at their ridge."""
+    """Answers of a sketched posterior; without data it moves to the device of the points that they are given first."""
 
     state: Any  # a NystromRidge, which makes this
+    sketch: Sketch = passed_on("state.sketch")
 
-    def __init__(self, state: Any, root: InverseRoot) -> None:
-        super().__init__(state, root.ridge)
-        self.root = root
-        self.sketch: Sketch = state.sketch
-        self.weights: Tensor = root.S @ (self.sketch.By @ root.S)
+    @cached_property
+    def root(self) -> InverseRoot:
+        """``M^-1`` at their ridge."""
+        return self.state.root(self.ridge)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """``M^-1 B y``, [m]."""
+        return self.root.S @ (self.sketch.By @ self.root.S)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)
         flat, m = X.reshape(-1, X.shape[-1]), self.sketch.m
         many = len(flat) > _MANY * m and self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
-        size = max(1, _CHUNK.get(X.device.type, 2**19) // max(1, m))
+        size = max(1, block_of(_BLOCK, X.device) // max(1, m))
         mean, variance = in_chunks(self._halved() if many else self._moments, flat, size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
@@ -59,7 +66,7 @@ class SketchAnswers(LowRankAnswers):
         dtype, X = X.dtype, X.double()
         z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
         form = (kept_for(z, self.root.S).mT @ z).square().sum(0)
-        variance = (prior - z.square().sum(0)).clamp_min(0) + self.ridge * form
+        variance = (prior - z.square().sum(0)).clamp_min(0).add(form, alpha=self.ridge)
         return (self.weights @ z).to(dtype), clamped(variance, prior, self.ridge, self.sketch.trace).to(dtype)
 
     def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -87,20 +94,19 @@ class SketchAnswers(LowRankAnswers):
         return (self.weights @ z).reshape(X.shape[:-1]).to(X.dtype), U, V
 
     def log_det(self) -> Tensor:  # noqa: D102
-        return self._number(self.root.log_det if self.sketch.n else 0.0)
+        return self.state.number(self.root.log_det if self.sketch.n else 0.0)
 
     def quad(self) -> Tensor:  # noqa: D102
-        return self._number(max(self.sketch.yy - float(self.sketch.By @ self.weights), 0.0))
+        return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.dtype)
 
     def rss(self) -> Tensor:  # noqa: D102
         return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.dtype)).clamp_min(0)
 
     def effective_dimension(self) -> Tensor:
         """``Tr B'B M^-1 = m - ridge Tr M^-1``, of the sketched kernel matrix."""
-        return self._number(self.sketch.m - self.ridge * float(self.root.S.square().sum()) if self.sketch.n else 0.0)
-
-    def _number(self, value: float) -> Tensor:
-        return torch.tensor(value, dtype=self.state.dtype, device=self.state.device)
+        if not self.sketch.n:
+            return self.state.number(0.0)
+        return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.dtype)
 
     # Draws; ``sampling.py`` states their law
 
@@ -113,9 +119,18 @@ class SketchAnswers(LowRankAnswers):
     def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Of the features' part jointly, of the residual point by point; any N."""
         self.state.check(X)
-        weights, normal = self.weight_draws(count, generator), residual_noise(X, count, generator)
-        out, sketch = X.new_empty(count, len(X)), self.sketch
-        size = max(1, _CHUNK.get(X.device.type, 2**19) // max(1, sketch.m))
+        return self._draws(X, self.weight_draws(count, generator), generator)
+
+    @torch.no_grad()
+    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:  # noqa: D102
+        self.state.check(X)
+        return self._draws(X, self.weights.unsqueeze(-1) + self.weight_draws(count, generator), generator)
+
+    def _draws(self, X: Tensor, weights: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Draws [count N] at X [N d] with feature weights [m count]; each block of points is evaluated once."""
+        sketch, count = self.sketch, weights.shape[1]
+        out, normal = X.new_empty(count, len(X)), residual_noise(X, count, generator)
+        size = max(1, block_of(_BLOCK, X.device) // max(1, sketch.m))
         for start in range(0, len(X), size):
             here = slice(start, start + size)
             points = X[here].double()

@@ -105,12 +105,10 @@ class NystromRidge(Posterior):
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary takes blocks."""
         self._adopt(X)
-        checks.observations(X, y, self.like, self.dimension)
-        weights = None if weights is None else checks.weights(weights, y).double()
+        host = checks.observations(X, y, self.like, self.dimension, weights=weights)
         if len(X) == 0:
             return
-        # The caller may change theirs.
-        self.sketch.update(X.detach().to(torch.float64, copy=True), y.detach().double(), weights)
+        self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
         self.changed()
 
     def at(self, ridge: float | None = None) -> SketchAnswers:
@@ -119,12 +117,11 @@ class NystromRidge(Posterior):
         if self.n:
             warn_below_precision(ridge, self.least_ridge)
         if ridge not in self._answers:
-            root = self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
-            self._answers[ridge] = SketchAnswers(self, root)
+            self._answers[ridge] = SketchAnswers(self, ridge)
         return self._answers[ridge]
 
     def all_ridges(self) -> SketchedRidges:  # noqa: D102
-        return SketchedRidges(self, self.spectrum())
+        return SketchedRidges(self)
 
     def follow(self, points: Tensor) -> FollowedSketch:  # noqa: D102
         return FollowedSketch(self, points)
@@ -135,6 +132,10 @@ class NystromRidge(Posterior):
         if self._spectrum is None:
             self._spectrum = SketchedResolvent(self.sketch.G, self.sketch.By, self.sketch.yy)
         return self._spectrum
+
+    def root(self, ridge: float) -> InverseRoot:
+        """Return ``M^-1`` at a ridge."""
+        return self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
 
     def features(self, X: Tensor) -> Tensor:
         """Return ``z(x)``, [m N] for X [N d], in float64."""
@@ -156,7 +157,7 @@ class NystromRidge(Posterior):
 
     @property
     def trace(self) -> Tensor:  # noqa: D102
-        return self._number(self.sketch.trace)
+        return self.number(self.sketch.trace)
 
     @property
     def least_ridge(self) -> float:  # noqa: D102
@@ -168,11 +169,11 @@ class NystromRidge(Posterior):
 
     @property
     def residual_trace(self) -> Tensor:  # noqa: D102
-        return self._number(self.sketch.residual_trace())
+        return self.number(self.sketch.residual_trace())
 
     def residual_log_det(self, ridge: float | Sequence[float]) -> Tensor:  # noqa: D102
         at = self.sketch.residual_log_det
-        return self._number([at(a) for a in ridge] if isinstance(ridge, Sequence) else at(ridge))
+        return self.like.new_tensor([at(a) for a in ridge]) if isinstance(ridge, Sequence) else self.number(at(ridge))
 
     @property
     def terms(self) -> int:
@@ -183,10 +184,10 @@ class NystromRidge(Posterior):
         """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
         sketch = self.sketch
         e = algebra_error(self.terms, sketch.trace, ridge) + sketch.feature_rounding() / ridge + sketch.stretched()
-        return e if isinstance(e, Tensor) else self._number(e)
+        return e if isinstance(e, Tensor) else self.number(e)
 
     def residual_norm(self) -> Tensor:  # noqa: D102
-        return self._number(self.sketch.residual_norm())
+        return self.number(self.sketch.residual_norm())
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
@@ -228,5 +229,6 @@ class NystromRidge(Posterior):
         self.assumed = state["assumed"]
         self.changed()
 
-    def _number(self, value: float | list[float]) -> Tensor:
-        return torch.tensor(value, dtype=self.dtype, device=self.device)
+    def number(self, value: float) -> Tensor:
+        """Return a number of the host as one of the answers, []."""
+        return self.like.new_full((), value)

@@ -14,12 +14,13 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from kbo.checks import OnHost
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import ErrorNorm, rounding, stretching
 from kbo.regression.sketch.features import Features
-from kbo.regression.sketch.rows import Rows
+from kbo.regression.sketch.rows import Place, Rows
 from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEW = 8
@@ -69,6 +70,7 @@ class Sketch(Stateful):
         self.features: Features = Features(self.k, like if points is None else points)
         self.rows: Rows = Rows(like)
         self._error = ErrorNorm()
+        self._one = like.new_ones(())
         self.n: int = 0
         self.weighted: bool = False
         self.trace: float = 0.0
@@ -89,75 +91,90 @@ class Sketch(Stateful):
         self.layout: int = fresh_version()
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        """Take in observations X [r d], y [r], one after the other unless the dictionary takes blocks."""
-        self.weighted |= weights is not None and bool((weights != 1).any())
-        if self.dictionary.in_blocks and len(X) > 1:
-            self._extend(X, y, torch.ones_like(y) if weights is None else weights)
-            return
-        each = [1.0] * len(X) if weights is None else weights.tolist()
-        for x, target, weight in zip(X.split(1), y.tolist(), each, strict=True):
-            self._observe(x, target, weight)
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
+        """Take in observations X [r d], y [r], one after the other unless the dictionary takes blocks.
 
-    def _extend(self, X: Tensor, y: Tensor, weights: Tensor) -> None:
+        ``host`` has them, and their weights [r], as plain numbers. The tensors are read, not kept.
+        """
+        each = host.weights or [1.0] * len(X)
+        self.weighted |= host.weights is not None and set(each) != {1.0}
+        if self.dictionary.in_blocks and len(X) > 1:
+            self._extend(X, y, torch.ones_like(y) if weights is None else weights, host.places, each)
+            return
+        counts, totals = ([self._one] * len(X), y) if weights is None else (weights.unbind(), weights * y)
+        rows = X.unsqueeze(1).unbind(), counts, totals.unbind(), host.places, host.targets, each
+        for x, count, total, place, target, weight in zip(*rows, strict=True):
+            self._observe(x, (count, total), place, target, weight)
+
+    def _extend(self, X: Tensor, y: Tensor, weights: Tensor, places: list[Place], each: list[float]) -> None:
         """Many observations under the dictionary before them."""
-        features, prior = self.features.solve(X), self.k.diagonal(X)
+        features, prior, G = self.features.solve(X), self.k.diagonal(X), self.G
         residual = (prior - features.square().sum(0)).clamp_min(0)
         spread = self.features.row_norms @ features.abs()
-        self.rows.extend(X, features.mT, residual, prior, spread, y, weights)
+        self.rows.extend(X, features.mT, torch.stack([residual, prior, spread], -1), y, weights, places, each)
         features, prior, y = features * weights.sqrt(), prior * weights, y * weights.sqrt()
-        self._count(len(X), float(prior.sum()), float(prior.max()), float(y @ y))
-        self.G.add_(features @ features.mT)
+        self._count(len(X), *torch.stack([prior.sum(), prior.max(), y @ y]).tolist())
+        G.add_(features @ features.mT)
+        self._summed = len(self.rows.order)
         self.By.add_(features @ y)
         self._forget_residuals()
         if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
-            self.root.refresh(self.G)
+            self.root.refresh(G)
         else:
             for z in features.mT:
-                self.root.add(z)
+                v = z @ self.root.S
+                self.root.add(v, float(v @ v))
         self._redraw()
 
-    def _observe(self, x: Tensor, y: float, weight: float) -> None:
-        """One observation at x [1 d]."""
-        row = self.rows.find(x)
+    def _observe(self, x: Tensor, counted: tuple[Tensor, Tensor], place: Place, y: float, weight: float) -> None:
+        """One observation at x [1 d], counted by its weight [] and its weighted target []; the host reads once."""
+        rows, row = self.rows, self.rows.find(place)
         if row is None:
-            prior, column = float(self.k.diagonal(x)), self.features.columns(x)[:, 0]
-            z = self.features.solve_columns(column)
-            residual = max(prior - float(z @ z), 0.0)
+            prior, column = self.k.diagonal(x)[0], self.features.columns(x)
+            z = self.features.solve_columns(column)[:, 0]
+            numbers = (prior - z @ z).clamp_min(0), prior, z.abs() @ self.features.row_norms, *counted
         else:
-            z = self.rows.features[row].clone()
-            column = self.features.L @ z
-            residual, prior = float(self.rows.residual[row]), float(self.rows.prior[row])
-        anchor = None if row is None else self.features.at(x)
-        point = Candidate(prior, residual, column, z, anchor, self.features, weight)
-        if self.dictionary.accepts(point, self) and not point.dependent:
-            z, residual = self._admit(x, point), 0.0
+            z, numbers = rows.features[row].clone(), rows.numbers[row].unbind()
+            column = (self.features.L @ z).unsqueeze(-1)
+        whitened, image = z @ self.root.S, self.dictionary.image(column, z, self)
+        numbers = torch.stack([*numbers, whitened @ whitened, *([] if image is None else [image @ image])])
+        residual, prior, spread, _, _, square, *image_square = numbers.tolist()
+        point = Candidate(prior, residual, spread, column, z, place, self.features, weight, image, *image_square)
+        accepted = self.dictionary.accepts(point, self) and not point.dependent
         if row is None:
-            spread = float(z.abs() @ self.features.row_norms)
-            self.rows.append(x, z, residual, prior, spread, y, weight)
+            row = rows.append(x, z, numbers[:5], place, weight)
         else:
-            spread = float(self.rows.spread[row])
-            self.rows.repeat(row, y, weight)
-        self._count_residual(self.rows.find(x), residual, rounding(self.m, prior, spread), weight)
+            rows.repeat(row, y, weight)
+        self._count_residual(row, residual, rounding(self.m, prior, spread), weight)
         self._count(1, weight * prior, weight * prior, weight * y * y)
-        if weight != 1:
-            z, y = weight**0.5 * z, weight**0.5 * y
         refresh = self.root.needs_refresh
-        if refresh and self.rows.n <= REFRESH:
+        if refresh and rows.n <= REFRESH:
             self._sum()  # as few additions as possible: thousands of repeats of a few rows would drift
         else:
-            self.G.addr_(z, z)
-            self.By.add_(z, alpha=y)
+            self.By.add_(z, alpha=weight * y)
         if refresh:
             self.root.refresh(self.G)
         else:
-            self.root.add(z)
+            self.root.add(whitened if weight == 1 else weight**0.5 * whitened, weight * square)
+        if accepted:
+            self._admit(x, point)
         self._redraw()
 
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features.mT
-        self._G, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
+        self._gram, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
+        self._summed: int = len(self.rows.order)
+
+    @property
+    def _G(self) -> GrowingTensor:
+        """``B B'`` of all observations: those that came since it was last read are one product."""
+        new = slice(self._summed, None)
+        if which := self.rows.order[new]:
+            B, weights = self.rows.features[which].mT, self.rows.weights[new]
+            self._gram.value.add_((B * B.new_tensor(weights) if self.weighted else B) @ B.mT)
+            self._summed = len(self.rows.order)
+        return self._gram
 
     def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
         self.n += n
@@ -165,19 +182,18 @@ class Sketch(Stateful):
         self.kappa = max(self.kappa, kappa)
         self.yy += yy
 
-    def _admit(self, x: Tensor, point: Candidate) -> Tensor:
-        """Make x [1 d] an anchor; its features, which gain a coordinate, [m + 1]."""
-        pivot = point.residual**0.5
-        self.features.append(x, point.features, point.coefficients, pivot)
+    def _admit(self, x: Tensor, point: Candidate) -> None:
+        """Make x [1 d], which was observed, an anchor: all features gain a coordinate."""
+        pivot, gram = point.residual**0.5, self._G
+        self.features.append(x, point.features, point.coefficients, pivot, point.place)
         self._forget_residuals()
         coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
-        self.rows.add_feature(coordinate, float(self.features.row_norms[-1]))
+        self.rows.add_feature(coordinate, self.features.row_norms[-1])
         g = (self.rows.counts * coordinate) @ self.rows.features
-        self._G.grow(1, 1)
-        self.G[-1], self.G[:, -1] = g, g
+        gram.grow(1, 1)
+        gram.value[-1], gram.value[:, -1] = g, g
         self._By.append((coordinate @ self.rows.sums).reshape(1))
-        self.root.border(g[:-1], float(g[-1]) + self.ridge, self.G)
-        return torch.cat([point.features, g.new_tensor([pivot])])
+        self.root.border(self.G)
 
     def _redraw(self) -> None:
         """A new dictionary, if it asks for one."""
@@ -213,11 +229,13 @@ class Sketch(Stateful):
 
     def residual_trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
-        if self._residual_trace is None:
+        trace = self._residual_trace
+        if trace is None:
             rows = self.rows
-            self._feature_rounding = float(rows.counts @ rounding(self.m, rows.prior, rows.spread))
-            self._residual_trace = float(rows.counts @ rows.residual) + self._feature_rounding
-        return self._residual_trace
+            lost = rounding(self.m, rows.prior, rows.spread)
+            self._feature_rounding, residual = (torch.stack([lost, rows.residual]) @ rows.counts).tolist()
+            trace = self._residual_trace = residual + self._feature_rounding
+        return trace
 
     def feature_rounding(self) -> float:
         """Return the norm of the error of ``B'B`` by rounding in the dictionary."""
@@ -244,14 +262,13 @@ class Sketch(Stateful):
         self._feature_rounding = 0.0
         self._residual_gains: dict[float, float] = {}
 
-    def _count_residual(self, row: int | None, residual: float, lost: float, weight: float) -> None:
+    def _count_residual(self, row: int, residual: float, lost: float, weight: float) -> None:
         """Add one observation of a row, whose part of the diagonal of E and its rounding are given, to the sums."""
-        assert row is not None
         residual = residual + lost
         if self._residual_trace is not None:
             self._feature_rounding += weight * lost
             self._residual_trace += weight * residual
-        count = float(self.rows.counts[row])
+        count = float(self.rows.counts[row]) if self._residual_gains else 0.0
         for ridge in self._residual_gains:
             more = math.log1p(count * residual / ridge) - math.log1p((count - weight) * residual / ridge)
             self._residual_gains[ridge] += more
@@ -261,4 +278,5 @@ class Sketch(Stateful):
         return min(self._error.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
 
     def restored(self) -> None:  # noqa: D102
+        self._summed = len(self.rows.order)
         self.layout = fresh_version()

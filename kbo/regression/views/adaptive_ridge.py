@@ -7,6 +7,7 @@ their order alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -59,13 +60,17 @@ class AdaptiveRidge(View):
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""
-        checks.observations(X, y)
-        self.state.check(X)
-        if len(X) == 0:
-            return
-        each = [None] * len(y) if weights is None else checks.weights(weights, y).split(1)
-        self.state.prior_variance(X)  # a kernel that cannot evaluate a point is an error before any is added
-        for x, target, weight in zip(X.split(1), y.split(1), each, strict=True):
+        steps: Iterable[tuple[Tensor, Tensor, Tensor | None]] = [(X, y, weights)]
+        if len(checks.shaped("X", X)) != 1:  # one is checked by the state, before it is added
+            self.state.check(X)
+            checks.observations(X, y, self.like if self.dimension else None, self.dimension, weights=weights)
+            if len(X) == 0:
+                return
+            self.state.prior_variance(X)  # a kernel that cannot evaluate a point is an error before any is added
+            steps = zip(
+                X.split(1), y.split(1), weights.split(1) if weights is not None else [None] * len(y), strict=True
+            )
+        for x, target, weight in steps:
             self.state.update(x, target, **given(weight))
             self._schedule.update(self.state)
             if self._schedule.ridge != self.state.ridge:

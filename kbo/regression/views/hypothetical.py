@@ -65,6 +65,7 @@ class Hypothetical(View):
         self.weights: Tensor = weights.detach().clone()
 
     hypothetical = True
+    kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = None  # version and ridge of a factor, and it
 
     def fork_frozen(self) -> Posterior:  # noqa: D102
         return Hypothetical(self.state.fork_frozen(), self.P, self.targets, self.weights)
@@ -86,9 +87,16 @@ class _ConditionedAnswers(ViewAnswers):
         self.P, self.targets, self.weights = view.P, view.targets, view.weights
 
     @cached_property
+    @checks.known_finite()
     def _factor(self) -> tuple[Tensor, Tensor]:
-        """The factor L [... p p] of S, and the trace of cov(P, P) with weights [...]."""
-        return _factor_of(self.inner.covariance(self.P, self.P), self.ridge, self.weights)
+        """The factor L [... p p] of S, and the trace of cov(P, P) with weights [...]; kept if it is constant."""
+        key = self.state.version, self.ridge
+        if self.state.kept is None or self.state.kept[0] != key:
+            factor = _factor_of(self.inner.covariance(self.P, self.P), self.ridge, self.weights)
+            if factor[0].requires_grad or not torch.is_grad_enabled():  # without gradients it is not known
+                return factor
+            self.state.kept = key, factor
+        return self.state.kept[1]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """At X [... q d], whose batch shape broadcasts with that of P."""
@@ -107,6 +115,7 @@ class _ConditionedAnswers(ViewAnswers):
         U, V = (side.expand(*A.shape[:-2], *side.shape[-2:]) for side in (U, V))
         return self._shifted(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
 
+    @checks.known_finite()
     def _shifted(self, mean: Tensor, A: Tensor) -> Tensor:
         """``mean + c(x)'S^-1 (y_P - mean(P))``, given ``A = L^-1 c(X)``."""
         if self.targets is None:
@@ -114,8 +123,9 @@ class _ConditionedAnswers(ViewAnswers):
         misfit = (self.targets - self.inner.predict(self.P)[0]).unsqueeze(-1)
         return mean + (A.mT @ torch.linalg.solve_triangular(self._factor[0], misfit, upper=False)).squeeze(-1)
 
+    @checks.known_finite()
     def _whitened(self, X: Tensor) -> Tensor:
-        """``L^-1 cov(P, X)`` [... p q]."""
+        """``L^-1 cov(P, X)`` [... p q], for points that the answers of the observed data have checked."""
         if self.P.ndim == 2:  # one P for the whole batch: solve for it once
             columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
@@ -190,7 +200,7 @@ class _ConditionedPath(RidgePath):
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
         p, mean, covariance = self.weights.shape[-1], joint.mean, joint.covariance
-        ridges = ridges.unsqueeze(-1).unsqueeze(-1)
+        ridges = ridges.to(covariance).unsqueeze(-1).unsqueeze(-1)
         known, cross, rest = covariance[..., :p, :p], covariance[..., :p, p:], covariance[..., p:, p:]
         L, trace = _factor_of(known, ridges, self.weights)
         A = torch.linalg.solve_triangular(L, cross, upper=False)

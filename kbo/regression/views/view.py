@@ -106,7 +106,7 @@ class ViewAnswers(Answers):
         return self.inner.effective_dimension()
 
 
-@passes_on("inner", "number", "path", "at")
+@passes_on("inner", "number", "quad_at", "path", "at")
 class ViewRidges(AllRidges):
     """Any ridges of a view; all that is not overridden is that of the underlying posterior.
 

@@ -206,8 +206,8 @@ def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, ...]:
     """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube."""
     belief = optimizer.belief()
     assert belief is not None
-    bounds = belief.interval(optimizer.space.features(points))
-    return bounds if optimizer.maximize else tuple(-bound for bound in reversed(bounds))
+    low, mean, high = (bound.cpu() for bound in belief.interval(optimizer.space.features(points)))
+    return (low, mean, high) if optimizer.maximize else (-high, -mean, -low)
 
 
 def _label(axes: Any, axis: Any, along: Along) -> None:

@@ -1,0 +1,118 @@
+"""Counts of what a piece of code does on its device: kernels, synchronisations, uploads, arithmetic and memory traffic.
+
+The counts do not depend on the machine, so tests hold them.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_WITHOUT_KERNEL = {
+    *("empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like", "_unsafe_view", "lift_fresh"),
+    *("squeeze_", "unsqueeze_", "transpose_", "t_", "detach_"),
+}
+# Results whose size depends on the values, and checks that read a status: the host waits for the device.
+_WAITING = {
+    *(
+        "_local_scalar_dense",
+        "equal",
+        "is_nonzero",
+        "_linalg_check_errors",
+        "nonzero",
+        "masked_select",
+        "bincount",
+        "histc",
+    ),
+    *("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "repeat_interleave"),
+    *("_linalg_eigh", "_linalg_eigvals", "_linalg_svd", "linalg_eig", "linalg_lstsq", "_assert_scalar"),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel: its name, floating-point operations, and bytes that are read and written at least once."""
+
+    name: str
+    flops: float
+    bytes: float
+
+
+class Operations(TorchDispatchMode):
+    """A context that records what runs inside on a device; backward passes too.
+
+    On the CPU reading a number counts as a wait, copying a tensor does not.
+
+    Args:
+        device: The device.
+
+    Attributes:
+        kernels: The kernels in order.
+        syncs: Synchronisations: their number by operator and innermost line of kbo.
+        uploads: Copies from the host to the device, likewise; not those of ``torch.tensor``, which torch hides.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.kernels: list[Kernel] = []
+        self.syncs: Counter[tuple[str, str]] = Counter()
+        self.uploads: Counter[tuple[str, str]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        outputs = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+        if self.device.type not in {x.device.type for x in (*inputs, *outputs)}:
+            return out
+        if name in ("_to_copy", "copy_") and inputs[-1].device != outputs[0].device:
+            (self.syncs if outputs[0].device.type == "cpu" else self.uploads)[name, _line()] += 1
+            return out
+        bare = name.removesuffix("_")
+        if bare in _WAITING or (bare in ("index", "index_put") and any(x.dtype == torch.bool for x in inputs[1:2])):
+            self.syncs[name, _line()] += 1
+        elif bare in ("index", "index_put") and len({x.device for x in inputs}) > 1:
+            self.uploads[name, _line()] += 1
+        if name not in _WITHOUT_KERNEL and not func.is_view and outputs:
+            traffic = sum(x.numel() * x.element_size() for x in {id(x): x for x in (*inputs, *outputs)}.values())
+            self.kernels.append(Kernel(name, _flops(bare, inputs, outputs), traffic))
+        return out
+
+
+def _flops(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> float:
+    """Return the operations of linear algebra, and one for each number of any other result."""
+    size, *shape = outputs[0].numel(), *(inputs[0].shape if inputs else ())
+    if name in ("mm", "bmm", "mv", "dot"):
+        return 2.0 * size * shape[-1]
+    if name in ("addmm", "baddbmm", "addmv"):
+        return 2.0 * size * inputs[1].shape[-1]
+    if name in ("linalg_solve_triangular", "triangular_solve"):
+        return float(size) * shape[-1]
+    if name == "cholesky_solve":
+        return 2.0 * size * inputs[1].shape[-1]
+    if name == "linalg_cholesky_ex":
+        return math.prod(shape) * shape[-1] / 3
+    if name == "_linalg_eigh":
+        return 9.0 * math.prod(shape) * shape[-1]
+    return float(size)
+
+
+def _line() -> str:
+    """Return the innermost line of kbo on the stack, as ``kbo/folder/file.py:line function``; "" outside of it."""
+    for frame, line in traceback.walk_stack(None):
+        parts = Path(frame.f_code.co_filename).parts
+        if "kbo" in parts and "bench" not in parts and "tests" not in parts:
+            start = len(parts) - parts[::-1].index("kbo") - 1
+            return f"{'/'.join(parts[start:])}:{line} {frame.f_code.co_name}"
+    return ""

@@ -1,0 +1,35 @@
+"""Kernels and waits of a step: what a GPU is kept busy with, and the CPU too; a change that adds some is seen here."""
+
+import pytest
+
+from kbo.experiments.bench.device import Setup, count, steps
+
+# The most kernels of a step, and its waits for a device; a search over ridges may take some steps more elsewhere.
+MOST = {
+    "exact update": (5, 1),
+    "sketch update": (20, 2),
+    "update and AY bounds": (70, 3),
+    "update and CMM bounds": (1300, 8),
+    "update and CMM bounds, sketch": (2900, 12),
+    "update and chaining": (69, 7),
+    "optimize_acqf evaluation, KernelUCB": (92, 1),
+    "optimize_acqf evaluation, CMMUCB": (1150, 4),
+    "Thompson draw over 500 points": (22, 1),
+    "best of 500 points, sketch": (28, 2),
+}
+
+
+def small(device) -> Setup:
+    return Setup(device, n=60, m=20, points=50, many=500)
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_step_has_few_kernels_and_waits(device, name):
+    counted = count(steps(small(device))[name](), device)
+    kernels, waits = MOST[name]
+    assert len(counted.kernels) <= kernels
+    assert counted.syncs.total() <= waits or device.type == "cpu", counted.syncs
+
+
+def test_every_step_is_held(device):
+    assert list(steps(small(device))) == list(MOST)

@@ -1,0 +1,231 @@
+"""Whole runs on a device: where things are, and the same trials as on the CPU."""
+
+import copy
+import math
+
+import optuna
+import pytest
+import torch
+from ax.api.client import Client
+from ax.api.configs import RangeParameterConfig
+from gpytorch.kernels import RBFKernel
+from typer.testing import CliRunner
+
+import kbo
+from kbo import report
+from kbo.cli import app
+from kbo.errors import InvalidInput
+from kbo.experiments.bench import suite
+from kbo.experiments.bench.operations import Operations
+from kbo.integrations.ax import generation_strategy
+from kbo.integrations.optuna import KBOSampler
+from kbo.optimize import practical
+
+SQUARE = [(0.0, 1.0), (0.0, 1.0)]
+KERNEL = RBFKernel().double().initialize(lengthscale=0.3)
+START = 3
+"""Trials that no model chooses."""
+
+NUMBERS = {"noise_std": 0.1, "norm_bound": 3.0}
+
+
+def noisy(x):
+    return math.sin(5 * x[0]) + (x[1] - 0.3) ** 2 + 0.1 * math.sin(1e4 * x[0])
+
+
+def measured(x):
+    return noisy(x), {"memory": noisy(x) - 0.3}
+
+
+def exact(params):
+    return (params["x"] - 0.4) ** 2 + params["i"] + (params["c"] == "a")
+
+
+def branched(params):
+    return (params.get("x", 0.3) - 0.6) ** 2
+
+
+def listed(params):
+    return measured([params["i"] / 20, 0.3])
+
+
+CASES = {
+    "noise": (noisy, SQUARE, {"setting": kbo.Practical(noise_std=0.1)}),
+    "no noise": (exact, {"x": (0.0, 1.0), "i": kbo.Int(0, 2), "c": ["a", "b"]}, {"n_trials": 14}),
+    "conditions": (branched, [{"o": ["s", "t"]}, kbo.When("o", "s", {"x": (0.0, 1.0)})], {}),
+    "draws": (noisy, SQUARE, {"method": "kernel-ts"}),
+    "limits": (measured, SQUARE, {"constraints": [kbo.Constraint("memory", upper=0.5)]}),
+    "certified": (noisy, SQUARE, {"setting": kbo.Certified(KERNEL, **NUMBERS), "method": "cmm-ucb", "n_trials": 5}),
+    "chaining": (
+        lambda params: listed(params)[0],
+        {"i": kbo.Int(0, 20)},
+        {"setting": kbo.Certified(KERNEL, **NUMBERS), "method": "chaining-ucb", "n_trials": 5},
+    ),
+    "certified limits": (
+        measured,
+        SQUARE,
+        {
+            "setting": kbo.Certified(KERNEL, **NUMBERS),
+            "constraints": [kbo.Constraint("memory", upper=0.5, **NUMBERS)],
+            "n_trials": 5,
+        },
+    ),
+    "safe": (
+        listed,
+        {"i": kbo.Int(0, 20)},
+        {
+            "setting": kbo.Safe(KERNEL, **NUMBERS, start=[{"i": 14}]),
+            "constraints": [kbo.Constraint("memory", upper=0.5, **NUMBERS)],
+            "n_trials": 5,
+        },
+    ),
+    "safe box": (
+        measured,
+        SQUARE,
+        {
+            "setting": kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]]),
+            "constraints": [kbo.Constraint("memory", upper=0.5, **NUMBERS)],
+            "n_trials": 4,
+        },
+    ),
+}
+
+
+def same(device, first, second):
+    """Whether as many trials are equal; on a GPU rounding may choose others once a model chooses."""
+    some = slice(START if device.type == "cuda" else None)
+    shown = [[(t.params, t.value) for t in trials] for trials in (first, second)]
+    return len(first) == len(second) and shown[0][some] == shown[1][some]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(device, case):
+    objective, bounds, options = CASES[case]
+    here, there = (kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d) for d in (None, device))
+    belief = there.optimizer.belief()
+    assert belief is not None
+    assert belief.posterior.device == device
+    assert same(device, here.trials, there.trials)
+    if device.type != "cuda":
+        assert str(here) == str(there)
+
+
+def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
+    monkeypatch.setattr(practical, "MOST_EXACT", 20)
+    monkeypatch.setattr(practical, "ANCHORS", (20, 10))
+    points = torch.rand(45, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
+    known = [(x, noisy(x)) for x in points]
+    runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
+    posterior = runs[1].optimizer.belief().posterior
+    assert posterior.device == device
+    assert posterior.residual_norm() > 0
+    assert same(device, runs[0].trials, runs[1].trials)
+
+
+def test_choosing_a_trial_waits_twice_for_each_set_of_points(device):
+    if device.type == "cpu":
+        pytest.skip("nothing is waited for on the CPU")
+    optimizer = kbo.Optimizer(SQUARE, setting=kbo.Practical(noise_std=0.1), device=device)
+    for x in torch.rand(20, 2, dtype=torch.float64).tolist():
+        optimizer.tell(x, noisy(x))
+    optimizer.tell(optimizer.ask(), 0.5)
+    with Operations(device) as seen:
+        optimizer.ask()
+    # For the update, and for random points, six steps and the choice: whether they are finite, and their scores.
+    assert seen.syncs.total() <= 2 + 2 * 8, seen.syncs
+    with Operations(device) as seen:
+        optimizer.recommended()
+    assert seen.syncs.total() <= 4, seen.syncs
+
+
+def test_a_batch_is_chosen_and_a_journal_is_continued_on_another_device(device, tmp_path):
+    def trials(devices):
+        path = tmp_path / f"{len(devices)}.jsonl"
+        for d in devices:
+            optimizer = kbo.Optimizer(SQUARE, journal=path, device=d)
+            for _ in range(4 // len(devices)):
+                for x in optimizer.ask(3):
+                    optimizer.tell(x, noisy(x))
+            optimizer.close()
+        return optimizer.trials
+
+    assert same(device, trials([None]), trials([device, None]))
+
+
+def test_parts_of_the_caller_work_on_the_device(device):
+    seen = []
+
+    def model(X, y, noise_std):
+        seen.append(X.device.type)
+        return kbo.optimize.fit_values(X, y, noise_std)
+
+    def search(confidence, posterior, search):
+        def score(X):
+            seen.append(X.device.type)
+            return confidence.upper(posterior, X)
+
+        return search.argmax(score).to(device)
+
+    def recommend(posterior, features, values):
+        seen.append(features.device.type)
+        return posterior.predict(features)[0]
+
+    setting = kbo.Practical(model=model, search=search, recommend=recommend)
+    assert kbo.minimize(noisy, SQUARE, 8, setting=setting, device=device).params is not None
+    assert {seen[0], seen[-1], seen[1]} == {"cpu", device.type}
+
+
+def test_a_run_is_drawn_and_a_copy_of_it_is_on_the_cpu(device):
+    result = kbo.minimize(noisy, SQUARE, 8, device=device)
+    assert len(report.importance(result)) == 2
+    result.plot("slices")
+    assert copy.deepcopy(result.optimizer).space.device.type == "cpu"
+
+
+@pytest.mark.parametrize("wanted", ["cuda:7", "gpu", "meta", 0.5])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda d: kbo.minimize(noisy, SQUARE, 1, device=d),
+        lambda d: KBOSampler(device=d),
+        lambda d: generation_strategy(device=d),
+        suite.run,
+    ],
+)
+def test_a_device_that_is_not_there_is_named_with_those_that_are(device, use, wanted):
+    with pytest.raises(InvalidInput, match=rf"device must be one that can be used here \(cpu.*{wanted!s}"):
+        use(wanted)
+
+
+def test_the_command_line_takes_a_device(device, tmp_path):
+    run = CliRunner().invoke(app, ["tune", "branin", "-n", "8", "-q", "--device", str(device), "-o", str(tmp_path)])
+    assert run.exit_code == 0, run.output
+
+
+def test_optuna_takes_a_device(device):
+    def objective(trial):
+        return noisy([trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)])
+
+    studies = []
+    for d in (None, device):
+        studies.append(optuna.create_study(sampler=KBOSampler(seed=0, device=d)))
+        studies[-1].optimize(objective, n_trials=9)
+    assert same(device, *(study.trials for study in studies))
+    assert studies[1].sampler.interval(studies[1], studies[1].best_params) is not None
+
+
+def test_ax_takes_a_device(device):
+    def tuned(d):
+        client = Client()
+        client.configure_experiment(
+            [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in "xy"]
+        )
+        client.configure_optimization(objective="-loss")
+        client.set_generation_strategy(generation_strategy(seed=0, n_initial=3, device=d))
+        for _ in range(5):
+            for number, params in client.get_next_trials(1).items():
+                client.complete_trial(number, {"loss": noisy([params["x"], params["y"]])})
+        return client.summarize()[["x", "y"]].to_numpy().tolist()
+
+    some = slice(START if device.type == "cuda" else None)
+    assert tuned(None)[some] == tuned(device)[some]
