@@ -214,9 +214,12 @@ def test_bounds_and_not_a_noisy_measurement_say_whether_a_limit_is_kept():
     setting = kbo.Certified(unit_kernel(1), 0.1, 1.0)
     constraint = kbo.Constraint("memory", upper=0.9, noise_std=0.3, norm_bound=1.0)
     optimizer = kbo.Optimizer({"i": kbo.Int(0, 1)}, setting=setting, constraints=[constraint])
-    for number in range(30):
-        optimizer.tell(optimizer.begin(), (0.0, {"memory": 0.0 if number else 1.0}))
-    assert optimizer.recommended().number == 0
+    first = optimizer.begin()
+    optimizer.tell(first, (-0.3, {"memory": 1.0}))
+    for _ in range(29):
+        trial = optimizer.begin()
+        optimizer.tell(trial, (-0.3 if trial.params == first.params else 0.0, {"memory": 0.0}))
+    assert optimizer.recommended().params == first.params
     assert optimizer.feasibility().kept
     assert optimizer.gap() is not None
 

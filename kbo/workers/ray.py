@@ -78,7 +78,7 @@ class Ray(Engine):
     def session(  # noqa: D102
         self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
     ) -> Iterator[Session]:
-        with connected(self.cluster(), self.workers):
+        with connected(self.cluster(), self.workers) as stays:
             session = _Tasks(self, function, timeout, on_report)
             try:
                 yield session
@@ -88,7 +88,8 @@ class Ray(Engine):
                     f"{_version()} and what the work imports, installed or sent along (runtime_env of Ray)."
                 ) from error
             finally:
-                session.close()
+                if stays:
+                    session.close()
 
     def capacity(self) -> int:
         """Return how many tasks can run on the nodes that there are, at least 1."""
@@ -176,6 +177,11 @@ class _Tasks(Session):
         return Outcome(number, failure=reason, seconds=seconds)
 
     def close(self) -> None:
+        """End what still runs, in a session of Ray that goes on.
+
+        Where the session ends too, its end does that. Ray ends the whole process if a task completes while it is being
+        cancelled ("Tried to complete task that was not pending").
+        """
         for task in self._tasks.values():
             ray.cancel(task, force=True)
         ray.kill(self._mailbox)
@@ -221,14 +227,18 @@ def _version() -> str:
 
 
 @contextmanager
-def connected(address: str, workers: int | None = None) -> Iterator[None]:
-    """A connection to Ray inside the block: the one there is, or else one that ends with the block."""
+def connected(address: str, workers: int | None = None) -> Iterator[bool]:
+    """A connection to Ray inside the block: the one there is, or else one that ends with the block.
+
+    Yields:
+        Whether the connection stays.
+    """
     if ray.is_initialized():
-        yield
+        yield True
         return
     try:
         _connect(address, workers)
-        yield
+        yield False
     finally:
         ray.shutdown()
 
