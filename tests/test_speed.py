@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.bench import acquisition, exact, race, sketch, suite
+from kbo.experiments.bench import acquisition, arithmetic, exact, race, sketch, suite
 from kbo.experiments.bench.race import Bench, Goal, Result
 
 CPU = torch.device("cpu")
@@ -78,10 +78,15 @@ def test_a_fresh_process_is_another_one():
 
 
 def test_there_are_many_benchmarks_and_only_some_are_quick():
-    assert len(suite.BENCHES) == 43
+    assert len(suite.BENCHES) == 57
     left_out = [bench for bench in suite.BENCHES if bench.quick is None]
     assert {b.measure for b in left_out} == {acquisition.steps, exact.new_row, sketch.short_run, sketch.long_run}
     assert left_out[-1].run(CPU, quick=True) == []
+
+
+def test_straight_line_code_agrees_with_kbo(device):
+    for bench in {bench.measure: bench for bench in arithmetic.BENCHES}.values():
+        assert all(result.kbo > 0 for result in bench.run(device, quick=True))
 
 
 def test_memory_of_a_stream_is_measured():

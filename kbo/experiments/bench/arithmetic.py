@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from kbo.confidence import Confidence, FixedWidth, MartingaleMixture
+from kbo.confidence import Chaining, Confidence, FixedWidth, MartingaleMixture
 from kbo.confidence.mixture.radius import DMM_GRID
 from kbo.experiments.bench.race import Bench, Goal, Result, agree, race
 from kbo.experiments.bench.setups import uniform
-from kbo.experiments.bench.straight import points, rounds
+from kbo.experiments.bench.straight import chains, points, rounds, tuning
+from kbo.optimize.context import Restriction
+from kbo.optimize.fitting import fit, unit_kernel
+from kbo.optimize.proposal import Search, argmax_upper
 from kbo.problems import stationary_kernel
-from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
+from kbo.regression import BatchedResampling, FixedDictionary, KernelRidge, NystromRidge, Posterior, track
+from kbo.regression.sketch.leverage import Uniforms
+from kbo.space import Space
 
 _LENGTHSCALE, _RIDGE, _WIDTH = 0.2, 0.1, 1.0
 _LINE = "{} / straight-line PyTorch"
@@ -53,6 +60,40 @@ def sketched_rounds(device: torch.device, n: int, m: int, arms: int) -> list[Res
         "straight": lambda: torch.tensor(rounds.sketched(anchors, *data, _RIDGE, _WIDTH)),
     }
     return _against(device, n, f"{n} rounds of EK-UCB, m = {m}, {arms} arms", works)
+
+
+def batched_rounds(device: torch.device, n: int, arms: int) -> list[Result]:
+    """Time rounds of BBKB, whose dictionary is drawn again once enough has been learned; with the same draws."""
+    data, kernel = _bandit(n, arms, device), stationary_kernel("rbf", 1.0)
+    sampled, growth = 1.0, 3.0
+
+    def kbo() -> Tensor:
+        state = NystromRidge(kernel, _RIDGE, BatchedResampling(sampled, growth, seed=0))
+        return _follow(state, FixedWidth(_WIDTH), *data)
+
+    def straight() -> Tensor:
+        return torch.tensor(rounds.batched(*data, _RIDGE, _WIDTH, sampled, growth, Uniforms(0).many))
+
+    return _against(device, n, f"{n} rounds of BBKB, {arms} arms", {"kbo": kbo, "straight": straight})
+
+
+def chained_rounds(device: torch.device, n: int, arms: int, times: int) -> list[Result]:
+    """Time rounds of Chaining-UCB on fixed arms after n observations, with one computation of all covers."""
+    ridge, delta, kernel = 0.01, 0.1, stationary_kernel("rbf", 1.0)
+    points_, X = (uniform(N, 2, seed).to(device) / 0.1 for N, seed in ((arms, 1), (n + times, 2)))
+    y = torch.sin(X).sum(-1)
+
+    def kbo() -> Tensor:
+        state = track(KernelRidge(kernel, ridge), points_)
+        state.update(X[:n], y[:n])
+        fixed = points_.expand(times, -1, -1)
+        return _follow(state, Chaining(delta, points=points_), fixed, X[n:], y[n:])
+
+    def straight() -> Tensor:
+        return torch.tensor(chains.rounds(n, points_, X, y, ridge, delta))
+
+    name = f"{times} rounds of Chaining-UCB, {arms} points"
+    return _against(device, n, name, {"kbo": kbo, "straight": straight})
 
 
 def mixture_rounds(device: torch.device, n: int, arms: int, times: int) -> list[Result]:
@@ -108,6 +149,49 @@ def many_points(device: torch.device, n: int, m: int) -> list[Result]:
     ]
 
 
+def fits(device: torch.device, n: int) -> list[Result]:
+    """Time a fit of kernel and noise, which is on the CPU wherever the data are."""
+    X, y = _trials(n)
+
+    def kbo() -> Tensor:
+        found = fit(X, y)
+        return torch.tensor([found.log_density, 2 * math.log(found.noise_std)])
+
+    def straight() -> Tensor:
+        theta, density = tuning.fit(X, y)
+        return torch.tensor([density, theta[-1]])
+
+    return _against(torch.device("cpu"), n, "a fit of minimize", {"kbo": kbo, "straight": straight})
+
+
+def searches(device: torch.device, n: int) -> list[Result]:
+    """Time a search for the point of the largest bound; candidates are on the CPU, their scores on the device."""
+    X, y = _trials(n)
+    starts, d = X[y.topk(5).indices], X.shape[1]
+    X, y, space, kernel = X.to(device), y.to(device), Space([(0, 1)] * d).on(device), unit_kernel(d)
+    state = KernelRidge(kernel, _RIDGE)
+    state.update(X, y)
+    L = torch.linalg.cholesky(state.prior(X, X) + _RIDGE * torch.eye(n).to(X))
+    alpha = torch.cholesky_solve(y.unsqueeze(-1), L)[:, 0]
+    scales = 1 / kernel.lengthscale[0].to(X)
+
+    def kbo() -> Tensor:
+        search = Search(space, Restriction(space), starts, n, torch.Generator().manual_seed(3))
+        return argmax_upper(FixedWidth(_WIDTH), state, search)
+
+    def straight() -> Tensor:
+        return tuning.search(X, L, alpha, scales, starts, _WIDTH, torch.Generator().manual_seed(3))
+
+    return _against(device, n, "a search of minimize", {"kbo": kbo, "straight": straight})
+
+
+def _trials(n: int) -> tuple[Tensor, Tensor]:
+    """Return points [n 6] of the unit cube and standardised noisy values [n]."""
+    X, noise = uniform(n, 6, seed=1), torch.randn(n, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    y = torch.sin(5 * X[:, :3]).sum(-1) + 0.1 * noise
+    return X, (y - y.mean()) / y.std()
+
+
 def _normal(m: int, n: int) -> tuple[Tensor, Tensor]:
     """Return the numbers [m] and [n] of a draw."""
     rng = torch.Generator().manual_seed(6)
@@ -123,6 +207,11 @@ def _against(device: torch.device, n: int, name: str, works: dict, most: float =
 BENCHES = [
     *(Bench(exact_rounds, {"n": n, "arms": 10}, {"n": 50}) for n in (50, 200, 1000)),
     *(Bench(sketched_rounds, {"n": 1000, "m": m, "arms": 10}, {"n": 50}) for m in (50, 200, 1000)),
+    *(Bench(batched_rounds, {"n": n, "arms": 10}, {"n": 50}) for n in (50, 200, 1000)),
     *(Bench(mixture_rounds, {"n": n, "arms": 100, "times": 32}, {"n": 50}) for n in (50, 200, 1000)),
+    *(Bench(chained_rounds, {"n": n, "arms": 1000, "times": 32}, {"n": 50}) for n in (50, 200, 1000)),
+    Bench(chained_rounds, {"n": 200, "arms": 10_000, "times": 32}, {"arms": 100}),
+    *(Bench(fits, {"n": n}, {"n": 20}) for n in (50, 200, 500, 2000)),
+    *(Bench(searches, {"n": n}, {"n": 20}) for n in (50, 200, 500)),
     Bench(many_points, {"n": 1_000_000, "m": 200}, {"n": 1000}),
 ]

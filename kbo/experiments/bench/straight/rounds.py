@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -41,6 +42,51 @@ def sketched(anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, 
         G.addr_(b, b)
         By.add_(b, alpha=float(y[t]))
         B[t] = b
+    return most
+
+
+def batched(
+    arms: Tensor,
+    X: Tensor,
+    y: Tensor,
+    ridge: float,
+    width: float,
+    oversampling: float,
+    growth: float,
+    uniforms: Callable[[int], Tensor],
+) -> list[float]:
+    """Return the same of BBKB: rows enter by leverage, once the leverages since then exceed ``growth - 1``.
+
+    ``uniforms(n)`` gives the random numbers [n] of a draw of the anchors.
+    """
+    W, S, By, B, spent, most = X[:0, :0], X[:0, :0], X[0, :0], X[:, :0], 0.0, []
+    anchors, old = X[:0], S
+    for t in range(len(X)):
+        z = W @ gaussian(anchors, arms[t])
+        form = (S.mT @ z).square_().sum(0)
+        std = (1 - z.square().sum(0)).clamp_min_(0).add_(form, alpha=ridge).sqrt_()
+        most.append(float(((S @ (By @ S)) @ z).add_(std, alpha=width).max()))
+        b = (W @ gaussian(anchors, X[t : t + 1]))[:, 0]
+        v, before = b @ S, b @ old
+        square, missing, leverage = torch.stack([v @ v, 1 - b @ b, before @ before]).tolist()
+        a = 1 + square
+        S.addr_(S @ v, v, alpha=-1 / (a + a**0.5))
+        By.add_(b, alpha=float(y[t]))
+        B[t, :] = b
+        spent += max(missing, 0.0) / ridge + leverage
+        if t and 1 + spent <= growth:
+            continue
+        rows = B[: t + 1]
+        leverages = (1 - rows.square().sum(1)).clamp_min_(0).div_(ridge).add_((rows @ S).square_().sum(1))
+        drawn = (uniforms(t + 1) < (oversampling * leverages).cpu()).nonzero()[:, 0].tolist() or [t]
+        anchors, B = X[drawn], X.new_empty(len(X), len(drawn))
+        identity = torch.eye(len(drawn)).to(X)
+        W = torch.linalg.solve_triangular(torch.linalg.cholesky(gaussian(anchors, anchors)), identity, upper=False)
+        rows = torch.mm(gaussian(X[: t + 1], anchors), W.mT, out=B[: t + 1])
+        By = rows.mT @ y[: t + 1]
+        L = torch.linalg.cholesky(rows.mT @ rows + ridge * identity)
+        S, spent = torch.linalg.solve_triangular(L, identity, upper=False).contiguous().mT, 0.0
+        old = S.clone()
     return most
 
 
