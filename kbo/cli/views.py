@@ -53,7 +53,9 @@ def bench(
     device: Device = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
 ) -> None:
-    """Measure speed as ratios against BoTorch, in one process, on the same work."""
+    """Measure speed as ratios, against straight-line code, BoTorch and half the size, in one process."""
+    from kbo import devices
     from kbo.experiments.bench import race, suite
 
-    typer.echo(race.table(suite.run(device, quick)))
+    results = suite.run(device, quick)
+    typer.echo(f"{race.table(results)}\n{race.machine(devices.device('device', device))}")

@@ -10,7 +10,8 @@ import sys
 
 import torch
 
-from kbo.experiments.bench.device import SHEETS, Setup, count, steps, table
+from kbo.experiments.bench.device import SHEETS, count, table
+from kbo.experiments.bench.steps import Setup, steps
 from tests.device.standin import DEVICE
 
 

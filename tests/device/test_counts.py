@@ -2,7 +2,8 @@
 
 import pytest
 
-from kbo.experiments.bench.device import Setup, count, steps
+from kbo.experiments.bench.device import count
+from kbo.experiments.bench.steps import Setup, steps
 
 # The most kernels of a step, and its waits for a device; a search over ridges may take some steps more elsewhere.
 MOST = {

@@ -129,6 +129,14 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(line.rstrip() for line in shown.splitlines())
 
 
+def machine(device: torch.device) -> str:
+    """Return what a small operation and a large product take on this machine, without which times say little."""
+    one, A = torch.ones(1, dtype=torch.float64, device=device), torch.ones(1024, 1024, dtype=torch.float64).to(device)
+    found = medians(device, small=[lambda: one.add_(1)] * 10_000, large=lambda: A @ A)
+    rate = 2 * 1024**3 / found["large"] / 1e9
+    return f"Here a small operation takes {1e6 * found['small']:.2g} µs, and a large product does {rate:.2g} Gflop/s."
+
+
 def agree(*works: Work) -> None:
     """Do all works once, each of which returns a tensor or some: a race between different answers says nothing."""
     found = [work() for work in works]

@@ -14,12 +14,14 @@ from botorch.exceptions.warnings import InputDataWarning
 from tqdm import tqdm
 
 from kbo import devices
-from kbo.experiments.bench import acquisition, arithmetic, bounds, chaining, constraints, exact, sketch
+from kbo.experiments.bench import acquisition, arithmetic, bounds, chaining, constraints, exact, growth, sketch
 from kbo.experiments.bench.race import Bench, Result
 from kbo.experiments.sweep.threads import threads
 
 BENCHES: list[Bench] = [
-    bench for m in (arithmetic, exact, acquisition, bounds, sketch, chaining, constraints) for bench in m.BENCHES
+    bench
+    for m in (arithmetic, growth, exact, acquisition, bounds, sketch, chaining, constraints)
+    for bench in m.BENCHES
 ]
 
 
