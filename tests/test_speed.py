@@ -78,7 +78,7 @@ def test_a_fresh_process_is_another_one():
 
 
 def test_there_are_many_benchmarks_and_only_some_are_quick():
-    assert len(suite.BENCHES) == 57
+    assert len(suite.BENCHES) > 50
     left_out = [bench for bench in suite.BENCHES if bench.quick is None]
     assert {b.measure for b in left_out} == {acquisition.steps, exact.new_row, sketch.short_run, sketch.long_run}
     assert left_out[-1].run(CPU, quick=True) == []

@@ -16,13 +16,14 @@ def doubled(device: torch.device, step: str, by: str, size: int, power: int) -> 
     Args:
         device: Where the data are.
         step: The name of the step.
-        by: The field of ``Setup`` that is doubled.
-        size: Its smaller value.
+        by: What is doubled: "n", the observations, or "m", the anchors.
+        size: The smaller one.
         power: That of the size by which the arithmetic grows.
     """
     works = {}
     for name, times in (("small", 1), ("large", 2)):
-        work = steps(Setup(device, **{by: times * size}))[step]()
+        sizes = {"n": 1000, "m": 512, by: times * size}
+        work = steps(Setup(device, n=sizes["n"], m=sizes["m"]))[step]()
         work()
         works[name] = [work] * _IN_A_ROW
     name = f"{step}, {by} = {2 * size} / {size}"

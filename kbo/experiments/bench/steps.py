@@ -1,4 +1,4 @@
-"""Steps of the algorithms on one posterior: an observation, bounds, an evaluation, a draw; with the data that they need."""
+"""Steps of the algorithms on one posterior: an observation, bounds, an evaluation, a draw; and their data."""
 
 from __future__ import annotations
 

@@ -18,11 +18,9 @@ from kbo.experiments.bench import acquisition, arithmetic, bounds, chaining, con
 from kbo.experiments.bench.race import Bench, Result
 from kbo.experiments.sweep.threads import threads
 
-BENCHES: list[Bench] = [
-    bench
-    for m in (arithmetic, growth, exact, acquisition, bounds, sketch, chaining, constraints)
-    for bench in m.BENCHES
-]
+_MODULES = arithmetic, growth, exact, acquisition, bounds, sketch, chaining, constraints
+
+BENCHES: list[Bench] = [bench for module in _MODULES for bench in module.BENCHES]
 
 
 def run(device: str | torch.device | None = None, quick: bool = False) -> list[Result]:
