@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,6 +50,15 @@ def read(*numbers: Tensor) -> list[float]:
     if numbers[0].device.type == "cpu":
         return [number.item() for number in numbers]
     return torch.stack([number.double().reshape(()) for number in numbers]).tolist()
+
+
+def on_host(*parts: Tensor) -> list[np.ndarray]:
+    """Return tensors of one dtype and device as arrays, by one transfer; on the CPU they share memory."""
+    if parts[0].device.type == "cpu":
+        return [part.detach().numpy() for part in parts]
+    flat = torch.cat([part.detach().flatten() for part in parts]).cpu()
+    each = flat.split([part.numel() for part in parts])
+    return [found.reshape(part.shape).numpy() for found, part in zip(each, parts, strict=True)]
 
 
 def megabytes(device: torch.device, peak: bool) -> float:

@@ -263,8 +263,8 @@ FAULTS = [
     ),
     Fault(
         "confidence/mixture/dual.py",
-        "if not largest > least:",
-        "if best >= 0:",
+        "while bounds[row := int(bounds.argmax())] > least:",
+        "while bounds[row := int(bounds.argmax())] > least and best < 0:",
         f"{BOUNDS} bound_of_the_exact_mixture",
     ),
     Fault(

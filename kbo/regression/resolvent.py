@@ -19,7 +19,7 @@ posteriors use this; the sketched one has no border.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIs
 from torch import Tensor
 
 from kbo import checks
+from kbo.devices import on_host
 from kbo.linalg import cholesky
 from kbo.regression.numerics import block_of, clamped, warn_below_precision
 from kbo.regression.posterior import AllRidges
@@ -135,22 +136,26 @@ class Resolvent(Stateful, ABC):
 
     @torch.no_grad()
     def forms(self, p: Tensor, p_border: Tensor) -> Callable[[float], np.ndarray]:
-        """Return ``P'H^-1 P`` [q q] for P = p [q n0] as a function of one ridge, NaN where H has no factor.
+        """Return ``P'H^-1 P`` of y and p [n0 q], [1+q 1+q], as a function of one ridge, NaN where H has no factor.
 
-        On the host, where for few points a ridge costs less than the calls of PyTorch for it.
+        On the host, where for few points a ridge costs less than the calls of PyTorch for it. With ``V = [C, P]`` in
+        the basis, ``[[T, .], [P_border', 0]] - V' diag(1 / (l + a)) V`` holds S, e and the first sum of the form.
         """
-        values, C, D, p_, border = on_host(self.values, self.C, self.D, p, p_border)
+        parts = on_host(self.values, self.C, self.D, *self.target, p, p_border)
+        values, C, D, v, y, p_, border = parts
+        b = len(D)
+        V, whole = np.column_stack([C, v, p_]).T.copy(), np.zeros((b + 1 + p.shape[1],) * 2)
+        whole[:b, :b], whole[b, :b], whole[b + 1 :, :b] = D, y, border.T
+        diagonal = np.arange(b)
 
         def at(ridge: float) -> np.ndarray:
-            w = 1 / (values + ridge)
-            wp = w * p_
-            form = wp @ p_.T
-            if not len(D):
-                return form
-            T, e = D - (w * C.T) @ C, border - wp @ C
-            T.flat[:: len(D) + 1] += ridge
-            _, solved, failed = dposv(T, e.T)
-            return np.full_like(form, np.nan) if failed else form + e @ solved
+            scaled = V / np.sqrt(values + ridge)
+            rest = whole - scaled @ scaled.T
+            if not b:
+                return -rest
+            rest[diagonal, diagonal] += ridge
+            _, solved, failed = dposv(rest[:b, :b], rest[b:, :b].T)
+            return np.full_like(rest[b:, b:], np.nan) if failed else rest[b:, :b] @ solved - rest[b:, b:]
 
         return at
 
@@ -169,15 +174,6 @@ class Resolvent(Stateful, ABC):
         _, W, L, *_ = self.shifted(ridge.reshape(1))
         e = p_border - self.C.mT @ (W.mT * p)
         return W.mT.sqrt() * p, torch.linalg.solve_triangular(L[0], e, upper=False)
-
-
-def on_host(*parts: Tensor) -> list[np.ndarray]:
-    """Return tensors of one dtype and device as arrays, by one transfer; on the CPU they share memory."""
-    if parts[0].device.type == "cpu":
-        return [part.detach().numpy() for part in parts]
-    flat = torch.cat([part.detach().flatten() for part in parts]).cpu()
-    each = flat.split([part.numel() for part in parts])
-    return [found.reshape(part.shape).numpy() for found, part in zip(each, parts, strict=True)]
 
 
 class SpectralPath(RidgePath):
@@ -216,18 +212,18 @@ class SpectralPath(RidgePath):
         prior, variance = self.prior[groups], self.variance[groups]
         return SpectralPath(self.resolvent, p, p_border, prior, variance, self.trace, self.dtype)
 
-    def one(self, group: int) -> Callable[[float], tuple[float, float, float]]:  # noqa: D102
-        H = self.resolvent
-        p, border = self.p[:, group, 0], self.p_border[:, group, 0]
-        forms = H.forms(torch.stack([H.target[0], p]), torch.stack([H.target[1], border]))
-        trace = torch.as_tensor(self.trace).to(p)
-        numbers = torch.stack([H.rest.to(p), self.prior[group].reshape(()), self.variance[group, 0], trace])
-        rest, prior, variance, trace = numbers.tolist()
+    @torch.no_grad()
+    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:  # noqa: D102
+        H, rows = self.resolvent, list(groups)
+        forms = H.forms(self.p[:, rows, 0], self.p_border[:, rows, 0])
+        numbers = self.prior[rows, 0, 0], self.variance[rows, 0], H.rest, torch.as_tensor(self.trace)
+        prior, variance, rest, trace = (part.tolist() for part in on_host(*(part.to(self.p) for part in numbers)))
 
-        def at(ridge: float) -> tuple[float, float, float]:
-            (form_y, mean), (_, form) = forms(ridge).tolist()
-            least = ridge / (ridge + trace) * variance
-            return mean, max(H.covariance(prior, form, ridge), least), max(H.quad_of(rest, form_y, ridge), 0.0)
+        def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
+            found, share = forms(ridge).tolist(), ridge / (ridge + trace)
+            (form_y, *means), rows_p = found[0], zip(prior, variance, found[1:], strict=True)
+            variances = [max(H.covariance(k, row[i], ridge), share * v) for i, (k, v, row) in enumerate(rows_p, 1)]
+            return list(zip(means, variances, strict=True)), max(H.quad_of(rest, form_y, ridge), 0.0)
 
         return at
 
@@ -291,7 +287,7 @@ class SpectralRidges(AllRidges):
 
     def quad_at(self) -> Callable[[float], float]:  # noqa: D102
         H = self.resolvent
-        forms, rest = H.forms(*(side.unsqueeze(0) for side in H.target)), float(H.rest)
+        forms, rest = H.forms(H.C[:, :0], H.D[:, :0]), float(H.rest)
         return lambda ridge: max(H.quad_of(rest, forms(ridge).item(), ridge), 0.0)
 
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:

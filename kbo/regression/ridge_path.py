@@ -7,7 +7,7 @@ A path does what does not depend on the ridge once, so that every further ridge 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,13 +43,17 @@ class RidgePath(ABC):
     def select(self, groups: Tensor) -> RidgePath:
         """Return the path of some of the groups, given by their numbers."""
 
-    def one(self, group: int) -> Callable[[float], tuple[float, float, float]]:
-        """Return mean, variance and quad of a group of one point as a function of its ridge, in plain numbers."""
-        path = self.select(torch.tensor([group]))
+    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+        """Return (mean, variance) of some groups of one point, and quad, as a function of one ridge for all of them.
 
-        def at(ridge: float) -> tuple[float, float, float]:
-            mean, covariance, quad = path.at(torch.tensor([ridge], dtype=torch.float64))
-            found = torch.stack([mean[0, 0], covariance[0, 0, 0], quad.expand(len(mean))[0]])
-            return tuple(found.tolist())
+        In plain numbers: for few points a ridge is cheaper on the host.
+        """
+        path = self.select(torch.tensor(groups))
+
+        def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
+            mean, covariance, quad = path.at(torch.tensor([ridge] * len(groups), dtype=torch.float64))
+            found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))])
+            means, variances, quads = found.tolist()
+            return list(zip(means, variances, strict=True)), quads[0]
 
         return at

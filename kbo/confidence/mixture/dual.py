@@ -20,15 +20,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kbo.confidence.mixture.line_search import minimise, minimise_one
+from kbo.devices import on_host
 from kbo.linalg import safe_sqrt
 from kbo.regression import Moments, RidgePath
 
 _FEW = 8
 """Points that are refined in search of the largest lower bound."""
+
+_TOGETHER = 64
+"""Points that are read on the host at once."""
 
 _ENOUGH = 1e-3
 """Tolerance in ln a of the search at one point: its bound is then off by about the square."""
@@ -94,17 +99,24 @@ class Dual:
         ridges = t.exp()
         return self._h(self.path.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
 
+    def _few(self, rows: Sequence[int]) -> Callable[[float], list[float]]:
+        """Return h of a few points, on one side, as a function of one ridge, in plain numbers."""
+        few = self.path.few(rows)
+
+        def h(ridge: float) -> list[float]:
+            moments, quad = few(ridge)
+            square = self.square(quad, ridge)
+            if square < 0:
+                return [-math.inf] * len(moments)
+            return [self.sign * mean + math.sqrt(square * variance) for mean, variance in moments]
+
+        return h
+
     def _minimise_one(self, row: int, start: float, tolerance: float, enough: float) -> tuple[float, float]:
         """Return the ridge that minimises h of one point and the minimum, or a ridge where h is low enough."""
-        one = self.path.one(row)
-
-        def h(t: float) -> float:
-            mean, variance, quad = one(ridge := math.exp(t))
-            square = self.square(quad, ridge)
-            return -math.inf if square < 0 else self.sign * mean + math.sqrt(square * variance)
-
+        h = self._few([row])
         begin = bisect_left(self.limits, math.log(start), hi=len(self.limits) - 1)
-        t, minimum = minimise_one(h, self.limits, begin, tolerance, enough)
+        t, minimum = minimise_one(lambda t: h(math.exp(t))[0], self.limits, begin, tolerance, enough)
         return math.exp(t), minimum
 
     @torch.no_grad()
@@ -116,23 +128,20 @@ class Dual:
         Minima that differ by less than a ten-millionth count as equal; the value is never below any of them. It is
         minus infinity if F is empty, and NaN where h is.
         """
-        bounds, where = self.coarse.min(0)
+        least_on_grid, ridge_of = self.coarse.min(0)
+        bounds, where = on_host(least_on_grid, ridge_of.to(least_on_grid))
         best, value, least, ridges = -1, -math.inf, -math.inf, [*self.start]
-        while True:
-            first = bounds.argmax()
-            found = torch.stack([part.take(first).double() for part in (bounds, where)] + [first.double()])
-            largest, j, row = found.tolist()
-            if not largest > least:
-                return best, largest
-            ridge, minimum = self._minimise_one(int(row), ridges[int(j)], _ENOUGH, value)
-            if minimum > value:
-                best, value, least = int(row), minimum, minimum + _TIE * abs(minimum)
+        while bounds[row := int(bounds.argmax())] > least:
+            ridge, bounds[row] = self._minimise_one(row, ridges[int(where[row])], _ENOUGH, value)
+            if bounds[row] > value:
+                best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             ridges.append(ridge)
-            single = torch.tensor([ridge], dtype=bounds.dtype)
-            h = self._searched(self.path.grid(single), single.to(bounds), self.sign)[0]
-            h[int(row)] = minimum
-            where = where.masked_fill(h < bounds, len(ridges) - 1)
-            bounds = torch.minimum(bounds, h)  # NaN stays, and ends the search
+            rivals = np.flatnonzero(bounds > least)
+            for few in (rivals[i : i + _TOGETHER] for i in range(0, len(rivals), _TOGETHER)):
+                h = self._few(few.tolist())(ridge)
+                where[few[h < bounds[few]]] = len(ridges) - 1
+                bounds[few] = np.minimum(bounds[few], h)  # NaN stays, and ends the search
+        return best, float(bounds[row])
 
     @torch.no_grad()
     def argmax_lower(self) -> tuple[int, float]:

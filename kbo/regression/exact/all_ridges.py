@@ -135,7 +135,7 @@ class ExactRidges(SpectralRidges):
         X, basis = X.reshape(-1, *X.shape[-2:]), self.resolvent
         variance = basis.k.diagonal(X)
         prior = basis.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
-        return SpectralPath(basis, *basis.coordinates(X.reshape(-1, X.shape[-1])), prior, variance, self.state.trace)
+        return SpectralPath(basis, *basis.coordinates(X.reshape(-1, X.shape[-1])), prior, variance, basis.data.trace)
 
     def at(self, ridge: float) -> Answers:  # noqa: D102
         return BasisAnswers(self, ridge)

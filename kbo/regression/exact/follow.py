@@ -57,7 +57,7 @@ class FollowedExact(Followed):
         if self.state.data is None:
             return super().path()
         (basis, p, border), prior = self.in_basis(), self.prior.unsqueeze(-1)
-        return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, self.state.trace)
+        return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, basis.data.trace)
 
     def moving(self) -> Followed:  # noqa: D102
         return _FollowedBasis(self.state, self.points)
