@@ -23,7 +23,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 
-_CACHED = 2**14  # entries of a block that one thread evaluates at once on the CPU
+_CACHED = 2**15  # entries of a block that one thread evaluates at once on the CPU
 _SHARED = 2**16  # entries of a block that several threads share, which PyTorch does not do for smaller ones
 _CHECKED = 2000  # rows of a Gram matrix that are checked to be positive semi-definite
 

@@ -16,7 +16,7 @@ from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
 from kbo.errors import InvalidInput
 from kbo.problems import RKHSBandit
-from kbo.regression import FixedDictionary, NystromRidge, Posterior, View
+from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, View
 from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
@@ -191,6 +191,20 @@ def test_the_residual_does_not_depend_on_how_the_data_came(device):
         pieces.residual_norm()
     close(pieces.residual_norm(), whole.residual_norm(), 1e-9)
     close(pieces.residual_trace, whole.residual_trace, 1e-9)
+
+
+@pytest.mark.parametrize("dictionary", [FixedDictionary(unit_square(4, 5)), GreedyDictionary(0.2)], ids=str)
+def test_sums_over_the_residual_follow_repeats_and_weights(device, dictionary):
+    X, weights = places("repeated", 60, 3).to(device), 0.5 + unit_square(60, 6)[:, 0].to(device)
+    state, ridges = NystromRidge(matern(1.5), 0.1, dictionary), [0.1, 2.0]
+    for i in range(60):
+        state.update(X[i : i + 1], targets(X[i : i + 1]), weights[i : i + 1])
+        if i % 5 in (0, 1):
+            rows, which = X[: i + 1].unique(dim=0, return_inverse=True)
+            E = error(matern(1.5), state.anchors, rows).diagonal().clamp_min(0)
+            E = E * E.new_zeros(len(E)).index_add_(0, which, weights[: i + 1])
+            close(state.residual_trace, E.sum(), 1e-8)
+            close(state.residual_log_det(ridges), torch.stack([(E / a).log1p().sum() for a in ridges]), 1e-8)
 
 
 def test_changing_the_data_outside_does_not_change_the_residual(device):

@@ -9,8 +9,8 @@ a row is added to B, M grows by a border (g, h)       | ``border``: S gains the 
 with ``q^2 = h - g'M^-1 g``, ``s = (-M^-1 g, 1) / q``; so ``z'M^-1 z <- z'M^-1 z + (s'z)^2``
 
 The first is Potter's form of the rank-one update (Bierman 1977): the square root keeps twice the digits of an
-updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). After ``REFRESH`` columns S needs to be
-computed again from G (``needs_refresh``), so that rounding does not pile up.
+updated inverse, and quadratic forms stay sums of squares. Both cost O(m^2). At the latest with the column of number
+``REFRESH`` S needs to be computed again from G, so that rounding does not pile up.
 """
 
 from __future__ import annotations
@@ -61,11 +61,6 @@ class InverseRoot(Stateful):
         self.generation: int = fresh_version()
 
     S: Tensor = passed_on("_S.value")
-
-    @property
-    def needs_refresh(self) -> bool:
-        """Whether the next column is best taken in by ``refresh``."""
-        return self.columns + 1 >= REFRESH
 
     def add(self, v: Tensor, square: float) -> None:
         """Take in a column b of B, given ``v = S'b`` [m] and ``|v|^2``."""

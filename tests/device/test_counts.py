@@ -8,7 +8,7 @@ from kbo.experiments.bench.steps import Setup, steps
 # The most kernels of a step, and its waits for a device; a search over ridges may take some steps more elsewhere.
 MOST = {
     "exact update": (5, 1),
-    "sketch update": (20, 2),
+    "sketch update": (16, 2),
     "update and AY bounds": (70, 3),
     "update and CMM bounds": (1300, 8),
     "update and CMM bounds, sketch": (2900, 12),

@@ -19,8 +19,8 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import InverseRoot
-from kbo.regression.sketch.features import DEPENDENT, Features
-from kbo.regression.sketch.rows import Place, Rows
+from kbo.regression.sketch.features import DEPENDENT, Features, Place
+from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful
 
 
@@ -107,6 +107,9 @@ class Dictionary(Stateful):
     points: Tensor | None = None
     """The points to begin with, [m d]."""
 
+    stays = False
+    """Whether it never changes, whatever is observed."""
+
     in_blocks = False
     """Whether observations that come together are taken in at once, without ``accepts``, before ``redraws``."""
 
@@ -159,7 +162,7 @@ class FixedDictionary(Dictionary):
         InvalidInput: Not a finite floating-point matrix.
     """
 
-    in_blocks = True
+    stays = True
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()

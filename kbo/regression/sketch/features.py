@@ -23,8 +23,10 @@ from torch import Tensor
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
-from kbo.regression.sketch.rows import Place
 from kbo.stateful import Stateful, passed_on
+
+Place = tuple[float, ...]
+"""A location on the host."""
 
 DEPENDENT = 1e-9
 """Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
@@ -84,6 +86,11 @@ class Features(Stateful):
     def solve_columns(self, columns: Tensor) -> Tensor:
         """The same, given ``k(Z, X)`` [m N]."""
         return self._factor.solve(columns)
+
+    def remainder(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the anchors leave of X [N d] with features Z [m N]: ``k - |z|^2 >= 0``, k, and the ``spread``; [N]."""
+        prior = self._k.diagonal(X)
+        return (prior - Z.square().sum(0)).clamp_min(0), prior, self.row_norms @ Z.abs()
 
     def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
         """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""

@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 
 from kbo.linalg import GrowingTensor
+from kbo.regression.sketch.features import Features, Place
 from kbo.stateful import Stateful, passed_on
-
-Place = tuple[float, ...]
-"""A location on the host."""
 
 
 def _buffer(name: str) -> Any:
-    """Return the attribute of a class that is one of ``_buffers``, with all rows."""
+    """Return the attribute of a class that is one of ``_buffers``, with all observations."""
     return property(lambda rows: rows._written()[name])
 
 
@@ -26,6 +24,12 @@ def _column(i: int) -> Any:
 
 class Rows(Stateful):
     """Distinct locations in order of first appearance; repeats are counts.
+
+    Observations are listed, and written together when something about them is read.
+
+    Args:
+        like: A tensor [0 d] of the dtype and device of the locations.
+        basis: The features of the anchors.
 
     Attributes:
         n: Number of rows.
@@ -44,10 +48,12 @@ class Rows(Stateful):
 
     saved: tuple[str, ...] = ("_X", "_features", "_numbers", "order", "weights")
 
-    def __init__(self, like: Tensor) -> None:
-        widths = {"X": like.shape[-1], "features": 0, "numbers": 5}
+    def __init__(self, like: Tensor, basis: Features) -> None:
+        widths = {"X": like.shape[-1], "features": basis.m, "numbers": 5}
         self._buffers = {name: GrowingTensor(like.new_empty(0, width)) for name, width in widths.items()}
-        self._new: list[tuple[Tensor, ...]] = []
+        self._basis = basis
+        self._new: list[tuple[Tensor, Tensor]] = []  # locations and features of rows that are still to be written
+        self._targets: list[float] = []  # weighted, of the latest observations, which are still to be counted
         self._row: dict[Place, int] = {}
         self.newest: int = -1
         self.order: list[int] = []
@@ -71,66 +77,52 @@ class Rows(Stateful):
         return len(self._row)
 
     def _written(self) -> dict[str, GrowingTensor]:
-        """The buffers, after the rows that came since they were last read were copied there together."""
+        """The buffers, after what came since they were last read was written there together."""
+        buffers = self._buffers
         if self._new:
-            for buffer, rows in zip(self._buffers.values(), zip(*self._new, strict=True), strict=True):
-                buffer.append(torch.stack(rows).flatten(1))
+            X, features = (torch.cat(parts) for parts in zip(*self._new, strict=True))
+            numbers = torch.stack(self._basis.remainder(X, features.mT), -1)
+            buffers["X"].append(X)
+            buffers["features"].append(features)
+            buffers["numbers"].append(torch.cat([numbers, torch.zeros_like(X[:, :1]).expand(-1, 2)], -1))
             self._new = []
-        return self._buffers
+        if self._targets:
+            which, weights = (part[-len(self._targets) :] for part in (self.order, self.weights))
+            numbers = buffers["numbers"].value[:, 3:]
+            counted = numbers.new_tensor([weights, self._targets]).mT
+            numbers.index_add_(0, torch.tensor(which, device=numbers.device), counted)
+            self._targets = []
+        return buffers
 
     def find(self, place: Place) -> int | None:
         """The row at a location; None if there is none."""
         return self._row.get(place)
 
-    def append(self, x: Tensor, features: Tensor, numbers: Tensor, place: Place, weight: float) -> int:
-        """A new row, which is returned, for one observation at x [1 d], with its features [m] and its numbers [5]."""
-        row = self._row[place] = self.n
-        self._new.append((x.clone(), features, numbers))  # the caller may change theirs
-        self._arrived([row], [weight])
-        return row
-
-    def repeat(self, row: int, y: float, weight: float) -> None:
-        """One more observation y at a row."""
-        self.numbers[row, 3].add_(weight)
-        self.numbers[row, 4].add_(weight * y)
-        self._arrived([row], [weight])
-
     def extend(
-        self,
-        X: Tensor,
-        features: Tensor,
-        numbers: Tensor,
-        y: Tensor,
-        weights: Tensor,
-        places: list[Place],
-        each: list[float],
+        self, X: Tensor, features: Tensor, places: list[Place], targets: list[float], weights: list[float]
     ) -> None:
-        """Many observations at once.
+        """Add observations.
 
         Args:
-            X: Locations [r d].
+            X: Locations [r d]; the caller may change them later.
             features: Their features, [r m].
-            numbers: Residual, prior and spread of each, [r 3].
-            y: Targets [r].
-            weights: Weights [r].
             places: The locations on the host.
-            each: The weights on the host.
+            targets: Weighted targets.
+            weights: Weights.
         """
-        old, first, index = self.n, [], []
+        old, first = self.n, []
         for i, place in enumerate(places):
             row = self._row.setdefault(place, old + len(first))
             if row == old + len(first):
                 first.append(i)
-            index.append(row)
-        new = torch.tensor(first, dtype=torch.long, device=X.device)
-        self._X.append(X[new])
-        self._features.grow(len(first), 0)
-        self.features[old:] = features[new]
-        self._numbers.grow(len(first))
-        self.numbers[old:, :3] = numbers[new]
-        rows = torch.tensor(index, device=X.device)
-        self.numbers[:, 3:].index_add_(0, rows, torch.stack([weights, weights * y], -1))
-        self._arrived(index, each)
+            self.order.append(row)
+        if len(first) == len(X):
+            self._new.append((X.clone(), features))
+        elif first:
+            self._new.append((X[first], features[first]))
+        self.weights += weights
+        self._targets += targets
+        self.newest = self.order[-1]
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
         """One more coordinate [n] of the features, whose row of ``L^-1`` has that norm []."""
@@ -139,17 +131,14 @@ class Rows(Stateful):
         self.numbers[:, 0] = (self.residual - coordinate.square()).clamp_min(0)
         self.numbers[:, 2] += coordinate.abs() * row_norm
 
-    def set_features(self, features: Tensor, row_norms: Tensor) -> None:
-        """Other features [n m] for all rows, and the norms [m] of the rows of ``L^-1``."""
-        self._written()["features"] = GrowingTensor(features)
-        self.numbers[:, 0] = (self.prior - features.square().sum(1)).clamp_min(0)
-        self.numbers[:, 2] = features.abs() @ row_norms
+    def set_features(self, basis: Features) -> None:
+        """Features of other anchors for all rows."""
+        X, buffers = self.X, self._buffers
+        self._basis, features = basis, basis.solve(X)
+        buffers["features"] = GrowingTensor(features.mT.contiguous())
+        if self.n:
+            buffers["numbers"].value[:, :3] = torch.stack(basis.remainder(X, features), -1)
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
-
-    def _arrived(self, rows: list[int], weights: list[float]) -> None:
-        self.newest = rows[-1]
-        self.order += rows
-        self.weights += weights
 
     def restored(self) -> None:  # noqa: D102
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}

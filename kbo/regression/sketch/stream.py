@@ -8,19 +8,20 @@ new dictionary, n counting distinct locations.
 
 from __future__ import annotations
 
-import math
+import operator
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Tensor, log1p
 
 from kbo.checks import OnHost
+from kbo.devices import read
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import ErrorNorm, rounding, stretching
 from kbo.regression.sketch.features import Features
-from kbo.regression.sketch.rows import Place, Rows
+from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEW = 8
@@ -35,7 +36,7 @@ _MOST_GAINS = 16
 _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
-_RESIDUALS = ("_residual_trace", "_feature_rounding", "_residual_gains")
+_RESIDUALS = ("_followed", "_residual_trace", "_feature_rounding", "_residual_gains")
 _NUMBERS = ("n", "weighted", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
 """Sums over the observations."""
 
@@ -68,9 +69,8 @@ class Sketch(Stateful):
         self.dictionary: Dictionary = dictionary.begin(like)
         points = self.dictionary.points
         self.features: Features = Features(self.k, like if points is None else points)
-        self.rows: Rows = Rows(like)
+        self.rows: Rows = Rows(like, self.features)
         self._error = ErrorNorm()
-        self._one = like.new_ones(())
         self.n: int = 0
         self.weighted: bool = False
         self.trace: float = 0.0
@@ -84,7 +84,7 @@ class Sketch(Stateful):
 
     def _project(self) -> None:
         """Everything that follows from features and rows."""
-        self.rows.set_features(self.features.solve(self.rows.X).mT.contiguous(), self.features.row_norms)
+        self.rows.set_features(self.features)
         self._sum()
         self.root: InverseRoot = InverseRoot(self.G, self.ridge)
         self._forget_residuals()
@@ -96,103 +96,105 @@ class Sketch(Stateful):
 
         ``host`` has them, and their weights [r], as plain numbers. The tensors are read, not kept.
         """
-        each = host.weights or [1.0] * len(X)
-        self.weighted |= host.weights is not None and set(each) != {1.0}
-        if self.dictionary.in_blocks and len(X) > 1:
-            self._extend(X, y, torch.ones_like(y) if weights is None else weights, host.places, each)
+        if self.dictionary.stays or (self.dictionary.in_blocks and len(X) > 1):
+            self._extend(X, y, weights, host)
             return
-        counts, totals = ([self._one] * len(X), y) if weights is None else (weights.unbind(), weights * y)
-        rows = X.unsqueeze(1).unbind(), counts, totals.unbind(), host.places, host.targets, each
-        for x, count, total, place, target, weight in zip(*rows, strict=True):
-            self._observe(x, (count, total), place, target, weight)
+        for i in range(len(X)):
+            one = slice(i, i + 1)
+            own = None if host.weights is None else host.weights[one]
+            alone = OnHost(host.places[one], host.targets[one], own)
+            self._observe(X[one], y[one], None if weights is None else weights[one], alone)
 
-    def _extend(self, X: Tensor, y: Tensor, weights: Tensor, places: list[Place], each: list[float]) -> None:
-        """Many observations under the dictionary before them."""
-        features, prior, G = self.features.solve(X), self.k.diagonal(X), self.G
-        residual = (prior - features.square().sum(0)).clamp_min(0)
-        spread = self.features.row_norms @ features.abs()
-        self.rows.extend(X, features.mT, torch.stack([residual, prior, spread], -1), y, weights, places, each)
-        features, prior, y = features * weights.sqrt(), prior * weights, y * weights.sqrt()
-        self._count(len(X), *torch.stack([prior.sum(), prior.max(), y @ y]).tolist())
-        G.add_(features @ features.mT)
-        self._summed = len(self.rows.order)
-        self.By.add_(features @ y)
-        self._forget_residuals()
-        if len(X) > self.m // _FEW or self.root.columns + len(X) >= REFRESH:
-            self.root.refresh(G)
-        else:
-            for z in features.mT:
-                v = z @ self.root.S
+    def _extend(self, X: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
+        """Observations that the dictionary decides nothing by, or only when all are known."""
+        constant = self.k.constant
+        prior = self.k.diagonal(X).tolist() if constant is None else [constant] * len(X)
+        B = self._count(X, self.features.solve(X), y, weights, host, prior)
+        if len(X) <= max(1, self.m // _FEW) and self.root.columns + len(X) < REFRESH:
+            for b in B.unbind(1):
+                v = b @ self.root.S
                 self.root.add(v, float(v @ v))
+        else:
+            self._refresh()
         self._redraw()
 
-    def _observe(self, x: Tensor, counted: tuple[Tensor, Tensor], place: Place, y: float, weight: float) -> None:
-        """One observation at x [1 d], counted by its weight [] and its weighted target []; the host reads once."""
-        rows, row = self.rows, self.rows.find(place)
+    def _observe(self, x: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
+        """One observation x [1 d], y [1], which the dictionary may take; the host reads once."""
+        place, weight = host.places[0], 1.0 if host.weights is None else host.weights[0]
+        row = self.rows.find(place)
         if row is None:
-            prior, column = self.k.diagonal(x)[0], self.features.columns(x)
-            z = self.features.solve_columns(column)[:, 0]
-            numbers = (prior - z @ z).clamp_min(0), prior, z.abs() @ self.features.row_norms, *counted
+            column = self.features.columns(x)
+            z = self.features.solve_columns(column)
+            numbers = self.features.remainder(x, z)
         else:
-            z, numbers = rows.features[row].clone(), rows.numbers[row].unbind()
-            column = (self.features.L @ z).unsqueeze(-1)
-        whitened, image = z @ self.root.S, self.dictionary.image(column, z, self)
-        numbers = torch.stack([*numbers, whitened @ whitened, *([] if image is None else [image @ image])])
-        residual, prior, spread, _, _, square, *image_square = numbers.tolist()
-        point = Candidate(prior, residual, spread, column, z, place, self.features, weight, image, *image_square)
+            z, numbers = self.rows.features[row].unsqueeze(-1).clone(), self.rows.numbers[row, :3].unbind()
+            column = self.features.L @ z
+        features = z[:, 0]
+        whitened, image = features @ self.root.S, self.dictionary.image(column, features, self)
+        squares = [v @ v for v in (whitened, image) if v is not None]
+        residual, prior, spread, square, *image_square = read(*numbers, *squares)
+        point = Candidate(prior, residual, spread, column, features, place, self.features, weight, image, *image_square)
         accepted = self.dictionary.accepts(point, self) and not point.dependent
-        if row is None:
-            row = rows.append(x, z, numbers[:5], place, weight)
-        else:
-            rows.repeat(row, y, weight)
-        self._count_residual(row, residual, rounding(self.m, prior, spread), weight)
-        self._count(1, weight * prior, weight * prior, weight * y * y)
-        refresh = self.root.needs_refresh
-        if refresh and rows.n <= REFRESH:
-            self._sum()  # as few additions as possible: thousands of repeats of a few rows would drift
-        else:
-            self.By.add_(z, alpha=weight * y)
-        if refresh:
-            self.root.refresh(self.G)
-        else:
+        self._count(x, z, y, weights, host, [prior])
+        if self.root.columns + 1 < REFRESH:
             self.root.add(whitened if weight == 1 else weight**0.5 * whitened, weight * square)
+        else:
+            self._refresh()
         if accepted:
             self._admit(x, point)
         self._redraw()
+
+    def _count(
+        self, X: Tensor, z: Tensor, y: Tensor, weights: Tensor | None, host: OnHost, prior: list[float]
+    ) -> Tensor:
+        """Count observations X [r d], y [r] with features z [m r] and ``k(x, x)``; return the columns ``sqrt(w) z``."""
+        each = host.weights or [1.0] * len(X)
+        targets = [weight * target for weight, target in zip(each, host.targets, strict=True)]
+        variances = [weight * variance for weight, variance in zip(each, prior, strict=True)]
+        self.rows.extend(X, z.mT, host.places, targets, each)
+        self.n += len(X)
+        self.weighted |= set(each) != {1.0}
+        self.trace += sum(variances)
+        self.kappa = max(self.kappa, *variances)
+        self.yy += sum(map(operator.mul, targets, host.targets))
+        self.By.addmv_(z, y if weights is None else weights * y)
+        B = z if weights is None else z * weights.sqrt()
+        self._unsummed.append(B)
+        return B
+
+    def _refresh(self) -> None:
+        """``M^-1`` from few additions: thousands of repeats of a few rows would drift."""
+        if self.rows.n <= REFRESH:
+            self._sum()
+        self.root.refresh(self.G)
 
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features.mT
         self._gram, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
-        self._summed: int = len(self.rows.order)
+        self._unsummed: list[Tensor] = []
 
     @property
     def _G(self) -> GrowingTensor:
-        """``B B'`` of all observations: those that came since it was last read are one product."""
-        new = slice(self._summed, None)
-        if which := self.rows.order[new]:
-            B, weights = self.rows.features[which].mT, self.rows.weights[new]
-            self._gram.value.add_((B * B.new_tensor(weights) if self.weighted else B) @ B.mT)
-            self._summed = len(self.rows.order)
+        """``B B'`` of all observations: the columns that came since it was last read are one product."""
+        if self._unsummed:
+            B = torch.cat(self._unsummed, 1)
+            self._gram.value.addmm_(B, B.mT)
+            self._unsummed = []
         return self._gram
-
-    def _count(self, n: int, trace: float, kappa: float, yy: float) -> None:
-        self.n += n
-        self.trace += trace
-        self.kappa = max(self.kappa, kappa)
-        self.yy += yy
 
     def _admit(self, x: Tensor, point: Candidate) -> None:
         """Make x [1 d], which was observed, an anchor: all features gain a coordinate."""
-        pivot, gram = point.residual**0.5, self._G
+        pivot, gram, rows = point.residual**0.5, self._G, self.rows
+        X, features = rows.X, rows.features  # before the anchors are others than those of the features
         self.features.append(x, point.features, point.coefficients, pivot, point.place)
         self._forget_residuals()
-        coordinate = self.features.next_coordinate(self.m - 1, self.rows.X, self.rows.features.mT)
-        self.rows.add_feature(coordinate, self.features.row_norms[-1])
-        g = (self.rows.counts * coordinate) @ self.rows.features
+        coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)
+        rows.add_feature(coordinate, self.features.row_norms[-1])
+        g = (rows.counts * coordinate) @ rows.features
         gram.grow(1, 1)
         gram.value[-1], gram.value[:, -1] = g, g
-        self._By.append((coordinate @ self.rows.sums).reshape(1))
+        self._By.append((coordinate @ rows.sums).reshape(1))
         self.root.border(self.G)
 
     def _redraw(self) -> None:
@@ -229,17 +231,12 @@ class Sketch(Stateful):
 
     def residual_trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
-        trace = self._residual_trace
-        if trace is None:
-            rows = self.rows
-            lost = rounding(self.m, rows.prior, rows.spread)
-            self._feature_rounding, residual = (torch.stack([lost, rows.residual]) @ rows.counts).tolist()
-            trace = self._residual_trace = residual + self._feature_rounding
-        return trace
+        self._follow()
+        return self._residual_trace
 
     def feature_rounding(self) -> float:
         """Return the norm of the error of ``B'B`` by rounding in the dictionary."""
-        self.residual_trace()
+        self._follow()
         return self._feature_rounding
 
     def stretched(self) -> float:
@@ -250,6 +247,7 @@ class Sketch(Stateful):
 
     def residual_log_det(self, ridge: float) -> float:
         """An upper bound of ``ln det(I + E / ridge)``: Hadamard's inequality, repeats merged."""
+        self._follow()
         if ridge not in self._residual_gains:
             if len(self._residual_gains) == _MOST_GAINS:
                 del self._residual_gains[next(iter(self._residual_gains))]
@@ -258,25 +256,40 @@ class Sketch(Stateful):
 
     def _forget_residuals(self) -> None:
         self._stretched: float | None = None
-        self._residual_trace: float | None = None
+        self._followed = 0
+        self._residual_trace = 0.0
         self._feature_rounding = 0.0
         self._residual_gains: dict[float, float] = {}
 
-    def _count_residual(self, row: int, residual: float, lost: float, weight: float) -> None:
-        """Add one observation of a row, whose part of the diagonal of E and its rounding are given, to the sums."""
-        residual = residual + lost
-        if self._residual_trace is not None:
-            self._feature_rounding += weight * lost
-            self._residual_trace += weight * residual
-        count = float(self.rows.counts[row]) if self._residual_gains else 0.0
-        for ridge in self._residual_gains:
-            more = math.log1p(count * residual / ridge) - math.log1p((count - weight) * residual / ridge)
-            self._residual_gains[ridge] += more
+    def _follow(self) -> None:
+        """Add what came since they were last read to the sums over the diagonal of E."""
+        rows, new = self.rows, slice(self._followed, None)
+        if self._followed == len(rows.order):
+            return
+        which, weight = slice(None), rows.counts
+        if self._followed:
+            added: dict[int, float] = {}
+            for row, one in zip(rows.order[new], rows.weights[new], strict=True):
+                added[row] = added.get(row, 0.0) + one
+            which, weight = list(added), weight.new_tensor(list(added.values()))
+        lost, count = rounding(self.m, rows.prior[which], rows.spread[which]), rows.counts[which]
+        residual = rows.residual[which] + lost
+        sums = torch.stack([lost @ weight, residual @ weight])
+        if self._residual_gains:
+            ridge = weight.new_tensor(list(self._residual_gains)).unsqueeze(-1)
+            more = log1p(count * residual / ridge) - log1p((count - weight) * residual / ridge)
+            sums = torch.cat([sums, more.sum(-1)])
+        rounded, trace, *gains = sums.tolist()
+        self._feature_rounding += rounded
+        self._residual_trace += trace
+        for ridge, gain in zip(self._residual_gains, gains, strict=True):
+            self._residual_gains[ridge] += gain
+        self._followed = len(rows.order)
 
     def residual_norm(self) -> float:
         """An upper bound of the operator norm of E; see ``error.py``."""
         return min(self._error.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
 
     def restored(self) -> None:  # noqa: D102
-        self._summed = len(self.rows.order)
+        self._unsummed = []
         self.layout = fresh_version()
