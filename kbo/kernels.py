@@ -13,7 +13,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpytorch
 import torch
@@ -119,6 +119,25 @@ class DenseKernel(ABC):
         """Coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None if there are none."""
         return None
 
+    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return ``k(X, Z)`` for X [n d] and Z [m d], and ``sum(weights * k(X, Z))`` differentiated in Z.
+
+        The second is a function of the weights [n m], with results [m d]; neither keeps a graph of Z.
+        """
+        with torch.enable_grad():
+            Z = Z.detach().requires_grad_()
+            value = self(X, Z)
+
+        def gradient(weights: Tensor) -> Tensor:
+            if not value.requires_grad:
+                raise InvalidInput(
+                    "the kernel has no gradient in the coordinates of a point: choose among points, for example with "
+                    "optimize_acqf_discrete."
+                )
+            return torch.autograd.grad(value, Z, weights, retain_graph=True)[0]
+
+        return value.detach(), gradient
+
     def scaled(self, scale: Tensor) -> DenseKernel:
         """The kernel times a number []."""
         return _Combined([self], functools.partial(_scaled_part, scale))
@@ -154,24 +173,40 @@ class _Generic(DenseKernel):
         return value if isinstance(value, Tensor) else value.to_dense()
 
 
+class _Shape(NamedTuple):
+    """A decreasing function g of a distance r.
+
+    Attributes:
+        value: g(r).
+        slope: ``g'(r) / r``: the gradient of ``g(|x - z|)`` in z is ``slope (z - x)``.
+    """
+
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+    def scaled(self, scale: Tensor) -> _Shape:
+        """Return g times a number []."""
+        return _Shape(*(functools.partial(_multiple, part, scale) for part in self))
+
+
 class _Stationary(DenseKernel):
     """``shape(|x - z| / lengthscale)``."""
 
-    def __init__(self, inverse_lengthscale: Tensor, shape: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, inverse_lengthscale: Tensor, shape: _Shape) -> None:
         self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
-        self.variance = shape(inverse_lengthscale.new_zeros(()))
+        self.variance = shape.value(inverse_lengthscale.new_zeros(()))
         self.constant = float(self.variance)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
         small = X.ndim == Z.ndim == 2 and X.shape[0] * Z.shape[0] <= _CACHED
         if small or X.device.type != "cpu" or X.ndim > 2 or Z.ndim > 2 or X.requires_grad or Z.requires_grad:
-            return self._block(X, Z)
+            return self.shape.value(_distances(X, Z))
         # In blocks that stay in the cache: several times faster than passes over large temporaries.
         out = X.new_empty(len(X), len(Z))
         entries = _CACHED if torch.get_num_threads() == 1 else _SHARED
         for start in range(0, len(X), size := max(1, entries // max(1, len(Z)))):
-            out[start : start + size] = self._block(X[start : start + size], Z)
+            out[start : start + size] = self.shape.value(_distances(X[start : start + size], Z))
         return out
 
     def diagonal(self, X: Tensor) -> Tensor:
@@ -179,13 +214,20 @@ class _Stationary(DenseKernel):
         return self.variance.expand(X.shape[:-1])
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self._coordinates(X), self.shape
+        return self._coordinates(X), self.shape.value
 
     def scaled(self, scale: Tensor) -> DenseKernel:
-        return _Stationary(self.inverse_lengthscale, functools.partial(_multiple, self.shape, scale))
+        return _Stationary(self.inverse_lengthscale, self.shape.scaled(scale))
 
-    def _block(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.shape(torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist"))
+    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        X, Z = self._coordinates(X), self._coordinates(Z)
+        r = _distances(X, Z)
+
+        def gradient(weights: Tensor) -> Tensor:
+            C = weights * self.shape.slope(r)
+            return (C.sum(0).unsqueeze(-1) * Z - C.mT @ X) * self.inverse_lengthscale
+
+        return self.shape.value(r), gradient
 
     def _coordinates(self, X: Tensor) -> Tensor:
         self._check(X)
@@ -197,16 +239,28 @@ class _Stationary(DenseKernel):
             raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {columns} columns.")
 
 
-def _multiple(shape: Callable[[Tensor], Tensor], scale: Tensor, r: Tensor) -> Tensor:
-    return shape(r) * scale
+def _distances(X: Tensor, Z: Tensor) -> Tensor:
+    return torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _multiple(part: Callable[[Tensor], Tensor], scale: Tensor, r: Tensor) -> Tensor:
+    return part(r) * scale
 
 
 def _gaussian(r: Tensor) -> Tensor:
     return (r * r).mul_(-0.5).exp_()
 
 
+def _gaussian_slope(r: Tensor) -> Tensor:
+    return _gaussian(r).neg_()
+
+
 def _matern12(r: Tensor) -> Tensor:
     return r.neg().exp_()
+
+
+def _matern12_slope(r: Tensor) -> Tensor:
+    return _matern12(r).neg_().div_(r).masked_fill_(r == 0, 0)  # the kink has no gradient
 
 
 def _matern32(r: Tensor) -> Tensor:
@@ -214,9 +268,26 @@ def _matern32(r: Tensor) -> Tensor:
     return s.neg().exp_() * (s + 1)
 
 
+def _matern32_slope(r: Tensor) -> Tensor:
+    return (r * -math.sqrt(3)).exp_().mul_(-3)
+
+
 def _matern52(r: Tensor) -> Tensor:
     s = r * math.sqrt(5)
     return s.neg().exp_() * torch.addcmul(s + 1, s, s, value=1 / 3)
+
+
+def _matern52_slope(r: Tensor) -> Tensor:
+    s = r * math.sqrt(5)
+    return s.neg().exp_().mul_(-5 / 3) * (s + 1)
+
+
+_RBF = _Shape(_gaussian, _gaussian_slope)
+_MATERN = {
+    0.5: _Shape(_matern12, _matern12_slope),
+    1.5: _Shape(_matern32, _matern32_slope),
+    2.5: _Shape(_matern52, _matern52_slope),
+}
 
 
 class _Selected(DenseKernel):
@@ -233,6 +304,10 @@ class _Selected(DenseKernel):
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self.base.radial(X[..., self.columns])
+
+    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        value, gradient = self.base.with_gradient(X[..., self.columns], Z[..., self.columns])
+        return value, lambda weights: torch.zeros_like(Z).index_copy_(-1, self.columns, gradient(weights))
 
     def scaled(self, scale: Tensor) -> DenseKernel:
         return _Selected(self.columns, self.base.scaled(scale))
@@ -261,7 +336,7 @@ def _parts(kernel: Any) -> list[DenseKernel]:
     return [_dense(part) for part in kernel.kernels]
 
 
-def _stationary(kernel: Any, shape: Callable[[Tensor], Tensor]) -> DenseKernel:
+def _stationary(kernel: Any, shape: _Shape) -> DenseKernel:
     base = _Stationary(1 / kernel.lengthscale.detach(), shape)
     return base if kernel.active_dims is None else _Selected(kernel.active_dims, base)
 
@@ -274,8 +349,8 @@ def _scale(kernel: Any) -> DenseKernel:
 
 
 _FORMS: dict[type[Kernel], Callable[[Any], DenseKernel]] = {
-    RBFKernel: lambda kernel: _stationary(kernel, _gaussian),
-    MaternKernel: lambda kernel: _stationary(kernel, {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}[kernel.nu]),
+    RBFKernel: lambda kernel: _stationary(kernel, _RBF),
+    MaternKernel: lambda kernel: _stationary(kernel, _MATERN[kernel.nu]),
     ScaleKernel: _scale,
     AdditiveKernel: lambda kernel: _Combined(_parts(kernel), sum),
     ProductKernel: lambda kernel: _Combined(_parts(kernel), math.prod),

@@ -136,6 +136,23 @@ def test_gradients_are_exact(make, device):
     assert gradcheck(lambda X: k(X, Z) @ torch.ones_like(Z), X)
 
 
+@every_smooth_kernel
+def test_a_weighted_sum_has_the_gradient_of_autograd(make, device):
+    X, Z = points(5, 3, device=device), points(3, 3, device=device, seed=1).requires_grad_()
+    Z.data[0] = X[2]  # where a distance has no gradient
+    weights, k = points(5, 3, device=device, seed=2) - 0.5, freeze(make(), X)
+    value, gradient = k.with_gradient(X, Z.detach())
+    close(value, k(X, Z).detach(), 1e-14)
+    close(gradient(weights), torch.autograd.grad(k(X, Z), Z, weights)[0], 1e-12)
+
+
+def test_steps_have_no_gradient(device):
+    X = points(5, 3, device=device)
+    value, gradient = freeze(CATEGORICAL["categorical"](), X).with_gradient(X, X)
+    with pytest.raises(InvalidInput, match="no gradient"):
+        gradient(value)
+
+
 @every_stationary_kernel
 def test_gradients_at_a_repeated_point_are_finite(make, device):
     X = points(4, 3, device=device)

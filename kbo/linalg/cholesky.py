@@ -32,8 +32,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
     """Square root of ``x >= 0`` whose gradient at zero is zero instead of infinite."""
     if not x.requires_grad:
         return x.clamp_min(0).sqrt()
-    positive = x > 0
-    return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
+    zero = x <= 0
+    return x.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
 def ill_conditioned_ratio(dtype: torch.dtype) -> float:

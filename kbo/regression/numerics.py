@@ -69,7 +69,7 @@ def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float
         ridge: The ridge.
         trace: ``Tr K``, [].
     """
-    return torch.maximum(variance, ridge / (ridge + trace) * prior.detach())
+    return variance.clamp_min(ridge / (ridge + trace) * prior.detach())
 
 
 def algebra_error(terms: int, trace: float | Tensor, ridge: float | Tensor) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingCholesky
@@ -66,8 +67,12 @@ class OneRidge(LowRankAnswers):
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         prior = self.k.diagonal(X)
-        W = self.factor.cholesky.solve(self.k(self.data.X, X))
-        return self.factor.z @ W, clamped(prior - (W * W).sum(0), prior, self.ridge, self.data.trace)
+        if X.requires_grad:
+            mean, explained = _Moments.apply(X, self.factor)  # pyright: ignore[reportGeneralTypeIssues]
+        else:
+            W = self.factor.cholesky.solve(self.k(self.data.X, X))
+            mean, explained = self.factor.z @ W, (W * W).sum(0)
+        return mean, clamped(prior - explained, prior, self.ridge, self.data.trace)
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
@@ -105,3 +110,20 @@ class OneRidge(LowRankAnswers):
         noise = noise * (self.ridge / self.data.counts).sqrt()
         weights = -cholesky.solve_transposed(cholesky.solve(prior(X) + noise))
         return SamplePath(prior, lambda points: k(X, points), weights)
+
+
+class _Moments(torch.autograd.Function):
+    """``z'W`` and ``|W|^2`` of each of the points [q d]; the gradient of both takes one solve more."""
+
+    @staticmethod
+    def forward(ctx, X: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        k, ctx.gradient = factor.k.with_gradient(factor.data.X, X)
+        W, z, ctx.cholesky = factor.cholesky.solve(k), factor.z, factor.cholesky
+        ctx.save_for_backward(W, z)
+        return z @ W, (W * W).sum(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, mean: Tensor, explained: Tensor):
+        W, z = ctx.saved_tensors
+        return ctx.gradient(ctx.cholesky.solve_transposed(torch.outer(z, mean) + 2 * W * explained)), None
