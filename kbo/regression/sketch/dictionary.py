@@ -43,7 +43,6 @@ class Candidate:
     Attributes:
         prior: ``k(x, x)``.
         residual: What the dictionary does not explain of it, ``k(x, x) - |z(x)|^2``.
-        spread: A bound of the norm of ``coefficients``; see ``error.py``.
         column: ``k(Z, x)``, [m 1].
         features: ``z(x)``, [m].
         place: Its location.
@@ -55,7 +54,6 @@ class Candidate:
 
     prior: float
     residual: float
-    spread: float
     column: Tensor
     features: Tensor
     place: Place
@@ -78,8 +76,8 @@ class Candidate:
     def dependent(self) -> bool:
         """Whether it cannot become an anchor, because it adds nothing; see ``features.py``."""
         least = DEPENDENT * self.prior
-        if self.residual > least * (1 + self.spread**2):  # mostly, and then nothing more is read from the device
-            return False
+        if self.residual <= least or self.residual > least * (1 + float(self.basis.spread(self.features)) ** 2):
+            return self.residual <= least  # mostly, and then the coefficients are not needed
         return self.residual <= least * (1 + float(self.coefficients @ self.coefficients))
 
 

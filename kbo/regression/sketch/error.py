@@ -65,7 +65,7 @@ class ErrorNorm(Stateful):
         if start == len(rows.order):
             return total
         which, weights = rows.order[start:], rows.residual.new_tensor(rows.weights[start:])
-        rounding_error = rounding(rows.features.shape[1], rows.prior[which], rows.spread[which])
+        rounding_error = rounding(rows.features.shape[1], rows.prior[which], rows.spread(which))
         return total + float(weights @ (rows.residual[which] + rounding_error))
 
 
@@ -102,5 +102,5 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     K = root.unsqueeze(-1) * k(X, X) * root
     largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
     largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
-    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread[which])
+    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread(which))
     return float(largest + root.square() @ rounding_error)

@@ -20,6 +20,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingFactor, GrowingTensor, cholesky
@@ -55,9 +56,9 @@ class Features(Stateful):
     def __init__(self, k: DenseKernel, points: Tensor) -> None:
         self._k = k
         gram = k(points, points) if len(points) else points.new_empty(0, 0)
-        kept, L = independent(gram)
-        self._Z, self._factor = GrowingTensor(points if kept is None else points[kept]), GrowingFactor(L)
-        self._row_norms = GrowingTensor(self._factor.inverse.norm(dim=1))  # sqrt(1 + |c|^2) / p of every point
+        kept, self._factor = independent(gram)
+        self._Z = GrowingTensor(points if kept is None else points[kept])
+        self._row_norms = GrowingTensor(vector_norm(self.whitener, dim=1))  # sqrt(1 + |c|^2) / p of every point
         self._places: dict[Place, int] = {}  # of the anchors; empty until it is needed
 
     m: int = passed_on("_Z.n")
@@ -87,10 +88,14 @@ class Features(Stateful):
         """The same, given ``k(Z, X)`` [m N]."""
         return self._factor.solve(columns)
 
-    def remainder(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the anchors leave of X [N d] with features Z [m N]: ``k - |z|^2 >= 0``, k, and the ``spread``; [N]."""
+    def residual(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """``k(x, x) - |z(x)|^2 >= 0`` and ``k(x, x)``, [N] each, of X [N d] with features Z [m N]."""
         prior = self._k.diagonal(X)
-        return (prior - Z.square().sum(0)).clamp_min(0), prior, self.row_norms @ Z.abs()
+        return (prior - Z.square().sum(0)).clamp_min(0), prior
+
+    def spread(self, Z: Tensor) -> Tensor:
+        """A bound of the norm of the coefficients of points [N] with features Z [m N]; see ``error.py``."""
+        return self.row_norms @ Z.abs()
 
     def next_coordinate(self, j: int, X: Tensor, Z: Tensor) -> Tensor:
         """Coordinate j of the features of X [N d], [N], from those before it, Z [j N]."""
@@ -104,7 +109,7 @@ class Features(Stateful):
         """
         self._Z.append(z)
         self._factor.append(b, c, pivot)
-        self._row_norms.append(self._factor.inverse[-1:].norm(dim=1))
+        self._row_norms.append(vector_norm(self.whitener[-1:], dim=1))
         if self._places:
             self._places[place] = self.m - 1
 
@@ -118,18 +123,18 @@ class Features(Stateful):
         self._places = {}
 
 
-def independent(gram: Tensor) -> tuple[list[int] | None, Tensor]:
+def independent(gram: Tensor) -> tuple[list[int] | None, GrowingFactor]:
     """Rows of ``k(Z, Z)`` [m m] that leave no more than a fraction ``_NOTHING`` of any other, and their factor.
 
     The rows are None for all of them, which is the usual case.
     """
     prior = gram.diagonal()
     L, info = torch.linalg.cholesky_ex(gram)
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    row_norms = torch.linalg.solve_triangular(L, identity, upper=False).norm(dim=1)
+    factor = GrowingFactor(L)
+    row_norms = vector_norm(factor.inverse, dim=1)
     regular = (row_norms.square() * prior * _SINGULAR < 1) & (L.diagonal().square() > _NOTHING * prior)
     if bool((regular & (info == 0)).all()):
-        return None, L
+        return None, factor
     on_host = gram.cpu().numpy()  # where a pivot is read and compared at a fifth of the cost
     root = np.sqrt(on_host.diagonal())
     unit = on_host * np.divide(1, root * root[:, None], out=np.zeros_like(on_host), where=root * root[:, None] > 0)
@@ -143,7 +148,7 @@ def independent(gram: Tensor) -> tuple[list[int] | None, Tensor]:
         rest -= rows[q] ** 2
         kept.append(i)
     kept.sort()
-    return kept, cholesky(gram[kept][:, kept])
+    return kept, GrowingFactor(cholesky(gram[kept][:, kept]))
 
 
 def kept_for(X: Tensor, matrix: Tensor) -> Tensor:

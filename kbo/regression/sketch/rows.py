@@ -35,10 +35,9 @@ class Rows(Stateful):
         n: Number of rows.
         X: Locations, [n d].
         features: ``B'``, the features of the rows, [n m].
-        numbers: The five numbers that follow, [n 5].
+        numbers: The four numbers that follow, [n 4].
         residual: ``k(x, x) - |z(x)|^2 >= 0``, [n].
         prior: ``k(x, x)``, [n].
-        spread: Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``.
         counts: Sum of the weights of the observations per row, [n].
         sums: Sum of weighted targets per row, [n].
         newest: The row of the latest observation.
@@ -49,7 +48,7 @@ class Rows(Stateful):
     saved: tuple[str, ...] = ("_X", "_features", "_numbers", "order", "weights")
 
     def __init__(self, like: Tensor, basis: Features) -> None:
-        widths = {"X": like.shape[-1], "features": basis.m, "numbers": 5}
+        widths = {"X": like.shape[-1], "features": basis.m, "numbers": 4}
         self._buffers = {name: GrowingTensor(like.new_empty(0, width)) for name, width in widths.items()}
         self._basis = basis
         self._new: list[tuple[Tensor, Tensor]] = []  # locations and features of rows that are still to be written
@@ -67,9 +66,8 @@ class Rows(Stateful):
     numbers: Tensor = passed_on("_numbers.value")
     residual: Tensor = _column(0)
     prior: Tensor = _column(1)
-    spread: Tensor = _column(2)
-    counts: Tensor = _column(3)
-    sums: Tensor = _column(4)
+    counts: Tensor = _column(2)
+    sums: Tensor = _column(3)
 
     @property
     def n(self) -> int:
@@ -81,18 +79,22 @@ class Rows(Stateful):
         buffers = self._buffers
         if self._new:
             X, features = (torch.cat(parts) for parts in zip(*self._new, strict=True))
-            numbers = torch.stack(self._basis.remainder(X, features.mT), -1)
+            numbers = torch.stack(self._basis.residual(X, features.mT), -1)
             buffers["X"].append(X)
             buffers["features"].append(features)
             buffers["numbers"].append(torch.cat([numbers, torch.zeros_like(X[:, :1]).expand(-1, 2)], -1))
             self._new = []
         if self._targets:
             which, weights = (part[-len(self._targets) :] for part in (self.order, self.weights))
-            numbers = buffers["numbers"].value[:, 3:]
+            numbers = buffers["numbers"].value[:, 2:]
             counted = numbers.new_tensor([weights, self._targets]).mT
             numbers.index_add_(0, torch.tensor(which, device=numbers.device), counted)
             self._targets = []
         return buffers
+
+    def spread(self, which: list[int] | slice) -> Tensor:
+        """The factors by which the features of some rows multiply rounding in the dictionary; see ``error.py``."""
+        return self._basis.spread(self.features[which].mT)
 
     def find(self, place: Place) -> int | None:
         """The row at a location; None if there is none."""
@@ -124,12 +126,11 @@ class Rows(Stateful):
         self._targets += targets
         self.newest = self.order[-1]
 
-    def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
-        """One more coordinate [n] of the features, whose row of ``L^-1`` has that norm []."""
+    def add_feature(self, coordinate: Tensor) -> None:
+        """One more coordinate [n] of the features."""
         self._features.grow(0, 1)
         self.features[:, -1] = coordinate
         self.numbers[:, 0] = (self.residual - coordinate.square()).clamp_min(0)
-        self.numbers[:, 2] += coordinate.abs() * row_norm
 
     def set_features(self, basis: Features) -> None:
         """Features of other anchors for all rows."""
@@ -137,7 +138,7 @@ class Rows(Stateful):
         self._basis, features = basis, basis.solve(X)
         buffers["features"] = GrowingTensor(features.mT.contiguous())
         if self.n:
-            buffers["numbers"].value[:, :3] = torch.stack(basis.remainder(X, features), -1)
+            buffers["numbers"].value[:, :2] = torch.stack(basis.residual(X, features), -1)
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
 
     def restored(self) -> None:  # noqa: D102

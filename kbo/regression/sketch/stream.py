@@ -125,15 +125,15 @@ class Sketch(Stateful):
         if row is None:
             column = self.features.columns(x)
             z = self.features.solve_columns(column)
-            numbers = self.features.remainder(x, z)
+            numbers = self.features.residual(x, z)
         else:
-            z, numbers = self.rows.features[row].unsqueeze(-1).clone(), self.rows.numbers[row, :3].unbind()
+            z, numbers = self.rows.features[row].unsqueeze(-1).clone(), self.rows.numbers[row, :2].unbind()
             column = self.features.L @ z
         features = z[:, 0]
         whitened, image = features @ self.root.S, self.dictionary.image(column, features, self)
         squares = [v @ v for v in (whitened, image) if v is not None]
-        residual, prior, spread, square, *image_square = read(*numbers, *squares)
-        point = Candidate(prior, residual, spread, column, features, place, self.features, weight, image, *image_square)
+        residual, prior, square, *image_square = read(*numbers, *squares)
+        point = Candidate(prior, residual, column, features, place, self.features, weight, image, *image_square)
         accepted = self.dictionary.accepts(point, self) and not point.dependent
         self._count(x, z, y, weights, host, [prior])
         if self.root.columns + 1 < REFRESH:
@@ -190,7 +190,7 @@ class Sketch(Stateful):
         self.features.append(x, point.features, point.coefficients, pivot, point.place)
         self._forget_residuals()
         coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)
-        rows.add_feature(coordinate, self.features.row_norms[-1])
+        rows.add_feature(coordinate)
         g = (rows.counts * coordinate) @ rows.features
         gram.grow(1, 1)
         gram.value[-1], gram.value[:, -1] = g, g
@@ -227,7 +227,7 @@ class Sketch(Stateful):
     def residuals(self) -> Tensor:
         """The diagonal of E over the rows, times their counts, rounded up by its rounding error, [rows]."""
         rows = self.rows
-        return rows.counts * (rows.residual + rounding(self.m, rows.prior, rows.spread))
+        return rows.counts * (rows.residual + rounding(self.m, rows.prior, rows.spread(slice(None))))
 
     def residual_trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
@@ -272,7 +272,7 @@ class Sketch(Stateful):
             for row, one in zip(rows.order[new], rows.weights[new], strict=True):
                 added[row] = added.get(row, 0.0) + one
             which, weight = list(added), weight.new_tensor(list(added.values()))
-        lost, count = rounding(self.m, rows.prior[which], rows.spread[which]), rows.counts[which]
+        lost, count = rounding(self.m, rows.prior[which], rows.spread(which)), rows.counts[which]
         residual = rows.residual[which] + lost
         sums = torch.stack([lost @ weight, residual @ weight])
         if self._residual_gains:
