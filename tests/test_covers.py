@@ -783,7 +783,8 @@ def test_a_memory_is_left_behind_by_copies_and_pickles():
         assert repr(other) == repr(confidence)
     memory = pickle.loads(pickle.dumps(ChainMemory(1.5)))
     assert memory.refresh == 1.5
-    assert len(memory.chain(state, game.Z, 2)) == 2
+    chain, depth = memory.chain(state, game.Z, 0.5)
+    assert len(chain) == depth == 2
 
 
 @pytest.mark.parametrize("refresh", [0.99, -1.0, math.nan, math.inf, "often"])

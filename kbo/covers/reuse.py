@@ -14,6 +14,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.covers.chain import Chain
 from kbo.covers.metric import PosteriorMetric
+from kbo.linalg import ill_conditioned_ratio
 from kbo.regression import Posterior
 
 _PROBES = 16
@@ -38,17 +39,30 @@ class ChainMemory:
     def __getstate__(self) -> dict[str, Any]:
         return {"refresh": self.refresh, "_known": None}  # versions are numbers of one process
 
-    def chain(self, state: Posterior, points: Tensor, depth: int) -> Chain:
-        """Return a chain of the points [N d] under ``state``, of at least that depth."""
+    def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
+        """Return a chain of the points [N d] under ``state``, and its last level of a radius of at least ``least``."""
         known = self._known
         if known is None or state.n > self.refresh * known.n or not known.extended_by(state, points):
             kappa = math.sqrt(float(state.prior_variance(points).max()))
+            depth = _levels(kappa, least, points.dtype)
             self._known = known = _Known(Chain(PosteriorMetric(state, points), kappa, depth), state, points, state.n)
-        elif depth > len(known.chain):
+            return known.chain, depth
+        depth = _levels(known.chain.scale, least, points.dtype)
+        if depth > len(known.chain):
             # The new levels are covers from here on, not of the data at which the first ones were computed.
             known.chain.extend(PosteriorMetric(state, points), depth)
             self._known = known = _Known(known.chain, state, points, known.n)
-        return known.chain
+        return known.chain, depth
+
+
+def _levels(kappa: float, least: float, dtype: torch.dtype) -> int:
+    """Return the number of the radii ``kappa``, ``kappa / 2``, .. that are at least ``least``, at least 1."""
+    # Finer levels would be made of rounding errors.
+    least = max(least, math.sqrt(ill_conditioned_ratio(dtype)) * kappa)
+    levels = 1
+    while kappa * 2.0**-levels >= least > 0:
+        levels += 1
+    return levels
 
 
 class _Known:

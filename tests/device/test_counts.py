@@ -12,7 +12,7 @@ MOST = {
     "update and AY bounds": (70, 3),
     "update and CMM bounds": (1300, 8),
     "update and CMM bounds, sketch": (2900, 12),
-    "update and chaining": (69, 7),
+    "update and chaining": (66, 7),
     "optimize_acqf evaluation, KernelUCB": (86, 1),
     "optimize_acqf evaluation, CMMUCB": (1150, 4),
     "Thompson draw over 500 points": (22, 1),

@@ -244,9 +244,10 @@ def test_metrics_chains_and_memories_of_chains():
             use.spoil()
             chain.extend(metric, 6)
             found += [metric.points, metric.squared(metric), chain.centres(6)]
-            kept = memory.chain(state, use(unit_square(40, seed), "set"), 3)
+            kept, _ = memory.chain(state, use(unit_square(40, seed), "set"), 0.25)
             use.spoil()
-            found += [kept.centres(3), memory.chain(state, use(unit_square(40, seed), "set"), 6).centres(6)]
+            finer, _ = memory.chain(state, use(unit_square(40, seed), "set"), 2.0**-5)
+            found += [kept.centres(3), finer.centres(6)]
         D = torch.cdist(unit_square(40, 6), unit_square(40, 6))
         metric = DistanceMatrix(use(D, "distances"))
         use.spoil()

@@ -39,7 +39,7 @@ class Steps(Bonus):
     heights: Sequence[float]
 
     def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
-        return self._values(std)[self._below(std)]
+        return self._values(std).take(self._below(std))
 
     def majorant(self, std: Tensor) -> Tensor:
         """Return straight lines through the upper corners of the steps; the last one has no end."""

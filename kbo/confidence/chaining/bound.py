@@ -34,7 +34,7 @@ from kbo.confidence.widths import contal, exact_tail, srinivas
 from kbo.covers.chain import Chain
 from kbo.covers.reuse import ChainMemory
 from kbo.errors import InvalidInput
-from kbo.linalg import ill_conditioned_ratio, safe_sqrt
+from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
 
@@ -110,18 +110,21 @@ class Chaining(Confidence):
         return super().objections(state) + moved_ridge(state, state.ridge)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self._around(state, X, self.smooth)
+        mean, margin = self._mean_and_margin(state, X, self.smooth)
+        return mean - margin, mean + margin
+
+    def upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+        return torch.add(*self._mean_and_margin(state, X, self.smooth))
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
         """Return the upper bound with the continuous majorant of the steps."""
-        return self._around(state, X, smooth=True)[1]
+        return torch.add(*self._mean_and_margin(state, X, smooth=True))
 
-    def _around(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+    def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
         std = safe_sqrt(variance)
-        margin = bonus.majorant(std) if smooth else bonus(std)
-        return mean - margin, mean + margin
+        return mean, bonus.majorant(std) if smooth else bonus(std)
 
     @torch.no_grad()
     def bonus(self, state: Posterior, X: Tensor | None = None) -> Bonus:
@@ -143,8 +146,7 @@ class Chaining(Confidence):
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:
         """Return the covers of ``bonus``; arguments and errors as there."""
         observed = state.observed
-        points = self._set(observed, X)
-        return self._memory.chain(observed, points, self._depth(observed, points))
+        return self._covers(observed, self._set(observed, X))[0]
 
     def _set(self, state: Posterior, X: Tensor | None) -> Tensor:
         """Return the finite set [N d], in the dtype and on the device of X or of the data."""
@@ -158,22 +160,12 @@ class Chaining(Confidence):
             )
         return _finite_set(X)
 
-    def _depth(self, state: Posterior, points: Tensor) -> int:
-        """Return the last level whose radius is at least the least standard deviation, at least 1."""
-        extremes = state.prior_variance(points).max(), state.predict(points)[1].min()
-        kappa, least = map(math.sqrt, torch.stack(extremes).tolist())
-        if kappa == 0:
-            return 1
-        # Finer levels would be made of rounding errors.
-        least = max(least, math.sqrt(ill_conditioned_ratio(points.dtype)) * kappa)
-        depth = 1
-        while kappa * 2.0**-depth >= least:
-            depth += 1
-        return depth
+    def _covers(self, state: Posterior, points: Tensor) -> tuple[Chain, int]:
+        """Return the chain, and its last level whose radius is at least the least standard deviation of the points."""
+        return self._memory.chain(state, points, math.sqrt(float(state.predict(points)[1].min())))
 
     def _compute(self, state: Posterior, points: Tensor) -> Bonus:
-        depth, t = self._depth(state, points), state.n + 1
-        chain = self._memory.chain(state, points, depth)
+        (chain, depth), t = self._covers(state, points), state.n + 1
         levels, sizes = range(1, depth + 1), chain.sizes[:depth]
         if chain.scale == 0:
             return Cuts([0.0], [0.0])  # the prior variance is zero everywhere
