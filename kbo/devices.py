@@ -45,11 +45,11 @@ def synchronize(device: torch.device) -> None:
     module_of(device.type).synchronize(device)
 
 
-def read(*numbers: Tensor) -> list[float]:
-    """Return tensors of one number and one device as floats, in one copy."""
-    if numbers[0].device.type == "cpu":
-        return [number.item() for number in numbers]
-    return torch.stack([number.double().reshape(()) for number in numbers]).tolist()
+def read(*parts: Tensor) -> list[float]:
+    """Return the numbers of tensors on one device as floats, in one copy; each has one number or shape [r]."""
+    if parts[0].device.type == "cpu":
+        return [number for part in parts for number in ([part.item()] if part.numel() == 1 else part.tolist())]
+    return torch.cat([part.double().flatten() for part in parts]).tolist()
 
 
 def on_host(*parts: Tensor) -> list[np.ndarray]:

@@ -28,6 +28,11 @@ class Error(NamedTuple):
     flat: float
     steep: float
 
+    @classmethod
+    def through(cls, at_infinity: float, at_one: float) -> Error:
+        """Return the error that has these values at an infinite ridge and at 1."""
+        return cls(at_infinity, at_one - at_infinity)
+
     def at(self, ridge: Number) -> Number:
         """Return the error as it is accounted for: at most ``MOST``."""
         e: Number = self.flat + self.steep / ridge
@@ -44,10 +49,9 @@ def error(state: Posterior, ridge: float | Tensor) -> Tensor:
     return torch.clamp_max(state.rounding_error(ridge), MOST)
 
 
-def coefficients(state: Posterior) -> Tensor:
-    """Return the numbers of ``Error``, [2], for the caller to read."""
-    flat = state.rounding_error(math.inf)
-    return torch.stack([flat, state.rounding_error(1.0) - flat])
+def endpoints(state: Posterior) -> tuple[Tensor, Tensor]:
+    """Return the error at an infinite ridge and at 1, for the caller to read and make an ``Error`` of."""
+    return state.rounding_error(math.inf), state.rounding_error(1.0)
 
 
 def log_det_error(state: Posterior, ridge: float) -> Tensor:

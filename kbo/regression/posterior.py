@@ -464,8 +464,8 @@ class Posterior(Stateful, ABC):
         Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
         """
         residuals = self.residuals
-        if not residuals.shape[0] and isinstance(ridge, float):
-            return residuals.sum()
+        if not residuals.shape[0]:
+            return residuals.new_zeros((len(ridge),) if isinstance(ridge, Sequence) else ())
         return (residuals / torch.as_tensor(ridge, dtype=self.dtype, device=self.device).unsqueeze(-1)).log1p().sum(-1)
 
     def residual_norm(self) -> Tensor:

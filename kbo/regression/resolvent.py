@@ -214,10 +214,11 @@ class SpectralPath(RidgePath):
 
     @torch.no_grad()
     def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:  # noqa: D102
-        H, rows = self.resolvent, list(groups)
-        forms = H.forms(self.p[:, rows, 0], self.p_border[:, rows, 0])
-        numbers = self.prior[rows, 0, 0], self.variance[rows, 0], H.rest, torch.as_tensor(self.trace)
-        prior, variance, rest, trace = (part.tolist() for part in on_host(*(part.to(self.p) for part in numbers)))
+        H, rows = self.resolvent, torch.tensor(groups, device=self.p.device)
+        forms = H.forms(*(side.squeeze(-1).index_select(1, rows) for side in (self.p, self.p_border)))
+        each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
+        numbers = on_host(*each, *(torch.as_tensor(number).to(self.variance) for number in (H.rest, self.trace)))
+        prior, variance, rest, trace = (part.tolist() for part in numbers)
 
         def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
             found, share = forms(ridge).tolist(), ridge / (ridge + trace)
@@ -293,6 +294,8 @@ class SpectralRidges(AllRidges):
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         """In chunks of points."""
         size = max(1, block_of(_BLOCK, checks.shaped("X", X).device) // max(1, len(self.resolvent.vectors)))
+        if X.ndim == 2 and X.shape[0] <= size:
+            return super().predict(X, ridges)
         parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
         mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
         shape = (len(ridges), *X.shape[:-1])

@@ -43,6 +43,7 @@ from kbo.confidence.mixture.radius import (
     starts,
 )
 from kbo.confidence.rounding import Number
+from kbo.devices import read
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
@@ -212,10 +213,10 @@ class MartingaleMixture(SubGaussian):
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
             found = costs(state, self.noise_std, self.delta, ridges, many=many)
-            numbers = torch.stack([state.trace, state.residual_norm().to(state.trace)]), rounding.coefficients(state)
-            trace, error, flat, steep, *read = torch.cat([part.double() for part in (*numbers, *found)]).tolist()
-            quads, rounded = read[: len(self.ridges)], rounding.Error(flat, steep)
-            cost = dict(zip(ridges, read[len(ridges) :], strict=True))
+            numbers = state.trace, state.residual_norm(), *rounding.endpoints(state)
+            trace, error, at_infinity, at_one, *values = read(*numbers, *found)
+            quads, rounded = values[: len(self.ridges)], rounding.Error.through(at_infinity, at_one)
+            cost = dict(zip(ridges, values[len(ridges) :], strict=True))
             C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error)
             C *= rounding.radius_factor(rounded.at(self.mixture_ridge), state.terms, self.delta)
             squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=True)]

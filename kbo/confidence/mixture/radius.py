@@ -17,6 +17,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.mixture.line_search import minimise_one
+from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 from kbo.regression.numerics import as_ridges
@@ -86,9 +87,9 @@ def averaged_radius(
 
     For ridges below ``floor`` an upper bound is read there: ``quad(a)`` grows with a, ``log_det(a) - n ln(1/a)`` too.
     """
-    read = [max(ridge, floor) for ridge in ridges]
-    found = costs(state, noise_std, delta, read, many=many or len(read) > 1)[1].tolist()
-    missing = [state.n * math.log(b / a) for a, b in zip(ridges, read, strict=True)]
+    above = [max(ridge, floor) for ridge in ridges]
+    found = costs(state, noise_std, delta, above, many=many or len(above) > 1)[1].tolist()
+    missing = [state.n * math.log(b / a) for a, b in zip(ridges, above, strict=True)]
     return averaged([cost + noise_std**2 * gain for cost, gain in zip(found, missing, strict=True)], noise_std)
 
 
@@ -187,9 +188,8 @@ def norm_lower_bound(
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
     own, trace = mixture_ridges(noise_std, scale), state.trace
-    numbers = [torch.stack([trace, state.residual_norm().to(trace)]), rounding.coefficients(state)]
-    of_trace, error, flat, steep = torch.cat([part.double() for part in numbers]).tolist()
-    rounded = rounding.Error(flat, steep) if rounded_down else rounding.Error(0.0, 0.0)
+    of_trace, error, *ends = read(trace, state.residual_norm(), *rounding.endpoints(state))
+    rounded = rounding.Error.through(*ends) if rounded_down else rounding.Error(0.0, 0.0)
     if math.isinf(floor := rounded.least_ridge):
         return trace.new_zeros(())
     factor = rounding.radius_factor(rounded.at(max(own[0], floor)), state.terms, delta)

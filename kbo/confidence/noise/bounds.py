@@ -23,6 +23,7 @@ from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, printed_deviation, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
+from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Answers, Posterior, RidgeSchedule
 
@@ -200,7 +201,7 @@ class NoiseBounds(RidgeSchedule):
         if state.n == self.n:
             return
         if self.is_mixture or self.variant == "tight+grid":
-            rounded = rounding.Error(*rounding.coefficients(state).tolist())
+            rounded = rounding.Error.through(*read(*rounding.endpoints(state)))
             self._floor = max(self._floor, state.least_ridge, rounded.least_ridge)
         elif self.n == 0:  # these rest on an event at one ridge, which must not follow the data
             self._floor = max(self._floor, state.least_ridge)

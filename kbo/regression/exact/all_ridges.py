@@ -24,7 +24,7 @@ from kbo.regression.resolvent import Number, Resolvent, Shifted, SpectralPath, S
 
 def border_limit(basis: int) -> int:
     """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
-    return max(8, basis // 32)
+    return max(16, basis // 32)
 
 
 class Eigenbasis(Resolvent):
@@ -70,25 +70,28 @@ class Eigenbasis(Resolvent):
         self.grids = {}
 
     def _decompose(self, basis: int) -> None:
-        X, scale = self.data.X[:basis], self._scale(0, basis)
-        values, vectors = torch.linalg.eigh(scale * self.k(X, X) * scale.mT)
+        X = self.data.X[:basis]
+        values, vectors = torch.linalg.eigh(self._scaled(self._scaled(self.k(X, X)).mT))
         self.values = values.clamp_min(0)  # K has no negative eigenvalue, rounding has
-        self.vectors = scale * vectors
+        self.vectors = self._scaled(vectors)
         self.C, self.D = X.new_empty(basis, 0), X.new_empty(0, 0)
         self.target = self.vectors.mT @ self.data.y[:basis], X.new_empty(0)
         self._basis = basis
 
     def _extend(self, start: int, stop: int) -> None:
-        new, scale = self.data.X[start:stop], self._scale(start, stop)
-        cross = self.k(self.data.X[:stop], new) * scale.mT
-        side = self._scale(self._basis, stop) * cross[self._basis :]
-        self.C = torch.cat([self.C, self.vectors.mT @ cross[: self._basis]], 1)
+        new, basis = self.data.X[start:stop], self._basis
+        cross = self._scaled(self.k(new, self.data.X[:stop]), start).mT
+        side = self._scaled(cross[basis:], basis)
+        self.C = torch.cat([self.C, self.vectors.mT @ cross[:basis]], 1)
         self.D = torch.cat([torch.cat([self.D, side[: len(self.D)].mT]), side], 1)
         v, y = self.target
-        self.target = v, torch.cat([y, scale.squeeze(-1) * self.data.y[start:stop]])
+        self.target = v, torch.cat([y, self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)])
 
-    def _scale(self, start: int, stop: int) -> Tensor:
-        return self.data.counts[start:stop].sqrt().unsqueeze(-1)
+    def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
+        """Return numbers [r q] of the rows of the data from ``start`` on, times the roots of their counts."""
+        if self.data.uniform:
+            return rows
+        return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
     def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
         return prior - form
@@ -117,8 +120,7 @@ class Eigenbasis(Resolvent):
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
         cross = self.k(self.data.X, X)
-        border = self._scale(self._basis, self.rows) * cross[self._basis :]
-        return self.vectors.mT @ cross[: self._basis], border
+        return self.vectors.mT @ cross[: self._basis], self._scaled(cross[self._basis :], self._basis)
 
 
 class ExactRidges(SpectralRidges):

@@ -30,9 +30,9 @@ class KernelRidge(Posterior):
 
     ``at(ridge)`` has a growing factor: one new row costs O(n^2), a prediction O(n^2) per point, a ridge that was not
     used before one factorisation, O(n^3). ``all_ridges()`` shares one eigendecomposition, which is refreshed when the
-    data have grown by a thirty-second: a prediction costs O(n^2) per point and little per ridge. Repeated points are
-    counted (see ``observations.py``), so n may be far larger than the number of distinct points. Hyper-parameters are
-    copied at construction.
+    data have grown by a thirty-second, at least 16 rows: a prediction costs O(n^2) per point and little per ridge.
+    Repeated points are counted (see ``observations.py``), so n may be far larger than the number of distinct points.
+    Hyper-parameters are copied at construction.
 
     Args:
         kernel: An unbatched GPyTorch kernel.
