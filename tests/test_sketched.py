@@ -207,6 +207,22 @@ def test_sums_over_the_residual_follow_repeats_and_weights(device, dictionary):
             close(state.residual_log_det(ridges), torch.stack([(E / a).log1p().sum() for a in ridges]), 1e-8)
 
 
+def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
+    rows, points = unit_square(40, 3).to(device), unit_square(3, 5).to(device)
+    X = rows.repeat(9 * BLOCK // 40, 1)
+    state = NystromRidge(rbf(), 0.1, FixedDictionary(points))
+    for part in X.split(500):
+        state.update(part, targets(part))
+        trace, log_det = state.residual_trace, state.residual_log_det(0.1)
+    counts = state.locations[1]
+    E = counts.sqrt() * error(rbf(), points, rows) * counts.sqrt().unsqueeze(-1)
+    assert len(state.sketch.rows.order) < BLOCK
+    close(trace, E.trace(), 1e-8)
+    close(log_det, (E.diagonal() / 0.1).log1p().sum(), 1e-8)
+    assert torch.linalg.eigvalsh(E)[-1] <= state.residual_norm() * (1 + ULPS)
+    assert state.residual_norm() <= trace
+
+
 def test_changing_the_data_outside_does_not_change_the_residual(device):
     X, points = unit_square(64, 3).to(device), unit_square(3, 5).to(device)
     sketch, expected = fed(rbf(), points, X), fed(rbf(), points, X.clone()).residual_norm()

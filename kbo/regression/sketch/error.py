@@ -45,6 +45,10 @@ class ErrorNorm(Stateful):
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the first entry."""
         self._complete, self._done = 0.0, 0
         self._norms: dict[tuple[int, int], float] = {}
 
@@ -65,7 +69,7 @@ class ErrorNorm(Stateful):
         if start == len(rows.order):
             return total
         which, weights = rows.order[start:], rows.residual.new_tensor(rows.weights[start:])
-        rounding_error = rounding(rows.features.shape[1], rows.prior[which], rows.spread(which))
+        rounding_error = rounding(rows.m, rows.prior[which], rows.spread[which])
         return total + float(weights @ (rows.residual[which] + rounding_error))
 
 
@@ -98,9 +102,9 @@ def block_norm(k: DenseKernel, rows: Rows, start: int, size: int) -> float:
     block = slice(start, start + size)
     root = rows.residual.new_tensor(rows.weights[block]).sqrt()
     which = rows.order[block]
-    X, features = rows.X[which], root.unsqueeze(-1) * rows.features[which]
+    X, features = rows.X[which], root.unsqueeze(-1) * rows.features_of(which)
     K = root.unsqueeze(-1) * k(X, X) * root
     largest = torch.linalg.eigvalsh(K - features @ features.mT)[-1].clamp_min(0)
     largest = largest + 4 * torch.finfo(K.dtype).eps * size * K.diagonal().max()
-    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread(which))
+    rounding_error = rounding(features.shape[1], rows.prior[which], rows.spread[which])
     return float(largest + root.square() @ rounding_error)

@@ -38,7 +38,7 @@ class NystromRidge(Posterior):
     """The posterior of the features of a dictionary: while it stays, the time of a step does not grow with n.
 
     At the state's own ridge a step costs O(m^2); every other ridge is answered exactly from one eigendecomposition of
-    ``B B'`` after a change. Distinct locations are kept with their features (m + d + 5 numbers each), so that the
+    ``B B'`` after a change. Distinct locations are kept (d + 5 numbers each), with their features (m numbers) if the
     dictionary may change. Features of nearly dependent points need all digits there are, so the state computes in
     float64 and answers in the dtype of its data.
 

@@ -19,13 +19,16 @@ from kbo.devices import read
 from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
-from kbo.regression.sketch.error import ErrorNorm, rounding, stretching
+from kbo.regression.sketch.error import BLOCK, ErrorNorm, rounding, stretching
 from kbo.regression.sketch.features import Features
-from kbo.regression.sketch.rows import Rows
+from kbo.regression.sketch.rows import LeanRows, Rows
 from kbo.stateful import Stateful, fresh_version, passed_on
 
 _FEW = 8
 """A fraction 1 / _FEW of m columns is still cheaper to add one by one than all at once."""
+
+_REPEATS = 8
+"""Observations for each row, and for each of a block of ``error.py``, whose order is remembered."""
 
 _ROUNDING = 1e-13
 """Relative error of ``y'y``, with room to spare."""
@@ -69,7 +72,7 @@ class Sketch(Stateful):
         self.dictionary: Dictionary = dictionary.begin(like)
         points = self.dictionary.points
         self.features: Features = Features(self.k, like if points is None else points)
-        self.rows: Rows = Rows(like, self.features)
+        self.rows: Rows = (LeanRows if dictionary.stays else Rows)(like, self.features)
         self._error = ErrorNorm()
         self.n: int = 0
         self.weighted: bool = False
@@ -152,6 +155,8 @@ class Sketch(Stateful):
         targets = [weight * target for weight, target in zip(each, host.targets, strict=True)]
         variances = [weight * variance for weight, variance in zip(each, prior, strict=True)]
         self.rows.extend(X, z.mT, host.places, targets, each)
+        if len(self.rows.order) > _REPEATS * (self.rows.n + BLOCK):
+            self._merge()
         self.n += len(X)
         self.weighted |= set(each) != {1.0}
         self.trace += sum(variances)
@@ -162,6 +167,13 @@ class Sketch(Stateful):
         self._unsummed.append(B)
         return B
 
+    def _merge(self) -> None:
+        """Forget in which order repeats came, so that memory does not grow with them."""
+        self._follow()
+        self.rows.merge()
+        self._followed = len(self.rows.order)
+        self._error.restart()
+
     def _refresh(self) -> None:
         """``M^-1`` from few additions: thousands of repeats of a few rows would drift."""
         if self.rows.n <= REFRESH:
@@ -170,7 +182,7 @@ class Sketch(Stateful):
 
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
-        B = self.rows.features.mT
+        B = self.rows.features_of(slice(None)).mT
         self._gram, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
         self._unsummed: list[Tensor] = []
 
@@ -190,7 +202,7 @@ class Sketch(Stateful):
         self.features.append(x, point.features, point.coefficients, pivot, point.place)
         self._forget_residuals()
         coordinate = self.features.next_coordinate(self.m - 1, X, features.mT)
-        rows.add_feature(coordinate)
+        rows.add_feature(coordinate, self.features.row_norms[-1])
         g = (rows.counts * coordinate) @ rows.features
         gram.grow(1, 1)
         gram.value[-1], gram.value[:, -1] = g, g
@@ -227,7 +239,7 @@ class Sketch(Stateful):
     def residuals(self) -> Tensor:
         """The diagonal of E over the rows, times their counts, rounded up by its rounding error, [rows]."""
         rows = self.rows
-        return rows.counts * (rows.residual + rounding(self.m, rows.prior, rows.spread(slice(None))))
+        return rows.counts * (rows.residual + rounding(self.m, rows.prior, rows.spread))
 
     def residual_trace(self) -> float:
         """``Tr E``, rounded up by its rounding error."""
@@ -272,7 +284,7 @@ class Sketch(Stateful):
             for row, one in zip(rows.order[new], rows.weights[new], strict=True):
                 added[row] = added.get(row, 0.0) + one
             which, weight = list(added), weight.new_tensor(list(added.values()))
-        lost, count = rounding(self.m, rows.prior[which], rows.spread(which)), rows.counts[which]
+        lost, count = rounding(self.m, rows.prior[which], rows.spread[which]), rows.counts[which]
         residual = rows.residual[which] + lost
         sums = torch.stack([lost @ weight, residual @ weight])
         if self._residual_gains:
