@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,13 @@ class Dual:
         limits: Sequence[float],
         start: Tensor,
     ) -> None:
-        self.square, self.limits, moments = square, [math.log(ridge) for ridge in limits], path.grid(start)
+        self.square, self.limits = square, [math.log(ridge) for ridge in limits]
+        with torch.no_grad():
+            moments = path.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), start.to(moments.mean)
         self.path: RidgePath = path if len(signs) == 1 else path.select(each.repeat(len(signs)))
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
-        self.sign, self.start = signs[0], start.tolist()
+        self.sides, self.start = np.repeat(signs, len(each)), start.tolist()
         sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
         self.coarse: Tensor = torch.cat(sides, -1)
 
@@ -92,31 +95,48 @@ class Dual:
 
         The minima are differentiable in the points at the minimising ridges (envelope theorem).
         """
-        with torch.no_grad():
-            h, coarse = self._of(self.path, self.signs), self.coarse.detach()
-            grid = coarse.new_tensor(self.start).log()
-            t, minima = minimise(h, lambda rows: self._of(self.path.select(rows), self.signs[rows]), grid, coarse)
-        ridges = t.exp()
+        ridges, minima = self._minimise_few() if 0 < len(self.signs) <= _FEW else self._minimise_all()
         return self._h(self.path.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
 
+    @torch.no_grad()
+    def _minimise_all(self) -> tuple[Tensor, Tensor]:
+        """Return the minimising ridges and the minima [SB], all points together."""
+        h, grid = self._of(self.path, self.signs), self.coarse.new_tensor(self.start).log()
+        t, minima = minimise(h, lambda rows: self._of(self.path.select(rows), self.signs[rows]), grid, self.coarse)
+        return t.exp(), minima
+
+    def _minimise_few(self) -> tuple[Tensor, Tensor]:
+        """Return the same for a few points: one after the other, on the host."""
+        h, where = cache(self._few(range(len(self.sides)))), self.coarse.argmin(0).tolist()
+        found = [self._minimise_one(lambda ridge, row=row: h(ridge)[row], self.start[j]) for row, j in enumerate(where)]
+        ridges, minima = self.signs.new_tensor(found).unbind(-1)
+        return ridges, minima
+
     def _few(self, rows: Sequence[int]) -> Callable[[float], list[float]]:
-        """Return h of a few points, on one side, as a function of one ridge, in plain numbers."""
-        few = self.path.few(rows)
+        """Return h of a few points as a function of one ridge, in plain numbers."""
+        few, signs = self.path.few(rows), self.sides[list(rows)].tolist()
 
         def h(ridge: float) -> list[float]:
             moments, quad = few(ridge)
             square = self.square(quad, ridge)
             if square < 0:
                 return [-math.inf] * len(moments)
-            return [self.sign * mean + math.sqrt(square * variance) for mean, variance in moments]
+            parts = zip(signs, moments, strict=True)
+            return [sign * mean + math.sqrt(square * variance) for sign, (mean, variance) in parts]
 
         return h
 
-    def _minimise_one(self, row: int, start: float, tolerance: float, enough: float) -> tuple[float, float]:
-        """Return the ridge that minimises h of one point and the minimum, or a ridge where h is low enough."""
+    def _one(self, row: int) -> Callable[[float], float]:
+        """Return h of one point as a function of its ridge, in plain numbers."""
         h = self._few([row])
+        return lambda ridge: h(ridge)[0]
+
+    def _minimise_one(
+        self, h: Callable[[float], float], start: float, tolerance: float = 1e-4, enough: float = -math.inf
+    ) -> tuple[float, float]:
+        """Return the ridge that minimises h of one point and the minimum, or a ridge where h is low enough."""
         begin = bisect_left(self.limits, math.log(start), hi=len(self.limits) - 1)
-        t, minimum = minimise_one(lambda t: h(math.exp(t))[0], self.limits, begin, tolerance, enough)
+        t, minimum = minimise_one(lambda t: h(math.exp(t)), self.limits, begin, tolerance, enough)
         return math.exp(t), minimum
 
     @torch.no_grad()
@@ -132,7 +152,7 @@ class Dual:
         bounds, where = on_host(least_on_grid, ridge_of.to(least_on_grid))
         best, value, least, ridges = -1, -math.inf, -math.inf, [*self.start]
         while bounds[row := int(bounds.argmax())] > least:
-            ridge, bounds[row] = self._minimise_one(row, ridges[int(where[row])], _ENOUGH, value)
+            ridge, bounds[row] = self._minimise_one(self._one(row), ridges[int(where[row])], _ENOUGH, value)
             if bounds[row] > value:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             ridges.append(ridge)
@@ -153,6 +173,6 @@ class Dual:
         bounds, where = self.coarse.min(0)
         few = bounds.topk(min(_FEW, len(bounds)), largest=False).indices.sort().values
         found = zip(*torch.stack([few, where[few]]).tolist(), strict=True)
-        values = [(self._minimise_one(row, self.start[j], 1e-4, -math.inf)[1], row) for row, j in found]
+        values = [(self._minimise_one(self._one(row), self.start[j])[1], row) for row, j in found]
         value, row = min(values)
         return row, value

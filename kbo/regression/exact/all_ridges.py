@@ -15,6 +15,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
@@ -119,8 +120,28 @@ class Eigenbasis(Resolvent):
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
-        cross = self.k(self.data.X, X)
-        return self.vectors.mT @ cross[: self._basis], self._scaled(cross[self._basis :], self._basis)
+        p, border = _Coordinates.apply(X, self) if X.requires_grad else self.rotated(self.k(self.data.X, X))
+        return p, self._scaled(border, self._basis)
+
+    def rotated(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """Return kernel columns [n q] in the basis [n0 q], and their rows at the border [b q]."""
+        return self.vectors.mT @ cross[: self._basis], cross[self._basis :]
+
+
+class _Coordinates(torch.autograd.Function):
+    """``rotated`` kernel columns of points [q d], with a gradient in few operations."""
+
+    @staticmethod
+    def forward(ctx, X: Tensor, basis: Eigenbasis) -> tuple[Tensor, Tensor]:
+        cross, ctx.gradient = basis.k.with_gradient(basis.data.X, X)
+        ctx.vectors = basis.vectors
+        return basis.rotated(cross)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, p: Tensor, border: Tensor):
+        rows = p.mT.contiguous() @ ctx.vectors.mT  # for few points this order is up to three times as fast
+        return ctx.gradient(torch.cat([rows.mT, border])), None
 
 
 class ExactRidges(SpectralRidges):
