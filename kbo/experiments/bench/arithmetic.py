@@ -65,14 +65,14 @@ def sketched_rounds(device: torch.device, n: int, m: int, arms: int) -> list[Res
 def batched_rounds(device: torch.device, n: int, arms: int) -> list[Result]:
     """Time rounds of BBKB, whose dictionary is drawn again once enough has been learned; with the same draws."""
     data, kernel = _bandit(n, arms, device), stationary_kernel("rbf", 1.0)
-    sampled, growth = 1.0, 3.0
+    ridge, sampled, growth = 10.0, 5.0, 3.0  # a batch of dozens of rounds
 
     def kbo() -> Tensor:
-        state = NystromRidge(kernel, _RIDGE, BatchedResampling(sampled, growth, seed=0))
+        state = NystromRidge(kernel, ridge, BatchedResampling(sampled, growth, seed=0))
         return _follow(state, FixedWidth(_WIDTH), *data)
 
     def straight() -> Tensor:
-        return torch.tensor(rounds.batched(*data, _RIDGE, _WIDTH, sampled, growth, Uniforms(0).many))
+        return torch.tensor(rounds.batched(*data, ridge, _WIDTH, sampled, growth, Uniforms(0).many))
 
     return _against(device, n, f"{n} rounds of BBKB, {arms} arms", {"kbo": kbo, "straight": straight})
 
