@@ -7,14 +7,14 @@ from kbo.experiments.bench.steps import Setup, steps
 
 # The most kernels of a step, and its waits for a device; a search over ridges may take some steps more elsewhere.
 MOST = {
-    "exact update": (5, 1),
+    "exact update": (4, 1),
     "sketch update": (16, 2),
     "update and AY bounds": (70, 3),
-    "update and CMM bounds": (1300, 8),
-    "update and CMM bounds, sketch": (2900, 12),
+    "update and CMM bounds": (1200, 7),
+    "update and CMM bounds, sketch": (2700, 11),
     "update and chaining": (66, 7),
     "optimize_acqf evaluation, KernelUCB": (86, 1),
-    "optimize_acqf evaluation, CMMUCB": (1150, 4),
+    "optimize_acqf evaluation, CMMUCB": (1080, 3),
     "Thompson draw over 500 points": (22, 1),
     "best of 500 points, sketch": (28, 2),
 }

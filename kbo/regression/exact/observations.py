@@ -57,6 +57,7 @@ class Observations(Stateful):
         self._y = GrowingTensor(y[:0])
         self._counts = GrowingTensor(y[:0])
         self.within: Tensor = y.new_zeros(())
+        self._one: Tensor = y.new_ones(())
         self.n: int = 0
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.trace: float = 0.0
@@ -87,7 +88,7 @@ class Observations(Stateful):
         """Add observations X [r d], y [r] of these weights [r], ones if None; ``host`` has them as plain numbers."""
         self.n += X.shape[0]
         if weights is None:
-            weights = torch.ones_like(y)
+            weights = self._one.expand(y.shape)
         if host.weights is not None:
             least, most = self.weight_range
             self.weight_range = min(least, *host.weights), max(most, *host.weights)
