@@ -87,8 +87,8 @@ FAULTS = [
     # Sketched posteriors and dictionaries
     Fault(
         "regression/sketch/one_ridge.py",
-        "(prior - z.square().sum(0)).clamp_min(0).add(form, alpha=self.ridge)",
-        "self.ridge * form",
+        "(prior - z.square().sum(0)).clamp_min(0).add(p.square().sum(0), alpha=self.ridge)",
+        "self.ridge * p.square().sum(0)",
         f"{LAWS} equals_the_dense",
     ),
     Fault(

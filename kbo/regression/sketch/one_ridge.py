@@ -4,7 +4,7 @@ Notation: M = B B' + ridge I and S S' = M^-1 (``linalg/inverse_root.py``).
 
 On paper                                       | in code
 ``w = M^-1 B y``                               | ``weights``
-``mean = z'w``                                 | ``weights @ z``
+``mean = z'w = (S'B y)'(S'z)``                 | ``weights @ z``, ``whitened @ p``
 ``variance = k - |z|^2 + ridge z'M^-1 z``      | ``_moments``
 ``ln det(I + B'B / ridge)``                    | ``log_det``
 ``y'y - (By)'w``                               | ``quad``
@@ -49,9 +49,14 @@ class SketchAnswers(LowRankAnswers):
         return self.state.root(self.ridge)
 
     @cached_property
+    def whitened(self) -> Tensor:
+        """``S'B y``, [m]."""
+        return self.sketch.By @ self.root.S
+
+    @cached_property
     def weights(self) -> Tensor:
         """``M^-1 B y``, [m]."""
-        return self.root.S @ (self.sketch.By @ self.root.S)
+        return self.root.S @ self.whitened
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         self.state.check(X)
@@ -65,9 +70,9 @@ class SketchAnswers(LowRankAnswers):
         """Mean and variance [N] of X [N d]."""
         dtype, X = X.dtype, X.double()
         z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
-        form = (kept_for(z, self.root.S).mT @ z).square().sum(0)
-        variance = (prior - z.square().sum(0)).clamp_min(0).add(form, alpha=self.ridge)
-        return (self.weights @ z).to(dtype), clamped(variance, prior, self.ridge, self.sketch.trace).to(dtype)
+        p = kept_for(z, self.root.S).mT @ z
+        variance = (prior - z.square().sum(0)).clamp_min(0).add(p.square().sum(0), alpha=self.ridge)
+        return (self.whitened @ p).to(dtype), clamped(variance, prior, self.ridge, self.sketch.trace).to(dtype)
 
     def _halved(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The same for many points: ``|z|^2 - ridge z'M^-1 z = |V k(Z, x)|^2`` in one product instead of two."""
