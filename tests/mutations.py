@@ -312,8 +312,8 @@ FAULTS = [
     ),
     Fault(
         "covers/greedy.py",
-        "        alive[new] = 0\n",
-        "        alive[best] = 0\n",
+        "        alive[new] = False\n",
+        "        alive[best] = False\n",
         "tests/test_covers.py -k brute_force",
     ),
     Fault(

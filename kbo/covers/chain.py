@@ -74,7 +74,7 @@ class Chain:
         levels = range(len(self) + 1, depth + 1)
         self._slack = max(self._slack, metric.slack)
         small = len(metric) <= AT_ONCE and len(self._order) < len(metric) and levels
-        ranks = metric.ranks([self.radius(level) for level in levels]) if small else None
+        ranks = metric.ranks([self.radius(level) for level in levels]).cpu() if small else None
         for i, level in enumerate(levels):
             if len(self._order) < len(metric):
                 new = self._added(metric, self.radius(level)) if ranks is None else self._searched(ranks, i)
@@ -82,11 +82,11 @@ class Chain:
             self.sizes.append(len(self._order))
 
     def _searched(self, ranks: Tensor, i: int) -> Tensor:
-        """Return the points that the i-th radius of ``ranks`` adds for a small set: exactly Algorithm 1."""
+        """Return the points that radius i of ``ranks`` [N N], on the host, adds to a small set: exactly Algorithm 1."""
         best = torch.zeros_like(ranks[0])
-        for some in self._order.split(512) if len(self._order) else ():
+        for some in self._order.cpu().split(512) if len(self._order) else ():
             best = torch.maximum(best, ranks.index_select(0, some).amax(0))
-        return dominating((ranks > i).view(torch.uint8), (best <= i).nonzero().squeeze(-1))
+        return dominating(ranks, i, (best <= i).nonzero().squeeze(-1)).to(self._order.device)
 
     def _added(self, metric: Metric, radius: float) -> Tensor:
         """Return the points that a radius adds for a large set."""

@@ -56,34 +56,43 @@ def greedy_cover(distance: Metric | Tensor, radius: float, among: Tensor | None 
 def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
     """Return a greedy cover of up to ``AT_ONCE`` points ``left``, evenly spread; arguments as ``greedy_cover``."""
     spread = left[:: max(1, -(-len(left) // AT_ONCE))]
-    near = metric[spread].ranks([radius])
-    return spread[dominating(near, torch.arange(len(spread), device=spread.device))]
+    ranks = metric[spread].ranks([radius]).cpu()
+    return spread[dominating(ranks, 0, torch.arange(len(spread))).to(spread.device)]
 
 
-def dominating(near: Tensor, among: Tensor) -> Tensor:
-    """Return the greedy dominating set of some points of a graph [N N] of ones and zeros, with ones on its diagonal."""
-    table, left = near.cpu().numpy(), among.cpu().numpy()  # a choice takes a fifth of the time there
-    alive = np.zeros(len(table), np.uint8)
-    alive[left] = 1
-    covers, chosen = _sum(table, left) * alive, []
+def dominating(ranks: Tensor, level: int, among: Tensor) -> Tensor:
+    """Return the numbers of a greedy dominating set of some points of a graph.
+
+    All is on the host, where a choice takes a fifth of the time.
+
+    Args:
+        ranks: Bytes [N N]; points of a rank above ``level`` are neighbours, every point one of its own.
+        level: At least 0.
+        among: The numbers of the points.
+    """
+    table, left = ranks.numpy(), among.numpy()
+    alive = np.zeros(len(table), bool)
+    alive[left] = True
+    covers, chosen = _degrees(table, level, left) * alive, []
     while len(table):
         best = int(covers.argmax())
-        new = (table[best] & alive).nonzero()[0]
+        new = ((table[best] > level) & alive).nonzero()[0]
         if len(new) < 2:
             break
         chosen.append(best)
-        alive[new] = 0
-        covers -= _sum(table, new)
+        alive[new] = False
+        covers -= _degrees(table, level, new)
         covers[new] = 0  # those covered before count below zero
     # What is left covers itself only.
-    return torch.tensor([*chosen, *alive.nonzero()[0].tolist()], dtype=torch.long, device=near.device)
+    return torch.tensor([*chosen, *alive.nonzero()[0].tolist()], dtype=torch.long)
 
 
-def _sum(table: NDArray[np.uint8], rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the sum [N] of some of the rows."""
+def _degrees(table: NDArray[np.uint8], level: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the number [N] of neighbours among some of the rows."""
     total = np.zeros(len(table), np.int32)
     for start in range(0, len(rows), 255):  # which bytes can count, five times as fast as longer integers
-        total += table[rows[start : start + 255]].sum(0, dtype=np.uint8)
+        near = table[rows[start : start + 255]] > level
+        total += near.view(np.uint8).sum(0, dtype=np.uint8)
     return total
 
 
