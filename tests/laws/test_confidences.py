@@ -27,6 +27,7 @@ from kbo.confidence import (
     norm_lower_bound,
     squared_radius,
 )
+from kbo.confidence.mixture import dual
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import (
     BatchedResampling,
@@ -254,6 +255,14 @@ def test_argmax_upper_is_the_row_of_the_largest_upper_bound(bound, device):
             row, value = confidence.argmax_upper(one, Z)
             assert value == pytest.approx(float(upper.max()), rel=1e-7)
             assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
+
+
+def test_arms_that_may_be_best_are_read_alike_on_the_host_and_on_their_device(device, monkeypatch):
+    state, Z, bound = fed(*noisy_data(5, device)), unit_square(300, 1).to(device), MartingaleMixture(0.1, 20.0, 0.1)
+    found = bound.argmax_upper(state, Z)
+    for most in (0, 300):
+        monkeypatch.setattr(dual, "_TOGETHER", most)
+        assert bound.argmax_upper(state, Z) == pytest.approx(found, rel=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "large", None])

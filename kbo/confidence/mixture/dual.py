@@ -33,8 +33,8 @@ from kbo.regression import Moments, RidgePath
 _FEW = 8
 """Points that are refined in search of the largest lower bound."""
 
-_TOGETHER = 64
-"""Points that are read on the host at once."""
+_TOGETHER = 32
+"""Points up to which h at one ridge is computed on the host."""
 
 _ENOUGH = 1e-3
 """Tolerance in ln a of the search at one point: its bound is then off by about the square."""
@@ -126,6 +126,12 @@ class Dual:
 
         return h
 
+    def _many(self, rows: np.ndarray, ridge: float) -> np.ndarray:
+        """Return h of many points at one ridge, which their device computes."""
+        index, single = torch.from_numpy(rows).to(self.coarse.device), torch.tensor([ridge], dtype=self.coarse.dtype)
+        h = self._searched(self.path.select(index).grid(single), single.to(self.coarse), self.signs[index])
+        return on_host(h)[0][0]
+
     def _one(self, row: int) -> Callable[[float], float]:
         """Return h of one point as a function of its ridge, in plain numbers."""
         h = self._few([row])
@@ -156,11 +162,10 @@ class Dual:
             if bounds[row] > value:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             ridges.append(ridge)
-            rivals = np.flatnonzero(bounds > least)
-            for few in (rivals[i : i + _TOGETHER] for i in range(0, len(rivals), _TOGETHER)):
-                h = self._few(few.tolist())(ridge)
-                where[few[h < bounds[few]]] = len(ridges) - 1
-                bounds[few] = np.minimum(bounds[few], h)  # NaN stays, and ends the search
+            if len(rivals := np.flatnonzero(bounds > least)):
+                h = self._few(rivals.tolist())(ridge) if len(rivals) <= _TOGETHER else self._many(rivals, ridge)
+                where[rivals[h < bounds[rivals]]] = len(ridges) - 1
+                bounds[rivals] = np.minimum(bounds[rivals], h)  # NaN stays, and ends the search
         return best, float(bounds[row])
 
     @torch.no_grad()
