@@ -157,6 +157,13 @@ def test_gradients_are_exact(rule, model, device, q, pending, weight):
     assert gradcheck(rule(model, posterior_transform=transform, X_pending=points(pending, 2, device=device, seed=4)), X)
 
 
+@pytest.mark.parametrize("rule", [RULES["fixed-width"], RULES["dmm"]], ids=["one ridge", "all ridges"])
+def test_second_derivatives_are_refused(model, rule, device):
+    X = points(3, 1, 2, device=device, seed=3).requires_grad_()
+    with pytest.raises(InvalidInput, match="second derivatives"):
+        torch.autograd.grad(rule(model)(X).sum(), X, create_graph=True)
+
+
 @pytest.mark.parametrize("q", [1, 2])
 def test_gradients_equal_finite_differences(rule, model, device, q):
     X, step, acqf = points(1, q, 2, device=device, seed=3).requires_grad_(), 1e-6, rule(model)

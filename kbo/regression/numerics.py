@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,25 @@ def in_chunks(answer: Callable[[Tensor], tuple[Tensor, Tensor]], X: Tensor, size
         here = slice(start, start + size)
         mean[here], variance[here] = answer(X[here])
     return mean, variance
+
+
+def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the ``backward`` of an autograd function that refuses second derivatives.
+
+    That of torch refuses them only where the gradient that comes in depends on the inputs; elsewhere they would be
+    zero.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *gradients: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise InvalidInput(
+                "exact posteriors have no second derivatives in the points: differentiate once, without "
+                "create_graph=True."
+            )
+        return backward(ctx, *gradients)
+
+    return once
 
 
 def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float | Tensor) -> Tensor:

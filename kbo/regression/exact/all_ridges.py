@@ -15,10 +15,10 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
+from kbo.regression.numerics import differentiable_once
 from kbo.regression.posterior import Answers, LowRankAnswers, Posterior
 from kbo.regression.resolvent import Number, Resolvent, Shifted, SpectralPath, SpectralRidges
 
@@ -138,7 +138,7 @@ class _Coordinates(torch.autograd.Function):
         return basis.rotated(cross)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, p: Tensor, border: Tensor):
         rows = p.mT.contiguous() @ ctx.vectors.mT  # for few points this order is up to three times as fast
         return ctx.gradient(torch.cat([rows.mT, border])), None

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from kbo.kernels import DenseKernel
 from kbo.linalg import GrowingCholesky
 from kbo.regression.exact.observations import Observations
-from kbo.regression.numerics import block_of, clamped, in_chunks
+from kbo.regression.numerics import block_of, clamped, differentiable_once, in_chunks
 from kbo.regression.posterior import LowRankAnswers, Posterior
 from kbo.regression.sampling import SamplePath
 from kbo.stateful import Stateful, passed_on
@@ -123,7 +122,7 @@ class _Moments(torch.autograd.Function):
         return z @ W, (W * W).sum(0)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, mean: Tensor, explained: Tensor):
         W, z = ctx.saved_tensors
         return ctx.gradient(ctx.cholesky.solve_transposed(torch.outer(z, mean) + 2 * W * explained)), None
