@@ -108,7 +108,7 @@ def cone_programs(device: torch.device, n: int) -> list[Result]:
     found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
     cones = _ARMS * found["cone"]
     return [
-        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, Goal(1 / 3000), n),
+        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, Goal(1 / 4000), n),
         Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
     ]
 
