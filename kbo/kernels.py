@@ -265,7 +265,7 @@ def _matern12_slope(r: Tensor) -> Tensor:
 
 def _matern32(r: Tensor) -> Tensor:
     s = r * math.sqrt(3)
-    return s.neg().exp_() * (s + 1)
+    return (s + 1).mul_(s.neg().exp_())
 
 
 def _matern32_slope(r: Tensor) -> Tensor:
@@ -274,12 +274,12 @@ def _matern32_slope(r: Tensor) -> Tensor:
 
 def _matern52(r: Tensor) -> Tensor:
     s = r * math.sqrt(5)
-    return s.neg().exp_() * torch.addcmul(s + 1, s, s, value=1 / 3)
+    return torch.addcmul(s + 1, s, s, value=1 / 3).mul_(s.neg().exp_())
 
 
 def _matern52_slope(r: Tensor) -> Tensor:
     s = r * math.sqrt(5)
-    return s.neg().exp_().mul_(-5 / 3) * (s + 1)
+    return (s + 1).mul_(-5 / 3).mul_(s.neg().exp_())
 
 
 _RBF = _Shape(_gaussian, _gaussian_slope)
