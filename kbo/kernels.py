@@ -178,15 +178,16 @@ class _Shape(NamedTuple):
 
     Attributes:
         value: g(r).
-        slope: ``g'(r) / r``: the gradient of ``g(|x - z|)`` in z is ``slope (z - x)``.
+        slope: ``g'(r) / r``: the gradient of ``g(|x - z|)`` in z is ``slope (z - x)``. None if it has a pole at 0, so
+            that a sum over points would lose its digits.
     """
 
     value: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor] | None = None
 
     def scaled(self, scale: Tensor) -> _Shape:
         """Return g times a number []."""
-        return _Shape(*(functools.partial(_multiple, part, scale) for part in self))
+        return _Shape(*(part and functools.partial(_multiple, part, scale) for part in self))
 
 
 class _Stationary(DenseKernel):
@@ -194,8 +195,7 @@ class _Stationary(DenseKernel):
 
     def __init__(self, inverse_lengthscale: Tensor, shape: _Shape) -> None:
         self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
-        self.variance = shape.value(inverse_lengthscale.new_zeros(()))
-        self.constant = float(self.variance)
+        self.constant = float(shape.value(inverse_lengthscale.new_zeros(())))
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
@@ -211,7 +211,7 @@ class _Stationary(DenseKernel):
 
     def diagonal(self, X: Tensor) -> Tensor:
         self._check(X)
-        return self.variance.expand(X.shape[:-1])
+        return X.new_full(X.shape[:-1], self.constant)
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self._coordinates(X), self.shape.value
@@ -220,12 +220,14 @@ class _Stationary(DenseKernel):
         return _Stationary(self.inverse_lengthscale, self.shape.scaled(scale))
 
     def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        if (slope := self.shape.slope) is None:
+            return super().with_gradient(X, Z)
         X, Z = self._coordinates(X), self._coordinates(Z)
-        r = _distances(X, Z)
+        r, centre = _distances(X, Z), Z.mean(0)  # far from zero the differences below would lose digits
 
         def gradient(weights: Tensor) -> Tensor:
-            C = weights * self.shape.slope(r)
-            return (C.sum(0).unsqueeze(-1) * Z - C.mT @ X) * self.inverse_lengthscale
+            C = weights * slope(r)
+            return (C.sum(0).unsqueeze(-1) * (Z - centre) - C.mT @ (X - centre)) * self.inverse_lengthscale
 
         return self.shape.value(r), gradient
 
@@ -259,10 +261,6 @@ def _matern12(r: Tensor) -> Tensor:
     return r.neg().exp_()
 
 
-def _matern12_slope(r: Tensor) -> Tensor:
-    return _matern12(r).neg_().div_(r).masked_fill_(r == 0, 0)  # the kink has no gradient
-
-
 def _matern32(r: Tensor) -> Tensor:
     s = r * math.sqrt(3)
     return (s + 1).mul_(s.neg().exp_())
@@ -284,7 +282,7 @@ def _matern52_slope(r: Tensor) -> Tensor:
 
 _RBF = _Shape(_gaussian, _gaussian_slope)
 _MATERN = {
-    0.5: _Shape(_matern12, _matern12_slope),
+    0.5: _Shape(_matern12),
     1.5: _Shape(_matern32, _matern32_slope),
     2.5: _Shape(_matern52, _matern52_slope),
 }
@@ -307,7 +305,7 @@ class _Selected(DenseKernel):
 
     def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         value, gradient = self.base.with_gradient(X[..., self.columns], Z[..., self.columns])
-        return value, lambda weights: torch.zeros_like(Z).index_copy_(-1, self.columns, gradient(weights))
+        return value, lambda weights: torch.zeros_like(Z).index_add_(-1, self.columns, gradient(weights))
 
     def scaled(self, scale: Tensor) -> DenseKernel:
         return _Selected(self.columns, self.base.scaled(scale))

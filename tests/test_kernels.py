@@ -51,6 +51,7 @@ STATIONARY = {
     "matern52-ard": lambda: tuned(MaternKernel(nu=2.5, ard_num_dims=3), ARD),
     "active-dims": lambda: tuned(RBFKernel(active_dims=[2, 0])),
     "active-dims-ard": lambda: tuned(MaternKernel(nu=2.5, ard_num_dims=2, active_dims=[0, 2]), [[0.2, 0.9]]),
+    "active-dims-twice": lambda: tuned(MaternKernel(nu=1.5, active_dims=[2, 0, 0])),
     "scaled": lambda: scaled(tuned(MaternKernel(nu=1.5))),
     "scaled-twice": lambda: scaled(scaled(tuned(RBFKernel(ard_num_dims=3), ARD)), 0.3),
     "scaled-active-dims": lambda: scaled(scaled(tuned(RBFKernel(active_dims=[1])))),
@@ -140,6 +141,7 @@ def test_gradients_are_exact(make, device):
 def test_a_weighted_sum_has_the_gradient_of_autograd(make, device):
     X, Z = points(5, 3, device=device), points(3, 3, device=device, seed=1).requires_grad_()
     Z.data[0] = X[2]  # where a distance has no gradient
+    Z.data[1] = X[3] + 1e-8
     weights, k = points(5, 3, device=device, seed=2) - 0.5, freeze(make(), X)
     value, gradient = k.with_gradient(X, Z.detach())
     close(value, k(X, Z).detach(), 1e-14)

@@ -208,8 +208,8 @@ def test_sums_over_the_residual_follow_repeats_and_weights(device, dictionary):
 
 
 def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
-    rows, points = unit_square(40, 3).to(device), unit_square(3, 5).to(device)
-    X = rows.repeat(9 * BLOCK // 40, 1)
+    rows, points = unit_square(30, 3).to(device), unit_square(3, 5).to(device)
+    X = rows.repeat(9 * BLOCK // 30, 1)
     state = NystromRidge(rbf(), 0.1, FixedDictionary(points))
     for part in X.split(500):
         state.update(part, targets(part))
@@ -219,8 +219,9 @@ def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(devi
     assert len(state.sketch.rows.order) < BLOCK
     close(trace, E.trace(), 1e-8)
     close(log_det, (E.diagonal() / 0.1).log1p().sum(), 1e-8)
-    assert torch.linalg.eigvalsh(E)[-1] <= state.residual_norm() * (1 + ULPS)
-    assert state.residual_norm() <= trace
+    norm = torch.linalg.eigvalsh(E)[-1]
+    assert norm <= state.residual_norm() * (1 + ULPS)
+    assert state.residual_norm() <= 1.05 * norm
 
 
 def test_changing_the_data_outside_does_not_change_the_residual(device):

@@ -73,6 +73,11 @@ class GrowingTensor(Stateful):
         twin._allocate(self.value, self.capacity, self.stride)
         return twin
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the value a view of the buffer again: ``pickle`` copies the two."""
+        vars(self).update(state)
+        self.value = self._buffer[tuple(map(slice, self.value.shape))]
+
     def restore(self, state: dict[str, Any]) -> None:  # noqa: D102
         self.check_state_dict(state)
         self._allocate(state["value"], state["capacity"], state["stride"])

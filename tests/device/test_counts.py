@@ -13,9 +13,9 @@ MOST = {
     "update and CMM bounds": (1200, 7),
     "update and CMM bounds, sketch": (2700, 11),
     "update and chaining": (66, 7),
-    "optimize_acqf evaluation, KernelUCB": (86, 1),
+    "optimize_acqf evaluation, KernelUCB": (90, 1),
     "optimize_acqf evaluation, CMMUCB": (1080, 3),
-    "Thompson draw over 500 points": (22, 1),
+    "Thompson draw over 500 points": (23, 1),
     "best of 500 points, sketch": (28, 2),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
 import time
 import warnings
 
@@ -540,6 +541,15 @@ def test_a_fork_equals_an_update_and_leaves_the_parent_alone(case, device, n):
     parent.update(X[n : n + 3], -y[n : n + 3])
     same(answers(parent, Z), answers(case.fed(X[: n + 3], torch.cat([y[:n], -y[n : n + 3]])), Z))
     identical(answers(child, Z), grown)
+
+
+def test_a_pickled_state_goes_on_as_the_state_does(case, device):
+    X, y = case.data(40, device)
+    Z, state = case.points(5, 1).to(device), case.fed(X[:10], y[:10])
+    for one in (state, other := pickle.loads(pickle.dumps(state))):
+        one.update(X[:3], y[:3])
+        one.update(X[10:], y[10:])
+    same(answers(other, Z), answers(state, Z))
 
 
 def test_every_change_increases_the_version(case, device):

@@ -118,11 +118,11 @@ class _Moments(torch.autograd.Function):
     def forward(ctx, X: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
         k, ctx.gradient = factor.k.with_gradient(factor.data.X, X)
         W, z, ctx.cholesky = factor.cholesky.solve(k), factor.z, factor.cholesky
-        ctx.save_for_backward(W, z)
+        ctx.W, ctx.z = W, z  # not saved tensors: z is a part of a buffer that grows behind it
         return z @ W, (W * W).sum(0)
 
     @staticmethod
     @differentiable_once
     def backward(ctx, mean: Tensor, explained: Tensor):
-        W, z = ctx.saved_tensors
+        W, z = ctx.W, ctx.z
         return ctx.gradient(ctx.cholesky.solve_transposed(torch.outer(z, mean) + 2 * W * explained)), None

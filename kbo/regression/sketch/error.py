@@ -37,27 +37,28 @@ _LEAST = 32
 class ErrorNorm(Stateful):
     """A running upper bound of ``|K - B'B|`` over the entries of ``Rows.order``.
 
-    Complete blocks have ``block`` observations, a power of two of at least 64; the entries after the last of them are
-    cut into blocks of half that size, a quarter, .. 32, as their number is in binary.
+    Complete blocks have ``block`` observations, a power of two of at least 64, or are what is left of merged repeats;
+    the entries after the last of them are cut into blocks of half that size, a quarter, .. 32, as their number is in
+    binary.
     """
 
-    saved: tuple[str, ...] = ("_block", "_complete", "_done", "_norms")
+    saved: tuple[str, ...] = ("_block", "_complete", "_done", "_norms", "_merged")
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
         self.restart()
 
-    def restart(self) -> None:
-        """Begin with the first entry."""
-        self._complete, self._done = 0.0, 0
+    def restart(self, merged: int = 0) -> None:
+        """Begin with the first entry; the first ``merged`` ones have many repeats, and are a complete block if few."""
+        self._complete, self._done, self._merged = 0.0, 0, merged
         self._norms: dict[tuple[int, int], float] = {}
 
     @torch.no_grad()
     def bound(self, k: DenseKernel, rows: Rows) -> float:
         """A number that is not below the operator norm of E."""
-        while len(rows.order) - self._done >= self._block:
-            self._complete += block_norm(k, rows, self._done, self._block)
-            self._done += self._block
+        while (size := self._next(len(rows.order))) > 0:
+            self._complete += block_norm(k, rows, self._done, size)
+            self._done += size
             self._norms = {}
         total, start, size = self._complete, self._done, self._block // 2
         while size >= _LEAST:
@@ -71,6 +72,12 @@ class ErrorNorm(Stateful):
         which, weights = rows.order[start:], rows.residual.new_tensor(rows.weights[start:])
         rounding_error = rounding(rows.m, rows.prior[which], rows.spread[which])
         return total + float(weights @ (rows.residual[which] + rounding_error))
+
+    def _next(self, entries: int) -> int:
+        """Return the size of the next complete block; 0 if there is none."""
+        if self._done < self._merged:
+            return min(self._block, self._merged - self._done)
+        return self._block if entries - self._done >= self._block else 0
 
 
 Number = TypeVar("Number", float, Tensor)

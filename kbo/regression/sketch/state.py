@@ -191,7 +191,7 @@ class NystromRidge(Posterior):
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
-        return self.sketch.rows.X, self.sketch.rows.counts
+        return self.sketch.rows.X, self.sketch.rows.counts.clone()
 
     @property
     def hyperparameters(self) -> list[Tensor]:  # noqa: D102

@@ -172,7 +172,7 @@ class Sketch(Stateful):
         self._follow()
         self.rows.merge()
         self._followed = len(self.rows.order)
-        self._error.restart()
+        self._error.restart(merged=self._followed)
 
     def _refresh(self) -> None:
         """``M^-1`` from few additions: thousands of repeats of a few rows would drift."""
