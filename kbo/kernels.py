@@ -187,11 +187,14 @@ class _Shape(NamedTuple):
 
     def scaled(self, scale: Tensor) -> _Shape:
         """Return g times a number []."""
-        return _Shape(*(part and functools.partial(_multiple, part, scale) for part in self))
+        value, slope = functools.partial(_multiple, self.value, scale), self.slope
+        return _Shape(value, slope and functools.partial(_multiple, slope, scale))
 
 
 class _Stationary(DenseKernel):
     """``shape(|x - z| / lengthscale)``."""
+
+    constant: float
 
     def __init__(self, inverse_lengthscale: Tensor, shape: _Shape) -> None:
         self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
