@@ -64,7 +64,7 @@ class Sketch(Stateful):
         layout: A version that changes whenever the dictionary is replaced: what was derived from its features is void.
     """
 
-    saved: tuple[str, ...] = (*_NUMBERS, "rows", "features", "root", "dictionary", "_error")
+    saved: tuple[str, ...] = (*_NUMBERS, "dictionary", "rows", "features", "root", "_error")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary, like: Tensor) -> None:
         self.ridge: float = ridge
