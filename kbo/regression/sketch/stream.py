@@ -9,10 +9,11 @@ new dictionary, n counting distinct locations.
 from __future__ import annotations
 
 import operator
+from math import log1p
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor, log1p
+from torch import Tensor
 
 from kbo.checks import OnHost
 from kbo.devices import read
@@ -278,24 +279,21 @@ class Sketch(Stateful):
         rows, new = self.rows, slice(self._followed, None)
         if self._followed == len(rows.order):
             return
-        which, weight = slice(None), rows.counts
+        added: dict[int, float] = {}
         if self._followed:
-            added: dict[int, float] = {}
             for row, one in zip(rows.order[new], rows.weights[new], strict=True):
                 added[row] = added.get(row, 0.0) + one
-            which, weight = list(added), weight.new_tensor(list(added.values()))
-        lost, count = rounding(self.m, rows.prior[which], rows.spread[which]), rows.counts[which]
-        residual = rows.residual[which] + lost
-        sums = torch.stack([lost @ weight, residual @ weight])
-        if self._residual_gains:
-            ridge = weight.new_tensor(list(self._residual_gains)).unsqueeze(-1)
-            more = log1p(count * residual / ridge) - log1p((count - weight) * residual / ridge)
-            sums = torch.cat([sums, more.sum(-1)])
-        rounded, trace, *gains = sums.tolist()
-        self._feature_rounding += rounded
-        self._residual_trace += trace
-        for ridge, gain in zip(self._residual_gains, gains, strict=True):
-            self._residual_gains[ridge] += gain
+        numbers = rows.numbers[list(added) or slice(None)].tolist()  # of few rows, as a rule
+        weights = added.values() or [count for *_, count, _ in numbers]
+        rounded, trace, gains = self._feature_rounding, self._residual_trace, dict(self._residual_gains)
+        for (residual, prior, spread, count, _), weight in zip(numbers, weights, strict=True):
+            lost = rounding(self.m, prior, spread)
+            residual += lost
+            rounded += lost * weight
+            trace += residual * weight
+            for ridge in gains:
+                gains[ridge] += log1p(count * residual / ridge) - log1p((count - weight) * residual / ridge)
+        self._feature_rounding, self._residual_trace, self._residual_gains = rounded, trace, gains
         self._followed = len(rows.order)
 
     def residual_norm(self) -> float:
