@@ -9,14 +9,14 @@ from kbo.experiments.bench.steps import Setup, steps
 MOST = {
     "exact update": (4, 1),
     "sketch update": (16, 2),
-    "update and AY bounds": (70, 3),
+    "update and AY bounds": (71, 3),
     "update and CMM bounds": (1200, 7),
     "update and CMM bounds, sketch": (2700, 11),
-    "update and chaining": (66, 7),
+    "update and chaining": (68, 7),
     "optimize_acqf evaluation, KernelUCB": (90, 1),
     "optimize_acqf evaluation, CMMUCB": (1080, 3),
     "Thompson draw over 500 points": (23, 1),
-    "best of 500 points, sketch": (28, 2),
+    "best of 500 points, sketch": (29, 2),
 }
 
 

@@ -23,7 +23,7 @@ def doubled(device: torch.device, step: str, by: str, size: int, power: int) -> 
     works = {}
     for name, times in (("small", 1), ("large", 2)):
         sizes = {"n": 1000, "m": 512, by: times * size}
-        work = steps(Setup(device, n=sizes["n"], m=sizes["m"]))[step]()
+        work = steps(Setup(device, n=sizes["n"], m=sizes["m"], points=100))[step]()
         work()
         works[name] = [work] * _IN_A_ROW
     name = f"{step}, {by} = {2 * size} / {size}"
