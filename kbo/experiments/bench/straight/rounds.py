@@ -31,10 +31,7 @@ def sketched(anchors: Tensor, arms: Tensor, X: Tensor, y: Tensor, ridge: float, 
     W = torch.linalg.solve_triangular(torch.linalg.cholesky(gaussian(anchors, anchors)), identity, upper=False)
     S, By, G, B, most = identity / ridge**0.5, X.new_zeros(m), X.new_zeros(m, m), X.new_empty(len(X), m), []
     for t in range(len(X)):
-        z = W @ gaussian(anchors, arms[t])
-        form = (S.mT @ z).square_().sum(0)
-        std = (1 - z.square().sum(0)).clamp_min_(0).add_(form, alpha=ridge).sqrt_()
-        most.append(float(((S @ (By @ S)) @ z).add_(std, alpha=width).max()))
+        most.append(_largest(W @ gaussian(anchors, arms[t]), S, By, ridge, width))
         b = (W @ gaussian(anchors, X[t : t + 1]))[:, 0]
         v = b @ S
         a = 1 + float(v @ v)
@@ -62,10 +59,7 @@ def batched(
     W, S, By, B, spent, most = X[:0, :0], X[:0, :0], X[0, :0], X[:, :0], 0.0, []
     anchors, old = X[:0], S
     for t in range(len(X)):
-        z = W @ gaussian(anchors, arms[t])
-        form = (S.mT @ z).square_().sum(0)
-        std = (1 - z.square().sum(0)).clamp_min_(0).add_(form, alpha=ridge).sqrt_()
-        most.append(float(((S @ (By @ S)) @ z).add_(std, alpha=width).max()))
+        most.append(_largest(W @ gaussian(anchors, arms[t]), S, By, ridge, width))
         b = (W @ gaussian(anchors, X[t : t + 1]))[:, 0]
         v, before = b @ S, b @ old
         square, missing, leverage = torch.stack([v @ v, 1 - b @ b, before @ before]).tolist()
@@ -88,6 +82,13 @@ def batched(
         S, spent = torch.linalg.solve_triangular(L, identity, upper=False).contiguous().mT, 0.0
         old = S.clone()
     return most
+
+
+def _largest(z: Tensor, S: Tensor, By: Tensor, ridge: float, width: float) -> float:
+    """Return the largest ``mean + width std`` of arms with features z [m A]."""
+    form = (S.mT @ z).square_().sum(0)
+    std = (1 - z.square().sum(0)).clamp_min_(0).add_(form, alpha=ridge).sqrt_()
+    return float(((S @ (By @ S)) @ z).add_(std, alpha=width).max())
 
 
 def mixture(

@@ -1,4 +1,4 @@
-"""What ``minimize`` does at a step: a fit of kernel and noise, and a search for the largest upper bound."""
+"""A step of ``minimize``: a fit of kernel and noise, and a search for the largest upper bound."""
 
 from __future__ import annotations
 
