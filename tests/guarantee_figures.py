@@ -53,8 +53,8 @@ class Unions:
         quads, gains = (f(answers.ridges(RIDGES)).tolist() for f in (answers.quad, answers.log_det))
         for a, quad, gain in zip(RIDGES, quads, gains, strict=True):
             if least > gain + 2 * self.log:
-                self.upper = min(self.upper, math.sqrt(quad / (least - gain - 2 * self.log)))
-            self.lower = max(self.lower, math.sqrt(max(quad - a * NORM**2, 0) / most))
+                self._upper = min(self.upper, math.sqrt(quad / (least - gain - 2 * self.log)))
+            self._lower = max(self.lower, math.sqrt(max(quad - a * NORM**2, 0) / most))
         if math.isfinite(self.upper):
             radii = [quad + self.upper**2 * gain for quad, gain in zip(quads, gains, strict=True)]
             self.ridge = RIDGES[radii.index(min(radii))]

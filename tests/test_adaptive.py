@@ -259,7 +259,7 @@ def test_a_guarantee_names_what_was_told_and_none_is_left_once_refuted():
     assert "an unknown level" in NoiseBounds(5.0, 0.1).guarantee
     state = fed("mixture", *data(80))
     assert AdaptiveMixture().guarantee_on(state) == noise_bounds("mixture").guarantee
-    state.schedule.lower = 10.0
+    state.schedule._lower = 10.0
     assert AdaptiveMixture().guarantee_on(state) is None
     with pytest.raises(RefutedAssumptions):
         AdaptiveMixture().upper(state, data(3)[0])
@@ -387,6 +387,6 @@ def test_a_norm_that_is_too_small_is_refuted_in_terms_of_what_was_given():
     X, y = data(60, noise=0.01)
     state = AdaptiveRidge(KernelRidge(rbf(), 1.0), NoiseBounds(0.1, 0.2, upper=0.02, variant="mixture"))
     state.update(X, y)
-    state.schedule.lower = 0.0  # as if the noise bounds had noticed nothing
+    state.schedule._lower = 0.0  # as if the noise bounds had noticed nothing
     with pytest.raises(RefutedAssumptions, match=r"Raise norm_bound, or the upper bound.*delta = 0\.2"):
         AdaptiveMixture("cmm").interval(state, X[:5])

@@ -188,7 +188,7 @@ def adaptive() -> AdaptiveRidge:
 
 def contradicting() -> str:
     state = adaptive_mixture()
-    state.schedule.lower = 10.0
+    state.schedule._lower = 10.0
     return said_of(AdaptiveMixture(), state)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from kbo.confidence import rounding
 from kbo.devices import read
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
+from kbo.read_only import ReadOnly, refuse_change
 from kbo.regression import Posterior
 from kbo.regression.locking import lock_methods, of_state
 
@@ -32,13 +33,14 @@ _LOCKED = (
 """Methods during which the posterior, their first argument, stays as it is."""
 
 
-class Confidence(ABC):
+class Confidence(metaclass=ReadOnly):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
     A subclass defines ``interval``, or ``width`` of ``WidthConfidence``, and sets ``guarantee``. It reads posteriors
     through the interface of ``kbo.regression.Posterior`` only, so it works on all of them, and remembers nothing of
     them except by ``state.version``. The bounds at a point do not depend on the other rows of X, are differentiable in
-    X, and have its dtype and device. The other methods may be overridden where something faster is known.
+    X, and have its dtype and device. The other methods may be overridden where something faster is known. Attributes
+    without a leading underscore are read-only once it is constructed, so that the statement stays true.
 
     Attributes:
         guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words that name every
@@ -55,6 +57,14 @@ class Confidence(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         lock_methods(cls, _LOCKED, of_state)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_change(self, name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        refuse_change(self, name)
+        super().__delattr__(name)
 
     guarantee: str | None = None
     covers_sketches: bool = False

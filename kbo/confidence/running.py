@@ -107,7 +107,7 @@ class RunningIntersection(Confidence):
             if not self.confidence.objections(state):
                 lower, upper = self.confidence.interval(state, self.points.to(state.device))
                 least, most = self.bounds
-                self.bounds = torch.maximum(lower, least.to(lower)), torch.minimum(upper, most.to(upper))
+                vars(self)["bounds"] = torch.maximum(lower, least.to(lower)), torch.minimum(upper, most.to(upper))
                 self._statement = self.confidence.statement_on(state)
             self._version = state.version
         lower, upper = self.bounds

@@ -107,7 +107,7 @@ class MartingaleMixture(SubGaussian):
             raise InvalidInput('kind="cmm" takes the best of all ridges: do not pass ridges, or use kind="dmm".')
         own = self._mixture_ridges
         default = own[len(own) // 2 :][:1] if kind == "amm" else starts(own)
-        self.ridges: list[float] = default if ridges is None else as_ridges(ridges, "ridges")
+        self.ridges: tuple[float, ...] = tuple(default if ridges is None else as_ridges(ridges, "ridges"))
         if kind == "amm" and len(self.ridges) != 1:
             raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
 

@@ -25,12 +25,17 @@ from kbo.confidence.noise.energy import averaged, crossing, printed_deviation, s
 from kbo.confidence.noise.fit import Fit, at_least, at_most, at_most_printed
 from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.read_only import ReadOnly, refuse_change
 from kbo.regression import Answers, Posterior, RidgeSchedule
+from kbo.stateful import passed_on
 
 VARIANTS = ("paper", "tight", "tight+grid", "mixture", "mixture+strict")
 
 _EVENTS = 3
 """Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
+
+_GIVEN = ("norm_bound", "delta", "upper", "lower", "variant", "largest_ridge", "event_delta", "continuous")
+"""Attributes that nobody else sets: the guarantee names them, or they follow the data."""
 
 _LEAST_PRINTED = 1.6e-7
 """The least probability of an event for which C_t of the paper is large enough at all times."""
@@ -39,7 +44,7 @@ _MIXTURE_RIDGES, _MIXTURE_RATIO = 12, 4.0
 """Ridges of the mixture and their ratio: seven decades."""
 
 
-class NoiseBounds(RidgeSchedule):
+class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
     """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
@@ -84,7 +89,10 @@ class NoiseBounds(RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    saved: tuple[str, ...] = ("description", "upper", "lower", "ridge", "n", "_floor")
+    saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
+
+    upper: float = passed_on("_upper")
+    lower: float = passed_on("_lower")
 
     def __init__(
         self,
@@ -97,8 +105,8 @@ class NoiseBounds(RidgeSchedule):
     ) -> None:
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self.delta: float = checks.probability("delta", delta)
-        self.upper: float = math.inf if upper is None else checks.positive("upper", upper)
-        self.lower: float = checks.non_negative("lower", lower)
+        self._upper: float = math.inf if upper is None else checks.positive("upper", upper)
+        self._lower: float = checks.non_negative("lower", lower)
         if self.lower > self.upper:
             raise InvalidInput(f"lower = {self.lower:g} must not be above upper = {self.upper:g}.")
         self._given = self.lower, self.upper
@@ -122,6 +130,10 @@ class NoiseBounds(RidgeSchedule):
         self.continuous: bool = variant != "tight+grid"
         self._floor = 0.0
         self.ridge: float = self._ridge()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_change(self, name, _GIVEN)
+        super().__setattr__(name, value)
 
     def _largest(self, given: float | None) -> float:
         if self.variant in ("paper", "tight"):
@@ -241,9 +253,9 @@ class NoiseBounds(RidgeSchedule):
         rss, rounding = self._at(state, self.ridge).rss(), state.rounding
         rss, error = torch.stack([rss, state.residual_norm().to(rss)]).tolist()
         fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, error, most)
-        self.lower = max(self.lower, at_least(fit))
+        self._lower = max(self.lower, at_least(fit))
         fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
-        self.upper = min(self.upper, at_most_printed(fit, D, C_t) if printed else at_most(fit, D, least))
+        self._upper = min(self.upper, at_most_printed(fit, D, C_t) if printed else at_most(fit, D, least))
         self.ridge = self._ridge()
 
     def _ridge(self) -> float:
@@ -309,11 +321,11 @@ class NoiseBounds(RidgeSchedule):
         halves = [max(quad + state.rounding, 1e-300) for quad in quads], [-gain / 2 for gain in gains]
         precision = crossing(*halves, math.log(1 / self.mixture_delta) - least / 2)
         if precision > 0:
-            self.upper = min(self.upper, math.sqrt(0.5 / precision))
+            self._upper = min(self.upper, math.sqrt(0.5 / precision))
         for ridge, quad in zip(ridges, quads, strict=True):
             unexplained = max(quad - state.rounding - ridge * self.norm_bound**2, 0)
             energy = math.sqrt(unexplained) - self.norm_bound * math.sqrt(error)
-            self.lower = max(self.lower, energy / math.sqrt(most))
+            self._lower = max(self.lower, energy / math.sqrt(most))
         if math.isfinite(self.upper):
             radii = [quad + self.upper**2 * gain for quad, gain in zip(quads, gains, strict=True)]
             self.ridge = ridges[radii.index(min(radii))]
