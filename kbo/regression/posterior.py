@@ -44,6 +44,9 @@ _LOCKED = (
 )
 """Methods and properties that change a state or read what changes; their intermediate results are kept in it."""
 
+_FEW = 16
+"""Points of each kind at which a state dict has values of the kernel."""
+
 MOST_JOINT = 2048
 """Points whose joint covariance is decomposed or remembered."""
 
@@ -346,7 +349,6 @@ class Posterior(Stateful, ABC):
             something that the prior depends on, ``restored`` sets a new one.
     """
 
-    ridge: float
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
     weighted: bool = False
@@ -364,7 +366,7 @@ class Posterior(Stateful, ABC):
 
     def __init__(self, ridge: float) -> None:
         self._lock = Lock()
-        self.ridge = checks.positive("ridge", ridge)
+        self._ridge: float = checks.positive("ridge", ridge)
         self.prior_version: int = fresh_version()
         self.changed()
 
@@ -506,6 +508,15 @@ class Posterior(Stateful, ABC):
         return self._lock.lock
 
     @property
+    def ridge(self) -> float:
+        """The regulariser; ``move_ridge`` replaces it."""
+        return self._ridge
+
+    @ridge.setter
+    def ridge(self, ridge: float) -> None:
+        raise InvalidInput(f"ridge of a {type(self).__name__} is read-only: use move_ridge({ridge!r:.30}).")
+
+    @property
     def dimension(self) -> int | None:
         """Number of columns of points; None while it is unknown."""
         return self.like.shape[-1] or None
@@ -541,22 +552,30 @@ class Posterior(Stateful, ABC):
 
     @property
     def assumed(self) -> dict[str, Any]:
-        """Ridge, kernel and caveats, which bounds on the data assume: for a state dict."""
+        """Ridge, kernel and caveats, which bounds on the data assume: for a state dict.
+
+        Of the kernel, its classes and parameters, and its values among a few of the state's own points.
+        """
         kernel: Any = getattr(self, "kernel", None)
+        points = _few([part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None])
         return {
             "ridge": self.ridge,
             "ridge_moved": self.ridge_moved,
             "caveats": list(self.caveats),
-            "kernel": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
+            "kernel": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
+            "parameters": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
+            "values": None if points is None else self.prior(points, points).detach().clone(),
         }
 
     @assumed.setter
     def assumed(self, saved: dict[str, Any]) -> None:
         """Take over ridge and caveats of a saved state; one more if its data came under another kernel."""
-        kernel = self.assumed["kernel"]
-        same = len(kernel) == len(saved["kernel"]) and all(map(torch.equal, kernel, saved["kernel"]))
+        own = self.assumed
+        same = own["kernel"] == saved["kernel"] and all(
+            map(_equal, [*own["parameters"], own["values"]], [*saved["parameters"], saved["values"]])
+        )
         self.caveats = (*saved["caveats"], *["the data were saved under another kernel"] * (not same and self.n > 0))
-        self.ridge, self.ridge_moved = saved["ridge"], saved["ridge_moved"]
+        self._ridge, self.ridge_moved = saved["ridge"], saved["ridge_moved"]
 
     def objections(self) -> list[str]:
         """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
@@ -592,7 +611,7 @@ class Posterior(Stateful, ABC):
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, a finite number above zero."""
-        self.ridge = checks.positive("ridge", ridge)
+        self._ridge = checks.positive("ridge", ridge)
         self.ridge_moved |= self.n > 0
         self.changed()
 
@@ -662,6 +681,20 @@ class Posterior(Stateful, ABC):
 
 
 lock_methods(Posterior, _LOCKED, own, inherited=True)
+
+
+def _few(sets: Sequence[Tensor]) -> Tensor | None:
+    """Return up to ``_FEW`` points of each set [n d], evenly spaced in their order; None without points."""
+    few = [points[:: -(-len(points) // _FEW) or 1] for points in sets]
+    return torch.cat(few) if sum(map(len, few)) else None
+
+
+def _equal(a: Tensor | None, b: Tensor | None) -> bool:
+    """Return whether two tensors agree up to rounding, which differs between machines."""
+    if a is None or b is None or a.shape != b.shape:
+        return a is b
+    tolerance = 1e4 * torch.finfo(a.dtype).eps * float(a.abs().max()) if a.numel() else 0.0
+    return bool(torch.allclose(a, b.to(a), rtol=0.0, atol=tolerance))
 
 
 def _is_single(ridge: Ridge) -> bool:

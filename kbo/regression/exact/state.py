@@ -53,7 +53,7 @@ class KernelRidge(Posterior):
     saved: tuple[str, ...] = ("data", "trace", "assumed")
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
-        self.kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
+        self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self._frozen: dict[tuple[torch.dtype, torch.device], DenseKernel] = {}
         self._begin(None)
         super().__init__(ridge)
@@ -68,6 +68,11 @@ class KernelRidge(Posterior):
         self.like: Tensor = Posterior.like if data is None else data.X[:0].clone()
         self._factors: dict[float, Factor] = {}
         self._basis: Eigenbasis | None = None
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that was copied at construction."""
+        return self._kernel
 
     @property
     def n(self) -> int:  # noqa: D102

@@ -69,7 +69,7 @@ class NystromRidge(Posterior):
                 f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
             )
         super().__init__(ridge)
-        self.kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
+        self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
         freeze(kernel, torch.empty(0) if points is None else points)  # a kernel that cannot be used is an error now
@@ -89,6 +89,7 @@ class NystromRidge(Posterior):
         self._spectrum: SketchedResolvent | None = None
         self._answers: dict[float, SketchAnswers] = {}
 
+    kernel: Kernel = passed_on("_kernel")
     n: int = passed_on("sketch.n")
     weighted: bool = passed_on("sketch.weighted")
     m: int = passed_on("sketch.m")
@@ -223,7 +224,7 @@ class NystromRidge(Posterior):
     def restore(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
-        self.ridge: float = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
+        self._ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
         self.sketch.restore(state["sketch"])
         self.assumed = state["assumed"]
