@@ -15,6 +15,7 @@ class ReadOnly(ABCMeta):
     """Metaclass that marks objects whose constructor has ended, for ``refuse_change``."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Construct an object and mark it."""
         made = super().__call__(*args, **kwargs)
         vars(made)["_constructed"] = True
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from kbo import checks
@@ -107,8 +108,9 @@ class Confidence(metaclass=ReadOnly):
         return reasons
 
     def __repr__(self) -> str:
-        shown = (name for name in vars(self) if name != "guarantee" and not name.startswith("_"))
-        return f"{type(self).__name__}({', '.join(f'{name}={vars(self)[name]!r}' for name in shown)})"
+        public = {name: value for name, value in vars(self).items() if name != "guarantee" and name[0] != "_"}
+        shown = (f"{name}={value!r}" for name, value in public.items() if not isinstance(value, Tensor))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,6 +188,48 @@ class Confidence(metaclass=ReadOnly):
 
 
 lock_methods(Confidence, _LOCKED, of_state)
+
+
+class OverPoints(Confidence):
+    """Bounds for the points of a finite set: asked at others, they object from then on.
+
+    Attributes:
+        points: The finite set [N d]; None if only its size is known, or nothing.
+        n_points: The size N; None if there is no fixed set.
+    """
+
+    points: Tensor | None = None
+    n_points: int | None = None
+    _outside: bool = False
+
+    def ask(self, X: Tensor) -> None:
+        """Note whether points X [... d], at which bounds are computed, are all in the set, or too many for it."""
+        if self._outside or self.n_points is None:
+            return
+        if self.points is None:
+            rows = X.numel() // max(1, X.shape[-1])
+            self._outside = rows > self.n_points and len(_rows(X)) > self.n_points
+        else:
+            points = self.points.to(X)
+            self._outside = not (X.shape == points.shape and torch.equal(X, points)) and not _rows(X) <= _rows(points)
+
+    def objections(self, state: Posterior) -> list[str]:
+        """Return the reasons as for any confidence; more if the ridge was moved, or bounds were computed elsewhere."""
+        asked = f"bounds were computed at points other than the {self.n_points} that the theorem is about"
+        return super().objections(state) + moved_ridge(state, state.ridge) + [asked] * self._outside
+
+
+def _rows(X: Tensor) -> set[tuple[float, ...]]:
+    """Return the distinct rows of X [... d]."""
+    return set(map(tuple, X.detach().reshape(-1, X.shape[-1]).tolist()))
+
+
+def finite_set(points: Tensor) -> Tensor:
+    """Return points [N d] of a finite set, if that is their shape and there is one."""
+    checks.points("points", points)
+    if points.ndim != 2 or not len(points):
+        raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
+    return points
 
 
 def one_set(X: Tensor) -> Tensor:

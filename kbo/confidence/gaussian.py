@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding, widths
-from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence, moved_ridge
+from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, finite_set
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -15,7 +15,7 @@ _SPREAD = 4.0
 """Multiple of the prior variance: any is valid; docs/validity.md has the widths that follow from this one."""
 
 
-class FiniteSet(Confidence):
+class FiniteSet(OverPoints):
     """Bounds over a finite set, all rounds at once, for functions that are drawn from the Gaussian-process prior.
 
     They hold if the state's ridge is the noise variance and the noise is Gaussian.
@@ -30,7 +30,8 @@ class FiniteSet(Confidence):
     (docs/validity.md); docs/theory/gaussian.md has the proofs.
 
     Args:
-        n_points: Size N of the finite set.
+        points: The finite set [N d], in units of the state, or its size N. Bounds that are computed at other points, or
+            at more than N, have no guarantee from then on.
         delta: Probability that the bounds may fail.
         variant: One of these; chosen before there are data.
 
@@ -40,17 +41,18 @@ class FiniteSet(Confidence):
 
     covers_weights = True
 
-    def __init__(self, n_points: int, delta: float, variant: str = "mixture") -> None:
-        self.n_points: int = int(checks.at_least("n_points", n_points, 1))
+    n_points: int
+
+    def __init__(self, points: Tensor | int, delta: float, variant: str = "mixture") -> None:
+        if isinstance(points, Tensor):
+            self.points: Tensor | None = finite_set(points).detach().clone()
+        self.n_points = len(points) if isinstance(points, Tensor) else checks.whole("points", points, 1)
         self.delta: float = checks.probability("delta", delta)
         self.variant: str = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
-    def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; one more if the ridge, the noise variance, was moved."""
-        return super().objections(state) + moved_ridge(state, state.ridge)
-
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        self.ask(X)
         mean, variance = state.predict(X)
         if self.variant == "mixture":
             width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)

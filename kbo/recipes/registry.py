@@ -240,7 +240,7 @@ def _unknown_norm(multiple: float | None) -> Callable[[Inputs], Confidence]:
 
 
 def _finite_set(s: Inputs) -> Confidence:
-    return FiniteSet(s.n_points, s.delta)
+    return FiniteSet(s.n_points if s.points is None else s.points, s.delta)
 
 
 def _chaining(rigorous: bool) -> Callable[[Inputs], Confidence]:

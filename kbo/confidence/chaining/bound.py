@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence.base import Confidence, moved_ridge
+from kbo.confidence.base import Confidence, OverPoints, finite_set
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
 from kbo.confidence.gaussian import gaussian_statement
 from kbo.confidence.widths import contal, exact_tail, srinivas
@@ -38,7 +38,7 @@ from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
 
-class Chaining(Confidence):
+class Chaining(OverPoints):
     """Mean and a bonus that depends on the standard deviation and on how alike the points of a set are.
 
     For functions that are drawn from the Gaussian-process prior of the state, and Gaussian noise with its ridge as
@@ -49,7 +49,8 @@ class Chaining(Confidence):
         delta: Probability that the bounds may fail.
         rigorous: A bound that is proved, instead of Algorithm 1, which has no ``guarantee`` and may exceed the range of
             the function by far.
-        points: The finite set [N d], in units of the state; for a box, a design that fills it. If omitted, the set is
+        points: The finite set [N d], in units of the state; for a box, a design that fills it, whose bounds at other
+            points have no guarantee. If omitted, the set is
             the points X [N d] of each call: a rule for sets that change from round to round, without a ``guarantee``,
             since a bound on one set a round says nothing about several.
         smooth: A continuous majorant of Algorithm 1 instead of its steps, for searches that follow gradients; the
@@ -74,7 +75,8 @@ class Chaining(Confidence):
         self.rigorous: bool = checks.flag("rigorous", rigorous)
         self.smooth: bool = checks.flag("smooth", smooth)
         self.refresh: float = checks.at_least("refresh", refresh, 1)
-        self.points: Tensor | None = None if points is None else _finite_set(points).clone()
+        self.points: Tensor | None = None if points is None else finite_set(points).detach().clone()
+        self.n_points: int | None = None if points is None else len(points)
         self._memory = ChainMemory(refresh)
         self._bonus: tuple[tuple[int, float], Bonus] | None = None  # over the given points, with version and delta
         if rigorous and points is not None:
@@ -105,10 +107,6 @@ class Chaining(Confidence):
             raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
         self._memory = other._memory
 
-    def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; one more if the ridge, the noise variance, was moved."""
-        return super().objections(state) + moved_ridge(state, state.ridge)
-
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         mean, margin = self._mean_and_margin(state, X, self.smooth)
         return mean - margin, mean + margin
@@ -121,6 +119,7 @@ class Chaining(Confidence):
         return torch.add(*self._mean_and_margin(state, X, smooth=True))
 
     def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+        self.ask(X)
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
         std = safe_sqrt(variance)
@@ -158,7 +157,7 @@ class Chaining(Confidence):
                 "Chaining needs its finite set, which batches of points do not give: pass Chaining(..., points=...), "
                 "all choices [N d] or, for a box, a design that fills it."
             )
-        return _finite_set(X)
+        return finite_set(X)
 
     def _covers(self, state: Posterior, points: Tensor) -> tuple[Chain, int]:
         """Return the chain, and its last level whose radius is at least the least standard deviation of the points."""
@@ -195,10 +194,3 @@ def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: fl
     away = [sum(radii[c:]) for c in range(len(radii))]
     intercepts = [slope * far + sum(differences[c:]) for c, (slope, far) in enumerate(zip(slopes, away, strict=True))]
     return Cuts([*intercepts, 0.0], [*slopes, exact_tail(srinivas(n_points, t, own))])
-
-
-def _finite_set(points: Tensor) -> Tensor:
-    checks.points("points", points)
-    if points.ndim != 2 or not len(points):
-        raise InvalidInput(f"points must have shape [N d] with N > 0, got {tuple(points.shape)}.")
-    return points
