@@ -452,11 +452,12 @@ def test_values_are_upper_bounds_and_batches_know_the_points_before(model, kind)
         made = NystromGP(X, y, rbf(0.5), 0.01, FixedDictionary(uniform(9, 2, seed=7)))
     points, X = uniform(60, 2), uniform(4, 3, 2, seed=3)
     acqf, confidence = ChainingUCB(made, points, DELTA, **RULES[kind]), Chaining(DELTA, points=points, **KINDS[kind])
+    assert (acqf.guarantee is not None) == (kind == "rigorous" and model == "exact")
     close(acqf(X[:, :1]), confidence.upper(made.state, X[:, :1]).squeeze(-1), 1e-12)
+    assert acqf.guarantee is None  # X is not among the points
     parts = [confidence.upper(made.state, X[:, 0])]
     parts += [confidence.upper(Hypothetical(made.state, X[:, :j]), X[:, j : j + 1]).squeeze(-1) for j in (1, 2)]
     close(acqf(X), sum(parts) / 3, 1e-9)
-    assert (acqf.guarantee is not None) == (kind == "rigorous" and model == "exact")
     everywhere = acqf(X[:, :1])
     acqf.set_X_pending(X[0, :1])
     assert float(acqf(X[:1, :1])) < float(everywhere[0])

@@ -53,6 +53,8 @@ class Confidence(metaclass=ReadOnly):
             noise (docs/theory/weights.md).
         covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
+        noise_std: The noise level that is assumed of an observation of weight 1; None if it is the root of the ridge, or
+            unknown.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -72,6 +74,7 @@ class Confidence(metaclass=ReadOnly):
     covers_weights: bool = False
     covers_clipping: bool = False
     delta: float = 1.0
+    noise_std: float | None = None
 
     def delta_on(self, state: Posterior) -> float:
         """Return the probability that the statement on this posterior may fail, at most; 1 if it is not known."""
@@ -103,6 +106,12 @@ class Confidence(metaclass=ReadOnly):
             )
         if not self.covers_clipping and state.clipping is not None:
             reasons.append("the targets were clipped, and the theorem does not account for the bias")
+        known, assumed = state.unit_variance, self.noise_std
+        if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
+            reasons.append(
+                f"the noise variances that were given are those of noise_std = {known**0.5:.3g}, the root of the ridge, "
+                f"and the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
+            )
         if not self.covers_weights and state.weighted:
             reasons.append("the theorem is about one noise level, and the observations have weights")
         return reasons

@@ -174,7 +174,7 @@ class StreamingGP(PosteriorModel):
         built = self._built
         if built is None or hyperparameters != built[0]:
             state = self._new_state()
-            state.update(self.train_inputs[0], self.train_targets, **self._weights(self.train_Yvar))
+            self._learn(state, self.train_inputs[0], self.train_targets, self.train_Yvar)
             if not state.n:
                 self._first_values = hyperparameters
             for caveat in (*self._caveats, *[_CHANGED] * (hyperparameters != self._first_values)):
@@ -183,9 +183,13 @@ class StreamingGP(PosteriorModel):
             self._built = built = hyperparameters, state
         return built[1]
 
-    def _weights(self, variances: Tensor | None) -> dict[str, Tensor]:
-        """Return the argument ``weights`` of ``update`` for noise variances [r]; None for the ridge, left out."""
-        return {} if variances is None else {"weights": self.ridge.detach().to(variances) / variances}
+    def _learn(self, state: Posterior, X: Tensor, y: Tensor, variances: Tensor | None) -> None:
+        """Add observations X [r d], y [r] of noise variances [r] to a state; None for the ridge."""
+        if variances is None:
+            state.update(X, y)
+        else:
+            state.update(X, y, weights=self.ridge.detach().to(variances) / variances)
+            state.unit_variance = float(self.ridge)
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""
@@ -290,7 +294,7 @@ class StreamingGP(PosteriorModel):
             else checks.variances("noise", self.cast("noise", noise), targets).detach().squeeze(-1)
         )
         state = state.fork()
-        state.update(P, targets.squeeze(-1), **self._weights(new))
+        self._learn(state, P, targets.squeeze(-1), new)
         model = object.__new__(type(self))
         vars(model).update(vars(self))
         model._modules, model._buffers, model._parameters = copy.deepcopy(

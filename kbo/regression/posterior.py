@@ -338,8 +338,11 @@ class Posterior(Stateful, ABC):
         hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
         caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
         weighted: Whether an observation has another weight than 1.
+        unit_variance: The noise variance of an observation of weight 1, if variances were given; None if not.
         clipping: What is known of targets that were clipped, a ``kbo.confidence.Clipped``; None if they are as
             observed. Only a confidence that knows of it proves anything then.
+        repeats: How many observations repeated a location, and how many of these exactly its last value; zero if not
+            counted.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
@@ -352,7 +355,9 @@ class Posterior(Stateful, ABC):
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     hypothetical: bool = False
     weighted: bool = False
+    unit_variance: float | None = None
     clipping: Any = None
+    repeats: tuple[int, int] = (0, 0)
     ridge_moved: bool = False
     caveats: tuple[str, ...] = ()
     anchors: Tensor | None = None
@@ -562,6 +567,7 @@ class Posterior(Stateful, ABC):
             "ridge": self.ridge,
             "ridge_moved": self.ridge_moved,
             "caveats": list(self.caveats),
+            "unit_variance": self.unit_variance,
             "kernel": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
             "parameters": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
             "values": None if points is None else self.prior(points, points).detach().clone(),
@@ -576,6 +582,7 @@ class Posterior(Stateful, ABC):
         )
         self.caveats = (*saved["caveats"], *["the data were saved under another kernel"] * (not same and self.n > 0))
         self._ridge, self.ridge_moved = saved["ridge"], saved["ridge_moved"]
+        self.unit_variance = saved["unit_variance"]
 
     def objections(self) -> list[str]:
         """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
@@ -583,6 +590,11 @@ class Posterior(Stateful, ABC):
         if self.hypothetical:
             reasons.append(
                 "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
+            )
+        if 0 < self.repeats[0] == self.repeats[1]:
+            reasons.append(
+                f"each of the {self.repeats[0]} repeated observations has exactly the value before, so noise is not "
+                "independent: does the objective fix a random seed?"
             )
         if self.dtype != torch.float64:
             reasons.append("in float32 rounding may move the bounds by more than their width: use float64")

@@ -44,13 +44,14 @@ class Observations(Stateful):
         rows: Number of rows m.
         trace: Sum of ``w k(x, x)`` over the observations, which the posterior keeps.
         largest: Largest ``k(x, x)``, likewise.
+        repeats: How many observations repeated a location, and how many of these the value there.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
             rounding, so a resumed run continues exactly.
         layout: A version that changes whenever rows change other than by appending: what was derived from the rows of
             another layout is void.
     """
 
-    saved: tuple[str, ...] = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range")
+    saved: tuple[str, ...] = ("_X", "_y", "_counts", "within", "n", "blocks", "weight_range", "repeats")
 
     def __init__(self, X: Tensor, y: Tensor) -> None:
         self._X = GrowingTensor(X[:0])
@@ -62,9 +63,10 @@ class Observations(Stateful):
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.trace: float = 0.0
         self.largest: float = 0.0
+        self.repeats: tuple[int, int] = (0, 0)
         self.blocks: list[int] = []
         self.layout: int = fresh_version()
-        self._seen: set[tuple[float, ...]] = set()
+        self._seen: dict[tuple[float, ...], float] = {}  # with the latest target
         self._repeats = 0
 
     X: Tensor = passed_on("_X.value")
@@ -96,7 +98,10 @@ class Observations(Stateful):
         if within is not None:
             self.within = self.within + within
         self._repeats += sum(location in self._seen for location in locations)
-        self._seen.update(locations)
+        for location, target in zip(host.places, host.targets, strict=True):
+            if (before := self._seen.get(location)) is not None:
+                self.repeats = self.repeats[0] + 1, self.repeats[1] + (before == target)
+            self._seen[location] = target
         self._X.append(X)
         self._counts.append(counts)
         self._y.append(y)
@@ -114,7 +119,7 @@ class Observations(Stateful):
         self._repeats = 0
 
     def restored(self) -> None:  # noqa: D102
-        self._seen = set(map(tuple, self.X.tolist()))
+        self._seen = dict(zip(map(tuple, self.X.tolist()), self.y.tolist(), strict=True))
         self._repeats = self.rows - len(self._seen)
         self.layout = fresh_version()
 

@@ -149,6 +149,10 @@ class KernelRidge(Posterior):
         return self.data is not None and self.data.weight_range != (1.0, 1.0)
 
     @property
+    def repeats(self) -> tuple[int, int]:  # noqa: D102
+        return self.data.repeats if self.data else (0, 0)
+
+    @property
     def terms(self) -> int:  # noqa: D102
         return self.data.rows if self.data else 0
 

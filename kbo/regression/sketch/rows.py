@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -45,6 +46,7 @@ class Rows(Stateful):
         spread: Factor by which the features of a row multiply rounding in the dictionary, [n]; see ``error.py``.
         counts: Sum of the weights of the observations per row, [n].
         sums: Sum of weighted targets per row, [n].
+        latest: The latest target of each row.
         newest: The row of the latest observation.
         order: The row of every observation in the order of arrival; before it, after ``merge``, all rows once.
         weights: How many observations each entry of ``order`` stands for.
@@ -59,6 +61,7 @@ class Rows(Stateful):
         self._new: list[tuple[Tensor, Tensor]] = []  # locations and features of rows that are still to be written
         self._targets: list[float] = []  # weighted, of the latest observations, which are still to be counted
         self._row: dict[Place, int] = {}
+        self.latest: list[float] = []
         self.newest: int = -1
         self.order: list[int] = []
         self.weights: list[float] = []
@@ -116,31 +119,37 @@ class Rows(Stateful):
 
     def extend(
         self, X: Tensor, features: Tensor, places: list[Place], targets: list[float], weights: list[float]
-    ) -> None:
-        """Add observations.
+    ) -> tuple[int, int]:
+        """Add observations; return how many repeat a location, and how many of these exactly its latest target.
 
         Args:
             X: Locations [r d]; the caller may change them later.
             features: Their features, [r m].
             places: The locations on the host.
-            targets: Weighted targets.
+            targets: Targets.
             weights: Weights.
         """
-        old, first = self.n, []
+        old, first, equal = self.n, [], 0
         for i, place in enumerate(places):
             row = self._row.setdefault(place, old + len(first))
             if row == old + len(first):
                 first.append(i)
+                self.latest.append(targets[i])
+            elif self.latest[row] == targets[i]:
+                equal += 1
+            else:
+                self.latest[row] = targets[i]
             self.order.append(row)
         if len(first) == len(X):
             self._new.append((X.clone(), features))
         elif first:
             self._new.append((X[first], features[first]))
         self.weights += weights
-        self._targets += targets
+        self._targets += map(operator.mul, weights, targets)
         self.newest = self.order[-1]
         if len(self._targets) > _LISTED:
             self.written()
+        return len(X) - len(first), equal
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
         """One more coordinate [n] of the features, whose row of ``L^-1`` has that norm []."""
@@ -164,6 +173,7 @@ class Rows(Stateful):
 
     def restored(self) -> None:  # noqa: D102
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}
+        self.latest = (self.sums / self.counts).tolist()
         self.newest = self.order[-1] if self.order else -1
 
 

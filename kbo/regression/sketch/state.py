@@ -92,6 +92,7 @@ class NystromRidge(Posterior):
     kernel: Kernel = passed_on("_kernel")
     n: int = passed_on("sketch.n")
     weighted: bool = passed_on("sketch.weighted")
+    repeats: tuple[int, int] = passed_on("sketch.repeats")
     m: int = passed_on("sketch.m")
     anchors: Tensor | None = passed_on("sketch.features.anchors")
     dictionary: Dictionary = passed_on("sketch.dictionary")

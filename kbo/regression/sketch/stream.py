@@ -8,7 +8,6 @@ new dictionary, n counting distinct locations.
 
 from __future__ import annotations
 
-import operator
 from math import log1p
 
 import torch
@@ -41,7 +40,7 @@ _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
 _RESIDUALS = ("_followed", "_residual_trace", "_feature_rounding", "_residual_gains")
-_NUMBERS = ("n", "weighted", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
+_NUMBERS = ("n", "weighted", "repeats", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
 """Sums over the observations."""
 
 
@@ -59,6 +58,7 @@ class Sketch(Stateful):
         m: Number of anchors.
         G: ``B B'``, [m m].
         By: ``B y``, [m].
+        repeats: As for any posterior.
         trace: ``Tr K``.
         kappa: Largest ``w k(x, x)`` of an observation.
         yy: ``y'y``.
@@ -77,6 +77,7 @@ class Sketch(Stateful):
         self._error = ErrorNorm()
         self.n: int = 0
         self.weighted: bool = False
+        self.repeats: tuple[int, int] = (0, 0)
         self.trace: float = 0.0
         self.kappa: float = 0.0
         self.yy: float = 0.0
@@ -153,16 +154,16 @@ class Sketch(Stateful):
     ) -> Tensor:
         """Count observations X [r d], y [r] with features z [m r] and ``k(x, x)``; return the columns ``sqrt(w) z``."""
         each = host.weights or [1.0] * len(X)
-        targets = [weight * target for weight, target in zip(each, host.targets, strict=True)]
         variances = [weight * variance for weight, variance in zip(each, prior, strict=True)]
-        self.rows.extend(X, z.mT, host.places, targets, each)
+        repeats, equal = self.rows.extend(X, z.mT, host.places, host.targets, each)
+        self.repeats = self.repeats[0] + repeats, self.repeats[1] + equal
         if len(self.rows.order) > _REPEATS * (self.rows.n + BLOCK):
             self._merge()
         self.n += len(X)
         self.weighted |= set(each) != {1.0}
         self.trace += sum(variances)
         self.kappa = max(self.kappa, *variances)
-        self.yy += sum(map(operator.mul, targets, host.targets))
+        self.yy += sum(weight * target * target for weight, target in zip(each, host.targets, strict=True))
         self.By.addmv_(z, y if weights is None else weights * y)
         B = z if weights is None else z * weights.sqrt()
         self._unsummed.append(B)

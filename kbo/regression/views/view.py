@@ -13,7 +13,19 @@ from kbo.stateful import fresh_version, passed_on, passes_on
 
 @passes_on(
     "state",
-    *("lock", "ridge", "like", "hypothetical", "weighted", "clipping", "ridge_moved", "caveats", "anchors"),
+    *(
+        "lock",
+        "ridge",
+        "like",
+        "hypothetical",
+        "weighted",
+        "unit_variance",
+        "clipping",
+        "ridge_moved",
+        "repeats",
+        "caveats",
+        "anchors",
+    ),
     *("prior_version", "schedule", "least_ridge", "residuals", "residual_trace", "residual_log_det", "residual_norm"),
     *("rounding", "rounding_error", "terms", "needs_refresh", "locations", "hyperparameters", "check", "radial"),
     *("draw_prior", "add_caveat", "move_ridge", "fork_frozen", "all_ridges"),
