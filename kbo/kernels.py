@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gpytorch
@@ -115,6 +116,13 @@ class DenseKernel(ABC):
     def diagonal(self, X: Tensor) -> Tensor:
         """``k(x, x)`` [... n] for X [... n d]."""
 
+    def error(self, places: Sequence[Sequence[float]]) -> float:
+        """Bound of the error of ``k(x, z)`` at these points, relative to ``k(x, x)``, by rounding of their coordinates.
+
+        Beyond the few units in the last place that every value has. It grows with their distance from zero.
+        """
+        return 0.0
+
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         """Coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None if there are none."""
         return None
@@ -157,11 +165,47 @@ def _dense(kernel: Kernel) -> DenseKernel:
     return _FORMS.get(type(kernel), _Generic)(kernel)
 
 
+def measured_error(kernel: Kernel, X: Tensor) -> float:
+    """Return the error of ``k(x, z)`` that is assumed of a kernel among points X [n d], relative to ``k(x, x)``.
+
+    0 for kernels of GPyTorch and kbo, whose distances are taken from differences. The formula of any other class is
+    unknown: float32 is compared with float64, and distances from ``|x|^2 - 2xz + |z|^2``, the worst of the usual ones,
+    lose half of the digits, so the error in float64 is the root of that ratio smaller.
+    """
+    if all(type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) for part in kernel.modules()):
+        return 0.0
+    rough, fine = X.float(), X.float().double()
+    # The points in another order: some formulas treat equal arguments apart.
+    exact, prior = freeze(kernel, fine)(fine, fine.flip(0)), freeze(kernel, fine).diagonal(fine).max()
+    lost = (freeze(kernel, rough)(rough, rough.flip(0)).double() - exact).abs().max() / prior
+    return float(lost) * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
+
+
+def _covar_dist(
+    x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False, square_dist: bool = False, **_: Any
+) -> Tensor:
+    """Distances as ``Kernel.covar_dist`` of GPyTorch returns them, but from differences."""
+    if last_dim_is_batch:
+        x1, x2 = x1.mT.unsqueeze(-1), x2.mT.unsqueeze(-1)
+    r = torch.linalg.vector_norm(x1 - x2, dim=-1) if diag else _distances(x1, x2)
+    return r * r if square_dist else r
+
+
 class _Generic(DenseKernel):
     """Any other kernel, evaluated by GPyTorch."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        self._scales: list[list[float]] = []
+        for part in kernel.modules():
+            if getattr(type(part), "covar_dist", None) is Kernel.covar_dist:
+                vars(part)["covar_dist"] = _covar_dist
+            for name in ("lengthscale", "period_length"):
+                if isinstance(scale := getattr(part, name, None), Tensor):
+                    self._scales.append((1 / scale.detach()).flatten().tolist())
+
+    def error(self, places: Sequence[Sequence[float]]) -> float:
+        return sum(_coordinate_error(places, scales) for scales in self._scales)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         with gpytorch.settings.lazily_evaluate_kernels(False):
@@ -198,6 +242,7 @@ class _Stationary(DenseKernel):
 
     def __init__(self, inverse_lengthscale: Tensor, shape: _Shape) -> None:
         self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
+        self._scales: list[float] = inverse_lengthscale.flatten().tolist()
         self.constant = float(shape.value(inverse_lengthscale.new_zeros(())))
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -215,6 +260,9 @@ class _Stationary(DenseKernel):
     def diagonal(self, X: Tensor) -> Tensor:
         self._check(X)
         return X.new_full(X.shape[:-1], self.constant)
+
+    def error(self, places: Sequence[Sequence[float]]) -> float:
+        return _coordinate_error(places, self._scales)
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self._coordinates(X), self.shape.value
@@ -242,6 +290,16 @@ class _Stationary(DenseKernel):
         lengthscales, columns = self.inverse_lengthscale.shape[-1], X.shape[-1]
         if lengthscales not in (1, columns):
             raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {columns} columns.")
+
+
+def _coordinate_error(places: Sequence[Sequence[float]], scales: list[float]) -> float:
+    """``4 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
+    if len(scales) == 1:
+        largest = scales[0] * math.sqrt(max(sum(map(operator.mul, place, place)) for place in places))
+    else:
+        scaled = (map(operator.mul, place, scales) for place in places)
+        largest = math.sqrt(max(sum(value * value for value in place) for place in scaled))
+    return 2 * torch.finfo(torch.float64).eps * largest
 
 
 def _distances(X: Tensor, Z: Tensor) -> Tensor:
@@ -296,12 +354,16 @@ class _Selected(DenseKernel):
 
     def __init__(self, columns: Tensor, base: DenseKernel) -> None:
         self.columns, self.base, self.constant = columns, base, base.constant
+        self._listed: list[int] = columns.tolist()
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.base(X[..., self.columns], Z[..., self.columns])
 
     def diagonal(self, X: Tensor) -> Tensor:
         return self.base.diagonal(X[..., self.columns])
+
+    def error(self, places: Sequence[Sequence[float]]) -> float:
+        return self.base.error([[place[i] for i in self._listed] for place in places])
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self.base.radial(X[..., self.columns])
@@ -321,6 +383,9 @@ class _Combined(DenseKernel):
         self.parts, self.combine = parts, combine
         constants = [part.constant for part in parts]
         self.constant = None if None in constants else float(combine(constants))
+
+    def error(self, places: Sequence[Sequence[float]]) -> float:
+        return sum(part.error(places) for part in self.parts)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.combine([part(X, Z) for part in self.parts])

@@ -53,7 +53,7 @@ class Confidence(metaclass=ReadOnly):
             noise (docs/theory/weights.md).
         covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
-        noise_std: The noise level that is assumed of an observation of weight 1; None if it is the root of the ridge, or
+        noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
     """
 
@@ -109,8 +109,8 @@ class Confidence(metaclass=ReadOnly):
         known, assumed = state.unit_variance, self.noise_std
         if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
             reasons.append(
-                f"the noise variances that were given are those of noise_std = {known**0.5:.3g}, the root of the ridge, "
-                f"and the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
+                f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root of the ridge, and "
+                f"the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
             )
         if not self.covers_weights and state.weighted:
             reasons.append("the theorem is about one noise level, and the observations have weights")

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from kbo.regression import Posterior
 
+_UNKNOWN = 1e-3
+"""Largest effect of an error of the kernel that is assumed, not proved: bounds are not widened by it."""
+
 MOST = 0.01
 """Largest rounding error of a bound with a guarantee, relative to the standard deviation."""
 
@@ -76,4 +79,10 @@ def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tenso
 def objections(state: Posterior, ridge: float) -> list[str]:
     """Return the objection to a bound that reads the posterior at a ridge where rounding is not small."""
     e = float(state.rounding_error(ridge))
-    return [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []
+    reasons = [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []
+    if (assumed := state.assumed_kernel_error()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
+        reasons.append(
+            f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel class outside GPyTorch, "
+            f"{assumed:.2g} of k(x, x): use a larger ridge, or kernels of GPyTorch"
+        )
+    return reasons

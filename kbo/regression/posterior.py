@@ -28,6 +28,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.kernels import measured_error
 from kbo.locking import Lock
 from kbo.regression.locking import lock_methods, own
 from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
@@ -483,6 +484,12 @@ class Posterior(Stateful, ABC):
     def locations(self) -> tuple[Tensor, Tensor] | None:
         """Observed locations [m d] and the weights of each row's observations together [m]; None if not kept."""
         return None
+
+    def assumed_kernel_error(self) -> float:
+        """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
+        kernel: Any = getattr(self, "kernel", None)
+        points = None if kernel is None or self.locations is None else _few([self.locations[0]])
+        return 0.0 if kernel is None or points is None else measured_error(kernel, points)
 
     @property
     def hyperparameters(self) -> list[Tensor]:

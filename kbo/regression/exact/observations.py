@@ -44,6 +44,7 @@ class Observations(Stateful):
         rows: Number of rows m.
         trace: Sum of ``w k(x, x)`` over the observations, which the posterior keeps.
         largest: Largest ``k(x, x)``, likewise.
+        kernel_error: Error of the kernel at the locations, likewise; see ``DenseKernel.error``.
         repeats: How many observations repeated a location, and how many of these the value there.
         blocks: Row numbers at which an update ended: replaying the updates block by block repeats every
             rounding, so a resumed run continues exactly.
@@ -63,6 +64,7 @@ class Observations(Stateful):
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.trace: float = 0.0
         self.largest: float = 0.0
+        self.kernel_error: float = 0.0
         self.repeats: tuple[int, int] = (0, 0)
         self.blocks: list[int] = []
         self.layout: int = fresh_version()

@@ -90,6 +90,7 @@ class KernelRidge(Posterior):
         layout = self.data.layout
         self.data.append(X, y, weights, host)
         self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
+        self.data.kernel_error = max(self.data.kernel_error, self._kernel_for(X).error(host.places))
         if self.data.layout != layout:
             self._factors.clear()
             self._basis = None
@@ -136,7 +137,8 @@ class KernelRidge(Posterior):
 
     def rounding_error(self, ridge: float | Tensor) -> Tensor:
         """Return e as for any posterior, on the host as far as the ridge is."""
-        e = algebra_error(self.terms, self.data.trace if self.data else 0.0, ridge)
+        data = self.data
+        e = algebra_error(self.terms, data.trace, ridge, data.kernel_error) if data else algebra_error(0, 0.0, ridge)
         return e if isinstance(e, Tensor) else self.like.new_full((), e)
 
     @property
@@ -193,6 +195,7 @@ class KernelRidge(Posterior):
             data.restore(saved)
             self._begin(data)
             data.trace, data.largest = read(state["trace"], self.prior_variance(data.X).max())
+            data.kernel_error = self._kernel_for(data.X).error(data.X.tolist())
         self.assumed = state["assumed"]
         self.changed()
 

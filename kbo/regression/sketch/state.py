@@ -185,7 +185,8 @@ class NystromRidge(Posterior):
     def rounding_error(self, ridge: float | Tensor) -> Tensor:
         """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
         sketch = self.sketch
-        e = algebra_error(self.terms, sketch.trace, ridge) + sketch.feature_rounding() / ridge + sketch.stretched()
+        e = algebra_error(self.terms, sketch.trace, ridge, sketch.kernel_error)
+        e = e + sketch.feature_rounding() / ridge + sketch.stretched()
         return e if isinstance(e, Tensor) else self.number(e)
 
     def residual_norm(self) -> Tensor:  # noqa: D102

@@ -40,7 +40,7 @@ _SMALL_BLOCK = 64
 """Observations of a block of ``error.py`` where all norms are void whenever the dictionary is drawn again."""
 
 _RESIDUALS = ("_followed", "_residual_trace", "_feature_rounding", "_residual_gains")
-_NUMBERS = ("n", "weighted", "repeats", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
+_NUMBERS = ("n", "weighted", "repeats", "kernel_error", "trace", "kappa", "yy", "_G", "_By", *_RESIDUALS)
 """Sums over the observations."""
 
 
@@ -59,6 +59,7 @@ class Sketch(Stateful):
         G: ``B B'``, [m m].
         By: ``B y``, [m].
         repeats: As for any posterior.
+        kernel_error: Error of the kernel at locations and anchors; see ``DenseKernel.error``.
         trace: ``Tr K``.
         kappa: Largest ``w k(x, x)`` of an observation.
         yy: ``y'y``.
@@ -78,6 +79,7 @@ class Sketch(Stateful):
         self.n: int = 0
         self.weighted: bool = False
         self.repeats: tuple[int, int] = (0, 0)
+        self.kernel_error: float = 0.0 if points is None else self.k.error(points.tolist())
         self.trace: float = 0.0
         self.kappa: float = 0.0
         self.yy: float = 0.0
@@ -159,6 +161,7 @@ class Sketch(Stateful):
         self.repeats = self.repeats[0] + repeats, self.repeats[1] + equal
         if len(self.rows.order) > _REPEATS * (self.rows.n + BLOCK):
             self._merge()
+        self.kernel_error = max(self.kernel_error, self.k.error(host.places))
         self.n += len(X)
         self.weighted |= set(each) != {1.0}
         self.trace += sum(variances)

@@ -28,7 +28,7 @@ from kbo.stateful import fresh_version, passed_on, passes_on
     ),
     *("prior_version", "schedule", "least_ridge", "residuals", "residual_trace", "residual_log_det", "residual_norm"),
     *("rounding", "rounding_error", "terms", "needs_refresh", "locations", "hyperparameters", "check", "radial"),
-    *("draw_prior", "add_caveat", "move_ridge", "fork_frozen", "all_ridges"),
+    *("draw_prior", "assumed_kernel_error", "add_caveat", "move_ridge", "fork_frozen", "all_ridges"),
 )
 class View(Posterior):
     """Another posterior with a few answers changed; all the others are passed on.
