@@ -15,7 +15,6 @@ from kbo.stateful import fresh_version, passed_on, passes_on
     "state",
     *(
         "lock",
-        "ridge",
         "like",
         "hypothetical",
         "weighted",
@@ -59,6 +58,7 @@ class View(Posterior):
         """The versions of the underlying posterior and of the view, as one number."""
         return (self.state.version << 64) + self._own_version
 
+    _ridge: float = passed_on("state.ridge")
     n: int = passed_on("state.n")
     trace: Tensor = passed_on("state.trace")
 
