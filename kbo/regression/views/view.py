@@ -13,21 +13,11 @@ from kbo.stateful import fresh_version, passed_on, passes_on
 
 @passes_on(
     "state",
-    *(
-        "lock",
-        "like",
-        "hypothetical",
-        "weighted",
-        "unit_variance",
-        "clipping",
-        "ridge_moved",
-        "repeats",
-        "caveats",
-        "anchors",
-    ),
-    *("prior_version", "schedule", "least_ridge", "residuals", "residual_trace", "residual_log_det", "residual_norm"),
-    *("rounding", "rounding_error", "terms", "needs_refresh", "locations", "hyperparameters", "check", "radial"),
-    *("draw_prior", "assumed_kernel_error", "add_caveat", "move_ridge", "fork_frozen", "all_ridges"),
+    *("lock", "like", "hypothetical", "weighted", "unit_variance", "clipping", "ridge_moved", "repeats"),
+    *("caveats", "anchors", "prior_version", "schedule", "least_ridge", "residuals", "residual_trace"),
+    *("residual_log_det", "residual_norm", "rounding", "rounding_error", "terms", "needs_refresh", "locations"),
+    *("hyperparameters", "check", "radial", "draw_prior", "assumed_kernel_error", "add_caveat", "move_ridge"),
+    *("fork_frozen", "all_ridges"),
 )
 class View(Posterior):
     """Another posterior with a few answers changed; all the others are passed on.
