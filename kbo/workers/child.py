@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from kbo.workers.call import Outcome, RunningTrial, call, described, dialogue
+from kbo.workers.preserved import preserved
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
@@ -39,7 +40,8 @@ def serve(descriptor: int, parent_pipe: int) -> None:
             outcome = Outcome(number, failure=obstacle)
         else:
             report, decide = dialogue(lambda step, value: connection.send(("report", (step, value))), received.get)
-            outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
+            with preserved():
+                outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
             decide()  # takes the answers that nobody asked for
         try:
             message = pickle.dumps(("ended", outcome))

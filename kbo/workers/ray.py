@@ -28,6 +28,7 @@ from kbo.errors import InvalidInput, KboError
 from kbo.extras import require
 from kbo.workers.call import Outcome, RunningTrial, call, dialogue
 from kbo.workers.engine import Engine, OnReport, Session
+from kbo.workers.preserved import preserved
 
 require("kbo.workers.ray", "ray", "ray")
 
@@ -217,7 +218,8 @@ def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, versi
         lambda step, value: ray.get(mailbox.put.remote(number, box, (step, value))),
         lambda: ray.get(mailbox.decision.remote(box)),
     )
-    outcome = call(loaded, RunningTrial(number, params, report, decide))
+    with preserved():
+        outcome = call(loaded, RunningTrial(number, params, report, decide), (BaseException,))
     decide()  # takes the answers that nobody asked for
     return outcome
 
