@@ -148,7 +148,7 @@ def call(
     try:
         value = function(params, trial) if takes_trial(function) else function(params)
     except failures as error:
-        failure, trace = f"{described(error)}{place(error)}", traceback.format_exc()
+        failure, trace = f"{described(error)}{place(error)}", _trace()
     finally:
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
@@ -178,8 +178,16 @@ def described(error: BaseException) -> str:
     """Return type and text of an exception, whatever that text is and does."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")
-    except Exception:
+    except BaseException:  # which would end the worker without an outcome
         return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def _trace() -> str:
+    """Return the traceback of the exception that is handled, unless its class refuses to be shown."""
+    try:
+        return traceback.format_exc()
+    except BaseException:
+        return ""
 
 
 def place(error: BaseException) -> str:

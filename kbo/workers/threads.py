@@ -72,7 +72,14 @@ class _Threads(Session):
 
         trial = RunningTrial(number, params, report, lambda: stop)
         self._running.add(number)
-        run = lambda: self._outcomes.put(call(self._function, trial, (BaseException,)))  # noqa: E731
+
+        def run() -> None:
+            outcome = Outcome(number, failure="its thread ended without a value")
+            try:
+                outcome = call(self._function, trial, (BaseException,))
+            finally:
+                self._outcomes.put(outcome)
+
         threading.Thread(target=run, name=f"kbo trial {number}", daemon=True).start()
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:

@@ -1,12 +1,19 @@
 """Attacks on workers: what objectives leave behind, what they print, how they end."""
 
+import importlib
+import os
+import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
 import kbo
+from kbo.workers import processes
+from kbo.workers.call import Outcome
 from kbo.workers.here import Here
 
 BOX = [(0.0, 1.0)] * 2
@@ -122,3 +129,123 @@ def test_an_interrupt_inside_no_grad_leaves_gradients_on(engine):
         assert torch.is_grad_enabled()
     finally:
         _reset()
+
+
+def quiet(number, step, value):
+    return False
+
+
+ENDING = """
+import atexit, os, sys
+import kbo
+
+files = []
+
+def objective(x):
+    if not files:
+        files.append(open(f"{sys.argv[1]}/file-{os.getpid()}", "w"))
+        atexit.register(lambda: open(f"{sys.argv[1]}/exit-{os.getpid()}", "w").close())
+    print("a line", flush=False)
+    files[0].write("a line")
+    return x[0]
+
+kbo.minimize(objective, [(0.0, 1.0)], 6, workers=2, setting=kbo.Practical(n_initial=20))
+"""
+
+
+def test_workers_print_every_line_and_end_normally(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", ENDING, str(tmp_path)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert output.count("a line\n") == 6
+    assert "".join(path.read_text() for path in tmp_path.glob("file-*")) == "a line" * 6
+    assert len(list(tmp_path.glob("exit-*"))) == len(list(tmp_path.glob("file-*")))
+
+
+def test_a_worker_that_does_not_end_is_killed(monkeypatch):
+    monkeypatch.setattr(processes, "_LEAVING", 0.1)
+
+    def objective(x):
+        threading.Thread(target=threading.Event().wait).start()  # which the end of Python waits for
+        return float(os.getpid())
+
+    (trial,) = kbo.minimize(objective, BOX, 1, workers=kbo.Processes(1)).trials
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(trial.value), 0)
+
+
+def test_a_value_that_came_in_time_counts_when_it_is_read_late(tmp_path):
+    timeout = 1.0
+
+    def objective(x, trial):
+        for step in range(5):
+            trial.report(step, 0.0)
+        (tmp_path / "done").touch()
+        return 7.0
+
+    def busy(number, step, value):
+        while not (tmp_path / "done").exists():
+            time.sleep(0.01)
+        if step == 0:
+            time.sleep(2 * timeout)
+        return False
+
+    with kbo.Processes(1).session(objective, timeout, busy) as session:
+        session.start(0, [])
+        (outcome,) = session.wait()
+    assert (outcome.value, outcome.failure) == (7.0, None)
+
+
+def test_a_trial_that_never_stops_reporting_is_ended():
+    def objective(x, trial):
+        while True:
+            trial.report(0, 1.0)
+
+    with kbo.Processes(1).session(objective, 0.3, quiet) as session:
+        session.start(0, [])
+        (outcome,) = session.wait(60.0)
+    assert outcome.failure.startswith("TimeoutError: no value after 0.3 s")
+
+
+def test_a_limit_of_time_covers_the_loading_of_the_objective(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "LOADING", 0.5)
+    (tmp_path / "hangs.py").write_text(
+        "import os, time\nif os.getppid() == PARENT: time.sleep(600)\ndef objective(x): return 1.0\n".replace(
+            "PARENT", str(os.getpid())
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    objective = importlib.import_module("hangs").objective
+    with kbo.Processes(1).session(objective, 0.1, quiet) as session:
+        session.start(0, [])
+        (outcome,) = session.wait(60.0)
+    assert outcome.failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"
+
+
+class Unspeakable(Exception):
+    """An exception without text."""
+
+    def __str__(self):
+        raise self.raised("no text")
+
+
+class Annotated(Exception):
+    """An exception without notes."""
+
+    @property
+    def __notes__(self):
+        raise self.raised("no notes")
+
+
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [Unspeakable, Annotated])
+def test_an_exception_that_cannot_be_shown_fails_its_trial(error, raised):
+    def objective(x):
+        broken = error()
+        broken.raised = raised
+        raise broken
+
+    with kbo.Threads(1).session(objective, None, quiet) as session:
+        session.start(0, [])
+        (outcome,) = session.wait(20.0) or [Outcome(0, failure="it hangs")]
+    assert outcome.failure.startswith(error.__name__)
