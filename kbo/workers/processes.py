@@ -38,7 +38,7 @@ _LEAVING = 5.0
 _UNREAD = 1000
 """More messages than a connection holds."""
 
-_START = "import sys; sys.path.insert(0, {root!r}); from kbo.workers.child import serve; serve({fd}, {pipe})"
+_START = "import sys; sys.path[:] = {path!r}; from kbo.workers.child import serve; serve({fd}, {pipe})"
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,13 @@ class _Worker:
         self.connection, theirs = Pipe()
         end, self._parent_pipe = Pipe(duplex=False)  # which nobody writes to: it is closed when this process ends
         with theirs, end:
-            root = str(Path(__file__).parents[2])
-            start = _START.format(root=root, fd=theirs.fileno(), pipe=end.fileno())
+            path = [
+                *(p for p in sys.path if isinstance(p, str)),
+                str(Path(__file__).parents[2]),
+            ]  # kbo may have been found in another way
+            start = _START.format(path=path, fd=theirs.fileno(), pipe=end.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", start],
+                [sys.executable, "-P", "-c", start],  # -P: without the current folder before the standard library
                 pass_fds=[theirs.fileno(), end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import kbo
+from kbo.cli import tuning
 from kbo.workers import processes
 from kbo.workers.call import Outcome
 from kbo.workers.here import Here
@@ -249,3 +250,54 @@ def test_an_exception_that_cannot_be_shown_fails_its_trial(error, raised):
         session.start(0, [])
         (outcome,) = session.wait(20.0) or [Outcome(0, failure="it hangs")]
     assert outcome.failure.startswith(error.__name__)
+
+
+SPY = "open(__file__ + '.imported', 'w').close()\n"
+PROBLEM = """
+import kbo
+{imports}
+bounds = [(0.0, 1.0)]
+def objective(x): return x[0]
+if __name__ == "__main__":
+    print(*[trial.failure for trial in kbo.minimize(objective, bounds, 2, workers=2).trials])
+"""
+
+
+def test_workers_import_nothing_from_the_current_folder(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    for name in ("queue", "pickle", "kbo", "torch"):
+        (here / f"{name}.py").write_text(SPY)
+    (there / "script.py").write_text(PROBLEM.format(imports=""))
+    found = subprocess.run([sys.executable, there / "script.py"], cwd=here, capture_output=True, text=True, check=True)
+    assert found.stdout == "None None\n"
+    assert not list(here.glob("*.imported"))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_modules_beside_a_script_do_not_replace_those_of_python(tmp_path, workers):
+    (tmp_path / "queue.py").write_text(SPY)
+    (tmp_path / "helper_of_script.py").write_text("answer = 42\n")
+    (tmp_path / "script.py").write_text(PROBLEM.format(imports="from helper_of_script import answer"))
+    tune = [sys.executable, "-m", "kbo", "tune", tmp_path / "script.py", "-n", "2", "-j", workers, "--out", tmp_path]
+    found = subprocess.run([*tune, "--again", "1"], cwd="/", capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert not list(tmp_path.glob("*.imported"))
+
+
+@pytest.mark.parametrize("name", ["random", "queue", "kbo", "torch", "time"])
+def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, tmp_path):
+    script = tmp_path / f"{name}.py"
+    script.write_text(PROBLEM.format(imports=""))
+    with pytest.raises(kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"):
+        tuning._load(str(script))
+    assert getattr(sys.modules.get(name), "__file__", None) != str(script)
+
+
+def test_a_script_is_loaded_again_from_another_folder(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "script.py").write_text(PROBLEM.format(imports=f"folder = {folder!r}"))
+        tuning._load(str(tmp_path / folder / "script.py"))
+        assert sys.modules["script"].folder == folder
