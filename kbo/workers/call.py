@@ -142,7 +142,7 @@ def call(
         trial: The trial.
         failures: Exceptions that are an outcome; others are raised.
     """
-    start = time.perf_counter()
+    start, process = time.perf_counter(), os.getpid()
     params = copy.copy(trial.params)  # which the function may change
     value, failure, trace = None, None, ""
     try:
@@ -150,6 +150,8 @@ def call(
     except failures as error:
         failure, trace = f"{described(error)}{place(error)}", _trace()
     finally:
+        if os.getpid() != process:  # a copy that the function forked: the first process has its outcome and goes on
+            os._exit(0)
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
     return Outcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -203,6 +204,7 @@ class _Worker:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
+        _workers.add(self)
         self._send(payload)
 
     @property
@@ -266,12 +268,29 @@ class _Worker:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            self.connection.close()
-            self._parent_pipe.close()
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the connections to a process that is another one's to end."""
+        self.connection.close()
+        self._parent_pipe.close()
 
     def _send(self, message: bytes) -> None:
         with suppress(OSError):  # it has died, as the next ``receive`` finds
             self.connection.send_bytes(message)
+
+
+_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    """Close the connections in a fork of this process: they would keep workers alive when this process is gone."""
+    for worker in _workers:
+        worker.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _cause(code: int) -> str:

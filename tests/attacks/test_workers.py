@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -301,3 +302,59 @@ def test_a_script_is_loaded_again_from_another_folder(tmp_path):
         (tmp_path / folder / "script.py").write_text(PROBLEM.format(imports=f"folder = {folder!r}"))
         tuning._load(str(tmp_path / folder / "script.py"))
         assert sys.modules["script"].folder == folder
+
+
+FORKING = """
+import os, signal, sys, time
+import kbo
+
+def objective(x, trial):
+    if trial.number == 1:
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        time.sleep(600)
+    return x[0]
+
+def fork(trial, result):
+    if os.fork() == 0:
+        os.setsid()
+        sys.stdin.read()  # until the test ends
+        os._exit(0)
+
+kbo.minimize(objective, [(0.0, 1.0)], 3, workers=kbo.Processes(1), on_trial=fork)
+"""
+
+
+def test_workers_end_with_a_process_that_is_killed_after_it_has_forked(tmp_path):
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "pid")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        _until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        process.kill()
+        process.wait()
+        _until(lambda: not _lives(int((tmp_path / "pid").read_text())))
+
+
+def _until(condition):
+    end = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _lives(pid):
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("engine", [Here(), kbo.Threads(1), kbo.Processes(1)], ids=repr)
+@pytest.mark.parametrize("end", ["returns", "raises"])
+def test_an_objective_that_forks_and_returns_twice_has_one_outcome(engine, end, tmp_path):
+    def objective(x, trial):
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        else:
+            ENDS[end]()
+        return bowl(x)
+
+    result = kbo.minimize(objective, BOX, 3, workers=engine)
+    assert [trial.value for trial in result.trials] == [bowl(trial.params) for trial in result.trials]
