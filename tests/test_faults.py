@@ -24,6 +24,9 @@ SPACE = {"x": (0.0, 1.0), "k": kbo.Int(0, 3)}
 CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), noise_std=0.1, norm_bound=3.0)
 
 
+PACKAGE = os.path.join(os.path.dirname(kbo.__file__), "")
+
+
 def objective(params):
     return (params["x"] - 0.3) ** 2 + 0.1 * params["k"]
 
@@ -143,7 +146,7 @@ def interrupted_at(k, call, *args, **options):
     left = [k]
 
     def trace(frame, event, arg):
-        if f"{os.sep}kbo{os.sep}" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
             left[0] -= 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import itertools
 import json
+import os
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,11 +42,13 @@ def _load(target: str) -> tuple[str, Any, Any, Sequence[Any]]:
     if path.suffix != ".py" or not path.is_file():
         known = ", ".join(TUNING)
         raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
+    if found := _module_named(path.stem):
+        raise InvalidInput(f"{path} has the name of a module of {found}, which kbo and its workers need: rename it.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
+    sys.path.insert(_after_standard_library(), str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -54,6 +59,22 @@ def _load(target: str) -> tuple[str, Any, Any, Sequence[Any]]:
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     return path.stem, module.objective, module.bounds, getattr(module, "constraints", ())
+
+
+def _module_named(name: str) -> str:
+    """Return what has a module of this name, Python or an installed package; an empty text if nothing has."""
+    if name == "kbo" or name in sys.stdlib_module_names:
+        return "kbo or Python"
+    installed = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
+    spec = importlib.machinery.PathFinder.find_spec(name, installed)
+    return "" if spec is None or spec.origin is None else spec.origin
+
+
+def _after_standard_library() -> int:
+    """Return the position in ``sys.path`` after the standard library, and before installed packages."""
+    library = sysconfig.get_path("stdlib")
+    own = [i for i, folder in enumerate(sys.path) if folder in (library, os.path.join(library, "lib-dynload"))]
+    return max(own, default=-1) + 1
 
 
 def tune(

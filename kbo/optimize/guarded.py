@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import torch
+
 from kbo.errors import InvalidInput, JournalError, RefutedAssumptions
 from kbo.locking import Lock
 
@@ -29,11 +31,17 @@ class Guarded(ABC):
         if self._torn:
             self._rebuild()
         self._torn = True
+        gradients, threads = torch.is_grad_enabled(), torch.get_num_threads()
         try:
             found = method(self, *args, **options)
         except (InvalidInput, JournalError, RefutedAssumptions):  # after which memory is that of the record
             self._torn = False
             raise
+        finally:  # an interrupt inside of PyTorch's own context managers leaves what they set
+            if torch.is_grad_enabled() != gradients:
+                torch.set_grad_enabled(gradients)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
         self._torn = False
         return found
 

@@ -31,6 +31,7 @@ from kbo.terminal import Bar
 from kbo.workers.call import Outcome, takes_trial
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine, Session
+from kbo.workers.preserved import preserved
 from kbo.workers.time_limit import YEAR
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class _Loop:
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput("pruner needs an objective that takes two arguments, (params, trial), and reports.")
 
+    @preserved()
     def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any) -> Result:
         """Run all trials; ``options`` are those of the optimiser."""
         measured, parameters = measured_only(options["constraints"])

@@ -142,14 +142,16 @@ def call(
         trial: The trial.
         failures: Exceptions that are an outcome; others are raised.
     """
-    start = time.perf_counter()
+    start, process = time.perf_counter(), os.getpid()
     params = copy.copy(trial.params)  # which the function may change
     value, failure, trace = None, None, ""
     try:
         value = function(params, trial) if takes_trial(function) else function(params)
     except failures as error:
-        failure, trace = f"{described(error)}{place(error)}", traceback.format_exc()
+        failure, trace = f"{described(error)}{place(error)}", _trace()
     finally:
+        if os.getpid() != process:  # a copy that the function forked: the first process has its outcome and goes on
+            os._exit(0)
         trial.end()
     seconds = round(time.perf_counter() - start, 4)
     return Outcome(trial.number, value, failure, trial.stopped, seconds=seconds, trace=trace)
@@ -178,8 +180,16 @@ def described(error: BaseException) -> str:
     """Return type and text of an exception, whatever that text is and does."""
     try:
         return _encodable(f"{type(error).__name__}: {error}")
-    except Exception:
+    except BaseException:  # which would end the worker without an outcome
         return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def _trace() -> str:
+    """Return the traceback of the exception that is handled, unless its class refuses to be shown."""
+    try:
+        return traceback.format_exc()
+    except BaseException:
+        return ""
 
 
 def place(error: BaseException) -> str:

@@ -2,27 +2,33 @@
 
 It is started by ``kbo.workers.processes`` with two file descriptors: one to talk over, and one that is closed when the
 parent ends. Messages from the parent are the function, then parameters of one trial at a time, and decisions about what
-the trial reported.
+the trial reported; None asks for a normal end.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pickle
 import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from kbo.workers.call import Outcome, RunningTrial, call, described, dialogue
+from kbo.workers.preserved import preserved
 
 
 def serve(descriptor: int, parent_pipe: int) -> None:
-    """Work until the parent closes the connection or ends."""
+    """Work until the parent asks for the end, closes the connection or ends."""
     _end_with(parent_pipe)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what a trial printed is not lost when it is ended
     connection = Connection(descriptor)
     payload, sys.path[:], sys.argv[:] = pickle.loads(connection.recv_bytes())
     received: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -33,20 +39,26 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     except BaseException as error:
         obstacle = f"the worker process could not load the objective: {described(error)}"
     while True:
-        number, params = received.get()
+        if (task := received.get()) is None:
+            return
+        number, params = task
         connection.send(("begun", None))
+        report, decide = dialogue(lambda step, value: connection.send(("report", (step, value))), received.get)
         if function is None:
             outcome = Outcome(number, failure=obstacle)
         else:
-            report, decide = dialogue(lambda step, value: connection.send(("report", (step, value))), received.get)
-            outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
-            decide()  # takes the answers that nobody asked for
+            with preserved():
+                outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a stream that the objective has closed, or replaced by an object of its own
+                stream.flush()
         try:
             message = pickle.dumps(("ended", outcome))
         except Exception as error:
             failure = f"the value cannot be sent to the main process: {described(error)}"
             message = pickle.dumps(("ended", Outcome(number, failure=failure, seconds=outcome.seconds)))
         connection.send_bytes(message)
+        decide()  # takes the answers that nobody asked for
 
 
 def _receive(connection: Connection, received: queue.SimpleQueue[Any]) -> None:

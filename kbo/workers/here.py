@@ -10,7 +10,8 @@ from typing import Any
 
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
-from kbo.workers.time_limit import check_time_limit, time_limit
+from kbo.workers.preserved import preserved
+from kbo.workers.time_limit import call_with_limit, check_time_limit
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,12 @@ class _Here(Session):
 
         limit = min((s for s in (self._timeout, seconds) if s is not None), default=None)
         start = time.perf_counter()
+        trial = RunningTrial(number, params, report, lambda: stop)
         try:
-            with time_limit(limit):
-                outcome = call(self._function, RunningTrial(number, params, report, lambda: stop))
+            with preserved():
+                outcome = call_with_limit(lambda: call(self._function, trial), limit)
         except TimeoutError as error:
+            trial.end()
             if limit is not self._timeout:
                 return []
             outcome = Outcome(number, failure=f"TimeoutError: {error}", seconds=round(time.perf_counter() - start, 4))

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +30,16 @@ from kbo.workers.engine import Engine, OnReport, Session
 _PATIENCE = 1.0
 """Seconds after which workers that say nothing are looked after."""
 
-_START = "import sys; sys.path.insert(0, {root!r}); from kbo.workers.child import serve; serve({fd}, {pipe})"
+LOADING = 60.0
+"""Seconds that a worker may take to start and to load the objective, if the limit of a trial is not longer."""
+
+_LEAVING = 5.0
+"""Seconds that workers may take to end normally, with what ``atexit`` and open files do then."""
+
+_UNREAD = 1000
+"""More messages than a connection holds."""
+
+_START = "import sys; sys.path[:] = {path!r}; from kbo.workers.child import serve; serve({fd}, {pipe})"
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class _Processes(Session):
             place = self._places.pop()
             self._idle.append(_Worker(place, self._payload, _environment(place, self._count)))
         self._busy[number] = worker = self._idle.pop()
-        worker.begin(number, params)
+        worker.begin(number, params, self._timeout)
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:
         end = None if seconds is None else time.monotonic() + seconds
@@ -128,8 +138,12 @@ class _Processes(Session):
             outcome = None
             if worker.connection in ready or worker.dead:
                 outcome = worker.receive(self._timeout, partial(self._on_report, number))
+            for _ in range(_UNREAD):  # a value may have come in time while this process was busy or stopped
+                if outcome is not None or not worker.overdue or not worker.connection.poll():
+                    break
+                outcome = worker.receive(self._timeout, partial(self._on_report, number))
             if outcome is None and worker.overdue:
-                outcome = worker.failed(f"TimeoutError: no value after {self._timeout:g} s; its process was ended")
+                outcome = worker.failed(f"TimeoutError: {worker.limit}; its process was ended")
             if outcome is not None:
                 outcomes.append(outcome)
                 self._free(self._busy.pop(number))
@@ -137,13 +151,27 @@ class _Processes(Session):
 
     def _free(self, worker: _Worker) -> None:
         if worker.dead or worker.trials == self._engine.trials_each:
-            worker.end()
+            _end([worker])
             self._places.append(worker.place)
         else:
             self._idle.append(worker)
 
     def close(self) -> None:
-        for worker in [*self._idle, *self._busy.values()]:
+        for worker in self._busy.values():
+            worker.end()
+        _end(self._idle)
+
+
+def _end(idle: Collection[_Worker]) -> None:
+    """Let workers that have nothing to do end normally, for a while."""
+    try:
+        for worker in idle:
+            worker.leave()
+        last = time.monotonic() + _LEAVING
+        while any(not worker.dead for worker in idle) and time.monotonic() < last:
+            time.sleep(1e-3)
+    finally:
+        for worker in idle:
             worker.end()
 
 
@@ -153,25 +181,30 @@ class _Worker:
     Attributes:
         place: Its number among the workers.
         trials: The number of its trials.
-        deadline: The moment at which its trial has taken too long, once it has begun.
+        deadline: The moment at which its trial, or before it the objective to load, has taken too long.
     """
 
     def __init__(self, place: int, payload: bytes, environment: dict[str, str]) -> None:
         self.place, self.trials = place, 0
         self.deadline: float | None = None
+        self.limit: str = ""
         self._number, self._began = -1, 0.0
         self.connection, theirs = Pipe()
         end, self._parent_pipe = Pipe(duplex=False)  # which nobody writes to: it is closed when this process ends
         with theirs, end:
-            root = str(Path(__file__).parents[2])
-            start = _START.format(root=root, fd=theirs.fileno(), pipe=end.fileno())
+            path = [
+                *(p for p in sys.path if isinstance(p, str)),
+                str(Path(__file__).parents[2]),
+            ]  # kbo may have been found in another way
+            start = _START.format(path=path, fd=theirs.fileno(), pipe=end.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", start],
+                [sys.executable, "-P", "-c", start],  # -P: without the current folder before the standard library
                 pass_fds=[theirs.fileno(), end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for this process alone
             )
+        _workers.add(self)
         self._send(payload)
 
     @property
@@ -187,10 +220,20 @@ class _Worker:
     def overdue(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
-    def begin(self, number: int, params: Any) -> None:
-        self._number, self._began, self.deadline = number, time.monotonic(), None
-        self.trials += 1
+    def begin(self, number: int, params: Any, timeout: float | None) -> None:
+        self._number, self.trials = number, self.trials + 1
         self._send(pickle.dumps((number, params)))
+        self._limit(timeout and max(timeout, LOADING), "the objective was not loaded")
+
+    def _limit(self, seconds: float | None, reason: str) -> None:
+        """Let a limit of time begin."""
+        self._began = time.monotonic()
+        self.deadline = None if seconds is None else self._began + seconds
+        self.limit = "" if seconds is None else f"{reason} after {seconds:g} s"
+
+    def leave(self) -> None:
+        """Ask the process for its end."""
+        self._send(pickle.dumps(None))
 
     def receive(self, timeout: float | None, on_report: Callable[[int, float], bool]) -> Outcome | None:
         """Take one message; return the outcome if the trial has ended."""
@@ -207,8 +250,7 @@ class _Worker:
             return self.failed(f"the value cannot be read: {described(error)}")
         match kind:
             case "begun":
-                self._began = time.monotonic()
-                self.deadline = None if timeout is None else self._began + timeout
+                self._limit(timeout, "no value")
             case "report":
                 self._send(pickle.dumps(on_report(*content)))
             case "ended":
@@ -226,12 +268,29 @@ class _Worker:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            self.connection.close()
-            self._parent_pipe.close()
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the connections to a process that is another one's to end."""
+        self.connection.close()
+        self._parent_pipe.close()
 
     def _send(self, message: bytes) -> None:
         with suppress(OSError):  # it has died, as the next ``receive`` finds
             self.connection.send_bytes(message)
+
+
+_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    """Close the connections in a fork of this process: they would keep workers alive when this process is gone."""
+    for worker in _workers:
+        worker.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _cause(code: int) -> str:

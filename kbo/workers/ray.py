@@ -28,6 +28,8 @@ from kbo.errors import InvalidInput, KboError
 from kbo.extras import require
 from kbo.workers.call import Outcome, RunningTrial, call, dialogue
 from kbo.workers.engine import Engine, OnReport, Session
+from kbo.workers.preserved import preserved
+from kbo.workers.processes import LOADING
 
 require("kbo.workers.ray", "ray", "ray")
 
@@ -115,6 +117,7 @@ class _Tasks(Session):
         self._inbox: ray.ObjectRef = self._mailbox.take.remote()
         self._tasks: dict[int, ray.ObjectRef] = {}
         self._began: dict[int, float] = {}
+        self._loading = set[int]()
         self._boxes, self._calls = itertools.count(), dict[int, int]()
 
     @property
@@ -141,24 +144,31 @@ class _Tasks(Session):
                 self._read(*ray.get(self._inbox))
                 self._inbox = self._mailbox.take.remote()
             outcomes = [self._outcome(number) for number, task in list(self._tasks.items()) if task in ready]
-            now = time.monotonic()
-            outcomes += [
-                self._overdue(number) for number, moment in deadlines.items() if moment <= now and number in self._tasks
-            ]
+            now, deadlines = time.monotonic(), self._deadlines()
+            late = [number for number, moment in deadlines.items() if moment <= now and number in self._tasks]
+            if late:  # a value may have come in time while this process was busy or stopped
+                tasks = [self._tasks[number] for number in late]
+                ready, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0.0)
+                outcomes += [self._outcome(n) if self._tasks[n] in ready else self._overdue(n) for n in late]
             if outcomes or now >= end:
                 return outcomes
 
     def _deadlines(self) -> dict[int, float]:
         if self._timeout is None:
             return {}
-        return {number: began + self._timeout for number, began in self._began.items()}
+        return {number: began + self._limit(number) for number, began in self._began.items()}
 
-    def _read(self, number: int, box: int, content: tuple[int, float] | None) -> None:
-        """Take a message: a trial has begun, or reports step and value."""
+    def _limit(self, number: int) -> float:
+        """Return the seconds that a trial, or before it the objective to load, may take."""
+        return max(self._timeout or 0.0, LOADING if number in self._loading else 0.0)
+
+    def _read(self, number: int, box: int, content: tuple[int, float] | bool) -> None:
+        """Take a message: a task loads the objective (False), the trial has begun (True), or reports step and value."""
         if number not in self._tasks or self._calls[number] != box:  # ended meanwhile
             return
-        if content is None:
+        if isinstance(content, bool):
             self._began[number] = time.monotonic()
+            (self._loading.discard if content else self._loading.add)(number)
         else:
             self._mailbox.answer.remote(box, self._on_report(number, *content))
 
@@ -173,7 +183,8 @@ class _Tasks(Session):
     def _overdue(self, number: int) -> Outcome:
         ray.cancel(self._tasks.pop(number), force=True)
         seconds = round(time.monotonic() - self._began.pop(number), 4)
-        reason = f"TimeoutError: no value after {self._timeout:g} s; its task was ended"
+        missing = "the objective was not loaded" if number in self._loading else "no value"
+        reason = f"TimeoutError: {missing} after {self._limit(number):g} s; its task was ended"
         return Outcome(number, failure=reason, seconds=seconds)
 
     def close(self) -> None:
@@ -194,7 +205,7 @@ class _Mailbox:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._answers: defaultdict[int, asyncio.Queue[bool]] = defaultdict(asyncio.Queue)
 
-    async def put(self, number: int, box: int, content: tuple[int, float] | None) -> None:
+    async def put(self, number: int, box: int, content: tuple[int, float] | bool) -> None:
         await self._messages.put((number, box, content))
 
     async def take(self) -> Any:
@@ -211,13 +222,15 @@ def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, versi
     """Do the work of a task."""
     if (here := _version()) != version:
         raise RuntimeError(f"this worker has kbo {here}, but the work is that of kbo {version}")
+    mailbox.put.remote(number, box, False)
     loaded = cloudpickle.loads(function)  # what it imports does not count in the time of the trial
-    ray.get(mailbox.put.remote(number, box, None))
+    ray.get(mailbox.put.remote(number, box, True))
     report, decide = dialogue(
         lambda step, value: ray.get(mailbox.put.remote(number, box, (step, value))),
         lambda: ray.get(mailbox.decision.remote(box)),
     )
-    outcome = call(loaded, RunningTrial(number, params, report, decide))
+    with preserved():
+        outcome = call(loaded, RunningTrial(number, params, report, decide), (BaseException,))
     decide()  # takes the answers that nobody asked for
     return outcome
 

@@ -13,6 +13,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
+from kbo.workers.preserved import preserved
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Threads(Engine):
                 "timeout cannot end threads: use worker processes, workers=kbo.Processes(...), or limit the time in "
                 "the objective."
             )
-        yield _Threads(self.count, function, on_report)
+        with preserved():  # threads that run at the same time cannot be told apart
+            yield _Threads(self.count, function, on_report)
 
 
 class _Threads(Session):
@@ -70,7 +72,14 @@ class _Threads(Session):
 
         trial = RunningTrial(number, params, report, lambda: stop)
         self._running.add(number)
-        run = lambda: self._outcomes.put(call(self._function, trial, (BaseException,)))  # noqa: E731
+
+        def run() -> None:
+            outcome = Outcome(number, failure="its thread ended without a value")
+            try:
+                outcome = call(self._function, trial, (BaseException,))
+            finally:
+                self._outcomes.put(outcome)
+
         threading.Thread(target=run, name=f"kbo trial {number}", daemon=True).start()
 
     def wait(self, seconds: float | None = None) -> list[Outcome]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kbo import checks
 from kbo.errors import InvalidInput
+
+R = TypeVar("R")
 
 YEAR = 365 * 86_400.0
 """Seconds that a limit of time may have."""
@@ -30,17 +31,16 @@ def check_time_limit(name: str, seconds: Any) -> None:
         raise InvalidInput(f"{name} needs Unix and the main thread; limit the time in the objective instead.")
 
 
-@contextlib.contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise TimeoutError in the main thread after that many seconds; None for no limit.
+def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
+    """Return ``function()``, or raise TimeoutError after that many seconds in the main thread; None for no limit.
 
-    Within the limit what is raised is not an ``Exception``. Compiled code is only interrupted when it returns. Code
-    that catches ``BaseException`` goes on, and then TimeoutError is raised at the end. Limits may be nested, also in a
+    What interrupts the function is not an ``Exception``. Compiled code is only interrupted when it returns. A function
+    that catches ``BaseException`` goes on, and then TimeoutError is raised at its end. Limits may be nested, also in a
     timer of the caller's own (``signal.setitimer``), which goes on and calls its handler at its time.
     """
     if seconds is None:
-        yield
-        return
+        return function()
+    value: Any = None
     expired, start = False, time.monotonic()
     deadline = start + float(seconds)
     before = signal.getsignal(signal.SIGALRM)
@@ -63,13 +63,17 @@ def time_limit(seconds: float | None) -> Iterator[None]:
             arm(outer)
             raise _Expired
 
+    def called() -> R:
+        nonlocal deadline
+        try:
+            return function()
+        finally:
+            deadline = math.inf  # an alarm that is on its way finds nothing due
+
     try:
         signal.signal(signal.SIGALRM, expire)
         arm(min(deadline, outer))
-        try:
-            yield
-        finally:
-            deadline = math.inf  # an alarm that is on its way finds nothing due
+        value = called()
     except (Exception, _Expired):  # an _Expired of an outer limit goes on
         if not expired:
             raise
@@ -81,3 +85,4 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         late = time.monotonic() - start
         slow = f"; stopped after {late:.3g} s, since compiled code is not interrupted" if late > seconds + 1 else ""
         raise TimeoutError(f"no value after {seconds:g} s{slow}")
+    return value

@@ -36,7 +36,7 @@ from kbo import acquisition, bandit, confidence, covers, kernels, models, proble
 from kbo.optimize.result import result_of
 from kbo.space import Space
 from kbo.workers.call import described
-from kbo.workers.time_limit import time_limit
+from kbo.workers.time_limit import call_with_limit
 
 
 class Hostile:
@@ -1041,9 +1041,9 @@ def verdict(call: Call, argument: str, bad: str) -> str:
     try:
         given = call.arguments()
         given[argument] = BAD[bad]()
-        with time_limit(10.0), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = call.function(**given)
+            found = call_with_limit(lambda: call.function(**given), 10.0)
         return "works" if finite(found) else f"a result with NaN: {str(found)[:80]}"
     except kbo.KboError as error:
         word = call.words.get(argument, re.escape(argument))
