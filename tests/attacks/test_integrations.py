@@ -99,3 +99,87 @@ def test_trials_from_elsewhere_remove_the_guarantee(change):
     said = study.sampler.guarantee(study)
     assert said.startswith("not certified")
     assert "that KBOSampler did not propose in this study" in said
+
+
+# Ax
+
+
+def client_of(n_trials=5):
+    configs, kbo_ax = ax_parts()
+    client = configs.Client(random_seed=0)
+    box = [configs.RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))]
+    client.configure_experiment(parameters=box, name="test")
+    client.configure_optimization(objective="-loss")
+    client.set_generation_strategy(kbo_ax.generation_strategy(setting=certified(), n_initial=2))
+    for _ in range(n_trials):
+        completed(client)
+    return client
+
+
+def ax_parts():
+    pytest.importorskip("ax")
+    from ax.api import client as configs
+
+    import kbo.integrations.ax as kbo_ax
+
+    return configs, kbo_ax
+
+
+def completed(client):
+    ((number, point),) = client.get_next_trials(1).items()
+    client.complete_trial(number, {"loss": 1 / 3 + point["x"]})
+    return number
+
+
+def stored(client, tmp_path):
+    client.save_to_json_file(str(tmp_path / "ax.json"))
+    return type(client).load_from_json_file(str(tmp_path / "ax.json"))
+
+
+def same_value_again(client, kbo_ax):
+    client.complete_trial(0, {"loss": client._experiment.data.df["mean"][0]})
+
+
+def first_of_the_filling_points(client, kbo_ax):
+    client.complete_trial(0, {"loss": 0.5})
+
+
+def last_but_one(client, kbo_ax):
+    client.attach_data(3, {"loss": 0.5})
+
+
+def standard_error(client, kbo_ax):
+    client.attach_data(3, {"loss": (client._experiment.data.df["mean"][3], 0.1)})
+
+
+def last_after_its_bound_was_read(client, kbo_ax):
+    kbo_ax.interval(client, {"x": 0.5})
+    client.attach_data(4, {"loss": 0.5})
+
+
+def back_again(client, kbo_ax):
+    client.attach_data(1, {"loss": 0.5})
+    completed(client)
+    client.attach_data(1, {"loss": 0.7})
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "saved"),
+    [
+        (same_value_again, True, False),
+        (same_value_again, True, True),
+        (first_of_the_filling_points, False, False),
+        (last_but_one, False, True),
+        (standard_error, False, False),
+        (last_after_its_bound_was_read, False, True),
+        (back_again, False, False),
+    ],
+)
+def test_a_value_that_is_overwritten_in_ax_removes_the_guarantee(change, kept, saved, tmp_path):
+    _, kbo_ax = ax_parts()
+    client = stored(client_of(), tmp_path) if saved else client_of()
+    assert kbo_ax.guarantee(client).startswith("certified") or change is last_after_its_bound_was_read
+    change(client, kbo_ax)
+    said = kbo_ax.guarantee(stored(client, tmp_path) if saved else client)
+    assert said.startswith("certified" if kept else "not certified")
+    assert kept or "with values that were overwritten later" in said
