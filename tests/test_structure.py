@@ -20,7 +20,7 @@ PUBLIC = {"_replace", "_asdict", "_exit"}
 LIBRARIES = {
     "kbo/integrations/ax/report.py": {"_maybe_generation_strategy"},
     "kbo/integrations/optuna/sampler.py": {"_process_constraints_after_trial"},
-    "kbo/integrations/optuna/study.py": {"_trial_id", "_storage"},
+    "kbo/integrations/optuna/study.py": {"_trial_id", "_study_id", "_storage"},
 }
 """Private names of Ax and Optuna for which they have no public one."""
 

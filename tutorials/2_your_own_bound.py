@@ -75,7 +75,8 @@ class KnownRange(Confidence):
 
 # %% [markdown]
 # `guarantee` is a sentence that states what is proved. It is `None` if nothing is
-# proved, and then every report of kbo says so.
+# proved, and then every report of kbo says so. Where nothing is proved of the bound
+# inside, nothing is proved of this one: kbo finds it among the attributes.
 #
 # ## A bound from scratch
 #

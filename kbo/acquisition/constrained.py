@@ -41,12 +41,13 @@ class ConstrainedKernelUCB(JointAcquisition):
         objective_index: The number of the objective in ``model``.
         constraints: For numbers of functions their lower and upper limit, either may be None, as in
             ``LogConstrainedExpectedImprovement``. Limits are in the units of the data: an outcome transform of a
-            constraint must be increasing, as ``Standardize`` and ``Log`` are.
+            constraint must be monotone, as ``Standardize`` and ``Log`` are.
         posterior_transform: Of the objective, as in ``KernelUCB``; with weight -1 it is minimised.
         X_pending: Points [p d] that are being evaluated.
 
     Raises:
-        InvalidInput: An argument is of another kind, there is no such function, or limits contradict each other.
+        InvalidInput: An argument is of another kind, there is no such function, limits contradict each other, or an
+            outcome transform of a constraint is not monotone.
 
     Example:
         >>> bounds = [SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05) for _ in range(2)]
@@ -74,6 +75,8 @@ class ConstrainedKernelUCB(JointAcquisition):
         self.objective: KernelUCB = self.terms[number]
         self.constraints: dict[int, Interval] = limits
         self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
+        for i, pair in limits.items():
+            _as_targets(self.terms[i].model, pair)  # one that cannot be used is an error now, not later
 
     certain: ClassVar[bool] = False
     """Whether the slack is that of the pessimistic bounds."""
@@ -118,9 +121,8 @@ class ConstrainedKernelUCB(JointAcquisition):
         """Return the largest size [] of the mean, and the limits on it; kept until the posterior changes."""
         i = next(i for i, one in self.terms.items() if one is term)
         if i not in self._kept or self._kept[i][0] != state.version:
-            sides = zip(("lower", "upper"), self.constraints.get(i, (None, None)), strict=True)
-            given = [(side, _as_target(term.model, value)) for side, value in sides if value is not None]
-            limits = [Limit(state, term.confidence, **{side: value}) for side, value in given]
+            sides = zip(("lower", "upper"), _as_targets(term.model, self.constraints.get(i, (None, None))), strict=True)
+            limits = [Limit(state, term.confidence, **{side: value}) for side, value in sides if value is not None]
             self._kept[i] = state.version, _size(term, state).detach(), limits
         return self._kept[i][1:]
 
@@ -151,7 +153,31 @@ def _checked(constraints: Any, last: int) -> dict[int, Interval]:
     return limits
 
 
-def _as_target(model: Any, value: float) -> float:
-    """A value in the units of the data as a target of the model, which is in evaluation mode."""
-    transform = getattr(model, "outcome_transform", None)
-    return value if transform is None else float(transform(model.train_targets.new_tensor([[value]]))[0])
+def _as_targets(model: Any, limits: Interval) -> Interval:
+    """Limits in the units of the data as limits on the targets of a model, which a decreasing transform swaps.
+
+    Raises:
+        InvalidInput: The outcome transform is not monotone, or has no finite value at a limit.
+    """
+    transform = getattr(model.eval(), "outcome_transform", None)
+    given = [value for value in limits if value is not None]
+    if transform is None or not given:
+        return limits
+    steps = torch.logspace(-4, 4, 9, dtype=torch.float64, device=model.train_targets.device)
+    steps = torch.cat([-steps.flip(0), steps.new_zeros(1), steps])
+    values = torch.stack([value + (abs(value) or 1.0) * steps for value in given])
+    with torch.no_grad():
+        targets = transform(values.view(-1, 1))[0].view(values.shape).cpu()  # one read of the device
+    rises = torch.cat([one[one.isfinite()].diff() for one in targets])
+    near = targets[:, 7:12].diff()  # up to a thousandth of the limit on both sides; outside its domain it may be NaN
+    signs = {float(sign) for sign in rises.sign().unique()}
+    swapped = -1.0 in signs
+    if (swapped and 1.0 in signs) or not bool((near != 0).all()) or not bool(targets[:, 9].isfinite().all()):
+        raise InvalidInput(
+            f"the outcome transform {type(transform).__name__} of a constraint is not monotone, or has no finite value "
+            f"at the limits {given}, so a limit on values is no limit on targets: take one that increases or decreases "
+            "everywhere, such as Standardize or Log, and limits in its domain."
+        )
+    found = iter(targets[:, 9].tolist())
+    lower, upper = (None if value is None else next(found) for value in limits)
+    return (upper, lower) if swapped else (lower, upper)

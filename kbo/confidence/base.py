@@ -94,9 +94,9 @@ class Confidence(metaclass=ReadOnly):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
 
-        A subclass whose theorem has further conditions extends it.
+        Those of the ``parts`` count too. A subclass whose theorem has further conditions extends it.
         """
-        reasons = state.objections()
+        reasons = [*state.objections(), *(reason for part in self.parts() for reason in part.objections(state))]
         if self.statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self.least_ridge_used(state))
@@ -114,7 +114,19 @@ class Confidence(metaclass=ReadOnly):
             )
         if not self.covers_weights and state.weighted:
             reasons.append("the theorem is about one noise level, and the observations have weights")
-        return reasons
+        return list(dict.fromkeys(reasons))
+
+    def parts(self) -> list[Confidence]:
+        """Return the bounds on which these rest, and whose ``objections`` are theirs: those among its attributes.
+
+        A subclass with such attributes that are no premise of its statement overrides it.
+        """
+        found: list[Any] = []
+        for value in vars(self).values():
+            found += (
+                value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+            )
+        return [one for one in found if isinstance(one, Confidence)]
 
     def __repr__(self) -> str:
         public = {name: value for name, value in vars(self).items() if name != "guarantee" and name[0] != "_"}
@@ -330,6 +342,10 @@ class Delegated(Confidence):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_chosen": None}  # versions are numbers of one process
+
+    def parts(self) -> list[Confidence]:
+        """Return none: the chosen confidence has no statement of its own."""
+        return []
 
     @abstractmethod
     def choose(self, state: Posterior) -> Confidence:

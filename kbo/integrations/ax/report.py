@@ -21,6 +21,7 @@ from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.constraints import limits_of
 from kbo.integrations.ax.models import MethodGP
+from kbo.integrations.ax.seen import Seen
 from kbo.optimize import Constraint
 from kbo.optimize.constrained import Feasibility, feasible_first
 from kbo.optimize.trials import in_words, overtaken
@@ -87,7 +88,7 @@ def feasibility(client: Client) -> Feasibility | None:
         chance *= reached if limit.sign > 0 else 1 - reached
     if not fitted.models[fitted.objective].certified:
         return Feasibility(tuple(fitted.limits), bounds, kept, chance, False)
-    ways = _selected(list(_experiment(client).trials.values()))
+    ways = _selected(client, fitted)
     certified = all(model.belief.proved(ways) is not None for model in fitted.models.values())
     proved = 1 - sum(model.belief.assumptions()["delta"] for model in fitted.models.values())
     return Feasibility(tuple(fitted.limits), bounds, kept, proved if certified else None, certified)
@@ -95,6 +96,9 @@ def feasibility(client: Client) -> Feasibility | None:
 
 def guarantee(client: Client) -> str:
     """Return in words the guarantee of ``interval`` and the estimated numbers.
+
+    It is gone once a value is overwritten after kbo has read it, which it does when a trial is proposed or a bound
+    computed. Ax keeps no trace of what was overwritten before that.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -104,13 +108,14 @@ def guarantee(client: Client) -> str:
     except _TooFew:
         return "none: there are too few observations for a bound"
     model = fitted.models[fitted.objective]
-    said = model.belief.guarantee(_selected(list(_experiment(client).trials.values())))
+    said = model.belief.guarantee(_selected(client, fitted))
     noise = model.belief.account().get("noise")
     return said if noise is None else f"{said} (noise: {noise})"
 
 
-def _selected(trials: list[BaseTrial]) -> list[str]:
+def _selected(client: Client, fitted: _Fitted) -> list[str]:
     """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
+    trials: list[BaseTrial] = list(_experiment(client).trials.values())
     lost = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.EARLY_STOPPED)
     complete = [trial for trial in trials if trial.status == TrialStatus.COMPLETED]
     ended = sorted(complete, key=lambda trial: (trial.time_completed or datetime.min, trial.index))
@@ -119,6 +124,7 @@ def _selected(trials: list[BaseTrial]) -> list[str]:
         "failed, abandoned or stopped early": sum(trial.status in lost for trial in trials),
         "attached, perhaps with values that were known before": sum(map(_attached, complete)),
         "overtaken by later ones": overtaken(trial.index for trial in [*ended, *running]),
+        "proposed, or bounds computed, with values that were overwritten later": fitted.seen.overwritten(trials),
     }
     return in_words(ways)
 
@@ -140,6 +146,12 @@ class _Fitted:
     objective: str
     minimize: bool
     limits: Sequence[Constraint]
+
+    @property
+    def seen(self) -> Seen:
+        """The data as they are."""
+        found = self.adapter.transforms.get("Seen")
+        return found if isinstance(found, Seen) else Seen()  # a strategy of an earlier version has none
 
     def features(self, name: str, points: Sequence[Mapping[str, Any]]) -> Tensor:
         """The features [n D] of points for the model of an outcome."""
@@ -177,7 +189,9 @@ def _fitted(client: Client) -> _Fitted:
     config = experiment.optimization_config
     (objective,) = config.objective.metric_names
     by_name = dict(zip(adapter.outcomes, models, strict=True))
-    return _Fitted(adapter, by_name, objective, config.objective.minimize, limits_of(config))
+    fitted = _Fitted(adapter, by_name, objective, config.objective.minimize, limits_of(config))
+    fitted.seen.note(experiment.trials[max(experiment.trials)])
+    return fitted
 
 
 def _experiment(client: Client) -> Any:

@@ -45,6 +45,7 @@ from kbo.integrations.ax.models import (
     PracticalGP,
     SeededAcquisition,
 )
+from kbo.integrations.ax.seen import Seen
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize import Certified, Practical
 
@@ -75,6 +76,7 @@ def register() -> None:
     register_acquisition(SeededAcquisition)
     register_transform(StoredDigits)
     register_transform(Supported)
+    register_transform(Seen)
     for kind in STORABLE.values():
         CORE_ENCODER_REGISTRY.setdefault(kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)})
     CORE_ENCODER_REGISTRY[NoiseBounds] = lambda bounds: {"__type": "NoiseBounds", **bounds.description}

@@ -24,13 +24,14 @@ from kbo import checks, devices, recipes
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.constraints import Supported
 from kbo.integrations.ax.models import CertifiedGP, MethodSampling, MethodUCB, PracticalGP, SeededAcquisition
+from kbo.integrations.ax.seen import Seen
 from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.constraint import measured_only
 
 # One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete.
-_TRANSFORMS = [Supported, StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
+_TRANSFORMS = [Supported, Seen, StoredDigits, RemoveFixed, ChoiceToNumericChoice, Log, Logit]
 
 # Starts of the search for the largest bound; Ax's own 20 and 1024 hardly find more, and "cmm-ucb" is expensive.
 _SEARCH = {"num_restarts": 8, "raw_samples": 256}
@@ -113,7 +114,7 @@ def generation_strategy(
     name, certified = f"kbo {method}", isinstance(setting, Certified)
     given = sorted(map(str, measured)) if certified else None
     supported = {"Supported": {"method": method, "draws": recipe.draws, "given": given}}
-    transforms = [Supported, *GENERATOR_KEY_TO_GENERATOR_SETUP["Sobol"].transforms]
+    transforms = [Supported, Seen, *GENERATOR_KEY_TO_GENERATOR_SETUP["Sobol"].transforms]
     filters = {"transforms": transforms, "transform_configs": supported}
     filling = GenerationNode(
         name="Sobol",

@@ -25,6 +25,7 @@ from kbo.integrations.optuna.study import (
     constraints_of,
     event_of,
     finished,
+    mark,
     publish,
     running,
     selected,
@@ -49,7 +50,9 @@ class KBOSampler(BaseSampler):
     parameters' names: one column for a number, in [0, 1] on its own scale (with a step too), and one per choice, in the
     order of the choices.
 
-    **Data.** The values of complete trials. Bounds never rest on other trials. For the choice of the next point, failed
+    **Data.** The values of complete trials. Bounds never rest on other trials. The guarantee needs all of them proposed
+    in this study: one of ``study.add_trial``, or of another sampler or an earlier version, may have been selected by
+    its noise, and removes it. For the choice of the next point, failed
     trials, and those with infinite values, have the worst value so far. The last value of a pruned trial is not used as
     such, because it is a value of another function, the objective of fewer steps: in the practical setting the trial
     has the final value, among those of complete trials, with the rank of its last value among theirs at that step; in
@@ -144,8 +147,9 @@ class KBOSampler(BaseSampler):
         """Do nothing: choices depend on the number of the trial, so no two workers make the same ones."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Refuse a study of several objectives before its first trial."""
+        """Refuse a study of several objectives before its first trial, and mark the trial as proposed here."""
         _check_single_objective(study)
+        mark(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters of finished trials except those whose distribution changed or has a single value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,9 @@ from kbo.optimize.trials import in_words, overtaken
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 # The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
 _CHOSEN = "kbo:chosen"
+# Begin of the system attributes of a study that name it, one for each sampler that found none; and the attribute of a
+# trial that was proposed there: such a name and the number of the trial. Copies in other studies keep the latter.
+_STUDY, _PROPOSED = "kbo:study:", "kbo:proposed"
 
 
 class Event(NamedTuple):
@@ -82,9 +86,12 @@ def finished(study: Study) -> list[FrozenTrial]:
 def selected(study: Study) -> list[str]:
     """The ways in which the noise may have decided which values there are, in words; see ``kbo.optimize.trials``."""
     ended, running = finished(study), study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    names = _names(study)
     ways = {
         "failed or pruned": sum(result_of(trial) is None for trial in ended),
-        "with a value that was known before": sum(trial.datetime_start == trial.datetime_complete for trial in ended),
+        "that KBOSampler did not propose in this study, perhaps with values that were known before": sum(
+            trial.system_attrs.get(_PROPOSED) not in [[name, trial.number] for name in names] for trial in ended
+        ),
         "overtaken by later ones": overtaken((t.datetime_start or datetime.min, t.number) for t in [*ended, *running]),
     }
     return in_words(ways)
@@ -132,6 +139,18 @@ def publish(study: Study, trial: FrozenTrial, search_space: SearchSpace, params:
     internal = {n: search_space.distributions[n].to_internal_repr(value) for n, value in params.items()}
     # Optuna has no public way to write an attribute of a frozen trial.
     study._storage.set_trial_system_attr(trial._trial_id, _CHOSEN, internal)
+
+
+def mark(study: Study, trial: FrozenTrial) -> None:
+    """Note that a trial was proposed in this study, before it has a value."""
+    if not (names := _names(study)):
+        names = [f"{_STUDY}{secrets.token_hex(8)}"]
+        study._storage.set_study_system_attr(study._study_id, names[0], True)
+    study._storage.set_trial_system_attr(trial._trial_id, _PROPOSED, [names[0], trial.number])
+
+
+def _names(study: Study) -> list[str]:
+    return [name for name in study._storage.get_study_system_attrs(study._study_id) if name.startswith(_STUDY)]
 
 
 def _fixed(trial: FrozenTrial) -> dict[str, Any]:
