@@ -689,8 +689,8 @@ FAULTS = [
     # Safe exploration
     Fault(
         "recipes/safe.py",
-        "slack[rows] = limit.certain(self.points[rows])",
-        "slack[rows] = limit.possible(self.points[rows])",
+        "limit.certain(self.points[rows]), ",
+        "limit.possible(self.points[rows]), ",
         "tests/test_safe.py -k every_point_is_safe",
     ),
     Fault("recipes/safe.py", "(self._slack >= 0).all(0)", "(self._slack >= 0).any(0)", f"{SAFE} every_limit"),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence, Limit
+from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.proposal import Search, argmax_draw, argmax_upper
 from kbo.optimize.recommendation import Sureness
@@ -118,7 +119,7 @@ class Belief(ABC):
         reported = self.reported()
         if reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = reported.interval(self.posterior, features)
+        lower, upper = (decided(side, "bound") for side in reported.interval(self.posterior, features))
         mean = self.posterior.predict(features)[0].clamp(lower, upper)
         return self.raw(lower), self.raw(mean), self.raw(upper)
 

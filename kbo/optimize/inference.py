@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
+from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize import constrained
 from kbo.optimize.belief import Belief, Learner
@@ -208,7 +209,7 @@ class Inference(Run):
         if not allowed or belief is None or not belief.bounded:
             return max(allowed, key=self._rank, default=None)
         features, values = self._data()
-        merit = belief.merit(features, values)
+        merit = decided(belief.merit(features, values), "bound")
         merit = constrained.preferred(merit, self._limited(), features, complete).tolist()
         merits = {trial.number: value for trial, value in zip(complete, merit, strict=True)}
         return max(allowed, key=lambda trial: merits[trial.number])

@@ -1,0 +1,112 @@
+"""Guarantees of the settings under attack: NaN, rounded parameters, lost trials, kernels that change."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel
+from torch import Tensor
+
+import kbo
+from kbo import KernelRidge
+from kbo.confidence import FixedWidth, Limit
+from kbo.confidence.gap import optimality_gap
+from kbo.errors import InvalidInput
+from kbo.optimize import proposal
+from kbo.problems.rkhs import stationary_kernel
+from kbo.recipes.elimination import StagedElimination
+from kbo.recipes.method import Method
+from kbo.recipes.pareto import pareto_set
+from kbo.recipes.safe import SafeSet
+
+RBF = stationary_kernel("rbf", 0.5)
+
+
+def linear():
+    kernel = LinearKernel().double()
+    kernel.variance = 1.0
+    return kernel
+
+
+SIDES = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
+ABOVE = kbo.Constraint("g", lower=0.0, noise_std=0.05, norm_bound=7.2, kernel=linear())  # g = a - b
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_whose_prior_variance_is_0_somewhere_is_decided(seed):
+    noise = torch.Generator().manual_seed(seed)
+
+    def objective(params):
+        e = 0.05 * torch.randn(2, generator=noise, dtype=torch.float64)
+        return 0.3 * params["a"] - 0.1 * params["b"] + float(e[0]), {"g": params["a"] - params["b"] + float(e[1])}
+
+    setting = kbo.Certified(linear(), 0.05, 3.0)
+    result = kbo.maximize(objective, SIDES, 6, setting=setting, constraints=[ABOVE], seed=seed)
+    assert result.infeasible is None
+    assert result.feasibility.kept
+    assert result.lower <= 1.5 <= result.upper + result.gap
+
+
+def test_the_gap_counts_the_point_whose_prior_variance_is_0():
+    """The best point is the origin, where g = 0 keeps its limit exactly."""
+    kernel = stationary_kernel("rbf", 0.2)
+    centre = torch.zeros(1, 2, dtype=torch.float64)
+    optimizer = kbo.Optimizer(SIDES, setting=kbo.Certified(kernel, 0.01, 1.0), maximize=True, constraints=[ABOVE])
+
+    def value(params):
+        return float(KernelRidge(kernel, 1.0).prior(optimizer.space.features(optimizer.space.units([params])), centre))
+
+    tried = [{"a": a, "b": b} for a in range(1, 6) for b in range(a + 1)]
+    for params in tried:
+        optimizer.expect(params)
+        optimizer.tell(params, (value(params), {"g": params["a"] - params["b"]}))
+    gap = optimizer.gap()
+    assert gap.exact
+    assert gap.value >= 1.0 - max(map(value, tried))
+
+
+class Broken(FixedWidth):
+    """Bounds that are NaN at one row of the points."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(1.0)
+        self.row = row
+
+    def interval(self, state, X: Tensor):
+        lower, upper = super().interval(state, X)
+        return lower.index_fill(-1, torch.tensor(self.row), math.nan), upper
+
+
+POINTS = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+
+
+def state():
+    posterior = KernelRidge(stationary_kernel("rbf", 0.5), 0.1)
+    posterior.update(POINTS[:1], torch.ones(1, dtype=torch.float64))
+    return posterior
+
+
+def explored(limit_row, row):
+    found = SafeSet(POINTS, torch.tensor([True] + 4 * [False]))
+    found.update([Limit(state(), Broken(limit_row) if limit_row else FixedWidth(0.1), lower=-5.0)])
+    return found.widest(state(), Broken(row))
+
+
+DECISIONS = {
+    "gap": lambda: optimality_gap(Broken(2), state(), POINTS),
+    "safe set": lambda: explored(2, 0),
+    "widest safe point": lambda: explored(0, 2),
+    "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),
+    "elimination": lambda: (method := Method("supk-ucb", RBF, 0.1, Broken(2), rule=StagedElimination(20))).choose(
+        method.state(), POINTS
+    ),
+    "certain limit": lambda: proposal.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
+    "possible limit": lambda: proposal.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
+    "merit": lambda: proposal.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS.values(), ids=DECISIONS)
+def test_a_bound_that_is_nan_decides_nothing(decision):
+    with pytest.raises(InvalidInput, match="is NaN at point"):
+        decision()
