@@ -110,3 +110,48 @@ DECISIONS = {
 def test_a_bound_that_is_nan_decides_nothing(decision):
     with pytest.raises(InvalidInput, match="is NaN at point"):
         decision()
+
+
+LOW = 1.7e18  # where float64 stores every 256th whole number
+COARSE = kbo.Float(LOW, LOW + 4096)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        COARSE,
+        kbo.Float(-LOW - 4096, -LOW),
+        kbo.Float(1e9, 1e9 + 1e-3),
+        kbo.Float(-3.0, 7.0),
+        kbo.Float(1e-4, 1e-1, log=True),
+    ],
+)
+def test_features_are_those_of_the_number_that_is_evaluated(parameter):
+    space, points = kbo.Space({"x": parameter}), torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
+    evaluated = space.units([space.params(point) for point in points])
+    assert (space.features(points) - space.features(evaluated)).abs().max() <= 1e-14
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_safe_run_certifies_the_rounded_numbers_that_it_evaluates(seed):
+    """The limit is kept below a number between two that float64 can store, and broken by the next one."""
+    broken, kernel = [], stationary_kernel("rbf", 0.3)
+    centre = torch.tensor([[0.4]], dtype=torch.float64)
+    noise = torch.Generator().manual_seed(seed)
+
+    def objective(params):
+        x = torch.tensor([[(params["x"] - LOW) / 4096]], dtype=torch.float64)
+        heat = float(1 - KernelRidge(kernel, 1.0).prior(x, centre))
+        broken.append(heat > 1 - least)
+        return float(x), {"heat": 1 - heat + 1e-3 * float(torch.randn((), generator=noise))}
+
+    least = float(KernelRidge(kernel, 1.0).prior(torch.tensor([[0.53]], dtype=torch.float64), centre))
+    setting = kbo.Safe(kernel, 0.01, 3.0, start=[{"x": LOW + 256 * 6}])
+    limit = kbo.Constraint("heat", lower=least, noise_std=1e-3, norm_bound=1.0)
+    kbo.maximize(objective, {"x": COARSE}, 12, setting=setting, constraints=[limit], seed=seed)
+    assert not any(broken)
+
+
+def test_a_logarithmic_scale_that_rounding_distorts_is_refused():
+    with pytest.raises(InvalidInput, match="leave out log"):
+        kbo.Float(LOW, LOW + 4096, log=True)
