@@ -76,7 +76,7 @@ class Belief(ABC):
         return argmax_upper(bound, posterior, search, limits)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
-        """Return what is proved of the reported bound, in words; None if nothing is.
+        """Return what is proved of the reported bound after these trials, in words; None if nothing is.
 
         Args:
             selected: As for ``guarantee``.
@@ -88,7 +88,8 @@ class Belief(ABC):
         """Return what holds for the reported intervals and what was given up, in words.
 
         Args:
-            selected: Ways in which the noise may have decided which values there are, in words ("2 trials failed").
+            selected: More ways, besides those that the learner was told, in which the noise may have decided which
+                values there are, in words ("2 trials failed").
         """
 
     @abstractmethod
@@ -167,6 +168,9 @@ class Learner(ABC):
 
     def lose(self, number: int) -> None:  # noqa: B027
         """Take note that the trial with that number will never have a value."""
+
+    def select(self, ways: Sequence[str]) -> None:  # noqa: B027
+        """Take note of the ways in which the noise of a trial may have decided which values there are: of ``WAYS``."""
 
     @abstractmethod
     def belief(self) -> Belief | None:

@@ -19,7 +19,7 @@ from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
 from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.trials import in_words
+from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes import Recipe
 from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, KernelRidge, Posterior
@@ -222,6 +222,7 @@ class CertifiedBelief(Belief, Learner):
         self._reports: Counter[tuple[float, ...] | None] = Counter()  # how many of these there are at each point
         self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
         self._mixed = False  # values of trials at one point were exchanged among them
+        self._selected: Counter[str] = Counter()  # trials, by ways in which their noise may have decided
         self._excluded: float | None = None  # a value too large for any of the assumptions, and for float64
 
     def observe(self, number: int, features: Tensor, y: float) -> None:
@@ -236,6 +237,13 @@ class CertifiedBelief(Belief, Learner):
 
     def lose(self, number: int) -> None:  # noqa: D102
         self._report(number, None)
+
+    def select(self, ways: Sequence[str]) -> None:  # noqa: D102
+        self._selected.update(ways)
+
+    def _ways(self, more: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, in words."""
+        return [*in_words({way: self._selected[way] for way in WAYS}), *more]
 
     def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
         if self._setting.completion_independent_of_noise:
@@ -313,7 +321,7 @@ class CertifiedBelief(Belief, Learner):
         if reported is None:
             return NO_BOUND
         if statement := self.proved(selected):
-            ways = [*selected, *in_words({"overtaken by later ones": self._overtaken})]
+            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self._overtaken})]
             declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
             late = len(self._late)
             waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
@@ -330,7 +338,7 @@ class CertifiedBelief(Belief, Learner):
         """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
         if self._setting.completion_independent_of_noise:
             return []
-        reasons = list(selected)
+        reasons = self._ways(selected)
         if self._mixed and self.posterior.schedule is not None:
             reasons.append("trials at one point ran at once, so the order of their values is unknown")
         hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"

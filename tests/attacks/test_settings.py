@@ -1,5 +1,6 @@
 """Guarantees of the settings under attack: NaN, rounded parameters, lost trials, kernels that change."""
 
+import copy
 import math
 
 import pytest
@@ -155,3 +156,42 @@ def test_a_safe_run_certifies_the_rounded_numbers_that_it_evaluates(seed):
 def test_a_logarithmic_scale_that_rounding_distorts_is_refused():
     with pytest.raises(InvalidInput, match="leave out log"):
         kbo.Float(LOW, LOW + 4096, log=True)
+
+
+def failed(optimizer, tmp_path):
+    optimizer.fail(optimizer.ask(), "it diverged")
+
+
+def nan(optimizer, tmp_path):
+    optimizer.tell(optimizer.ask(), math.nan)
+
+
+def pruned(optimizer, tmp_path):
+    optimizer.prune(optimizer.begin())
+
+
+def brought(optimizer, tmp_path):
+    optimizer.tell({"x": 0.123}, 0.1)
+
+
+def again(optimizer, tmp_path):
+    optimizer.ask()
+    optimizer.save(tmp_path / "run.jsonl")
+    optimizer.load(tmp_path / "run.jsonl")
+    optimizer.tell(optimizer.ask(), 0.1)
+
+
+@pytest.mark.parametrize("lose", [failed, nan, pruned, brought, again])
+def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(RBF, 0.1, 2.0))
+    for value in (0.1, 0.2):
+        optimizer.tell(optimizer.ask(), value)
+    assert optimizer.belief().proved() is not None
+    lose(optimizer, tmp_path)
+    optimizer.save(tmp_path / "saved.jsonl")
+    loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting)
+    loaded.load(tmp_path / "saved.jsonl")
+    for run in (optimizer, copy.deepcopy(optimizer), loaded):
+        run.tell(run.ask(), 0.1)
+        assert run.belief().proved() is None
+        assert run.belief().guarantee().startswith("not certified: trials ")
