@@ -18,7 +18,7 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes import Recipe
 from kbo.recipes.method import Method
@@ -29,12 +29,14 @@ _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
 
 
-@dataclass(frozen=True)
+@owns_kernel
+@dataclass(frozen=True, eq=False)
 class Certified:
     """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
 
     Args:
-        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)).
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
+            later changes of it change nothing.
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
             "dmm-ucb-adaptive" and the like.
         norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by

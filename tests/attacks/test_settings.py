@@ -195,3 +195,31 @@ def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
         run.tell(run.ask(), 0.1)
         assert run.belief().proved() is None
         assert run.belief().guarantee().startswith("not certified: trials ")
+
+
+def settings():
+    kernel = stationary_kernel("rbf", 0.5)
+    for make in (kbo.Certified, lambda *args: kbo.Safe(*args, start=[{"x": 0.1}])):
+        yield kernel, make(kernel, 0.1, 2.0)
+    yield kernel, kbo.Constraint("g", upper=0.0, noise_std=0.1, norm_bound=1.0, kernel=kernel)
+
+
+@pytest.mark.parametrize(("kernel", "setting"), settings(), ids=["certified", "safe", "constraint"])
+def test_a_kernel_that_changes_afterwards_changes_no_setting(kernel, setting):
+    for outside in (kernel, setting.kernel, copy.deepcopy(setting).kernel):
+        outside.lengthscale = 9.0
+    assert float(setting.kernel.lengthscale) == pytest.approx(0.5)
+    assert setting == setting
+
+
+def test_a_run_whose_kernel_was_changed_outside_is_saved_and_copied_as_it_was(tmp_path):
+    kernel = stationary_kernel("rbf", 0.5)
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(kernel, 0.1, 2.0))
+    for value in (0.1, -0.2, 0.3):
+        optimizer.tell(optimizer.ask(), value)
+    kernel.lengthscale = 9.0
+    optimizer.setting.kernel.lengthscale = 9.0
+    optimizer.save(tmp_path / "run.jsonl")
+    loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting, journal=tmp_path / "run.jsonl")
+    for run in (copy.deepcopy(optimizer), loaded):
+        assert run.interval({"x": 0.77}) == optimizer.interval({"x": 0.77})
