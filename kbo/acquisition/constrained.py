@@ -90,7 +90,7 @@ class ConstrainedKernelUCB(JointAcquisition):
             finite, floor = term.confidence.finite_on(state), X.new_zeros(())
             if finite:  # below all means, otherwise below all deviations
                 floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
-            return torch.where(slack < 0, floor + slack, torch.maximum(term.bounds(state, P), floor)).mean(-1)
+            return torch.where(slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack).mean(-1)
 
     def slack(self, X: Tensor) -> Tensor:
         """Return the least slack [...] of the limits at X [... d], by the optimistic (or ``certain``) bounds.

@@ -57,7 +57,7 @@ class SafeExpander(SafeUCB):
                     state = term.with_pending(state)
                 prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
                 parts.append(safe_sqrt(state.predict(Z)[1] / prior))
-            return torch.where(slack < 0, slack, torch.stack(parts).amax(0)).squeeze(-1)
+            return torch.where(slack >= 0, torch.stack(parts).amax(0), slack).squeeze(-1)
 
 
 def optimize_safely(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -261,10 +262,34 @@ def one_set(X: Tensor) -> Tensor:
 
 
 def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:
-    """Return the first row of the largest score [A] and its value [A], in one transfer."""
-    first = scores.argmax()
-    row, value = read(first, values.take(first))
+    """Return the first row of the largest score [A] and its value [A], in one transfer.
+
+    Raises:
+        InvalidInput: The value or a score is NaN.
+    """
+    first = scores.argmax()  # a row of NaN, if there is one
+    row, score, value = read(first, scores.take(first), values.take(first))
+    if math.isnan(score) or math.isnan(value):
+        raise _not_a_number("bound", int(row))
     return int(row), value
+
+
+def decided(values: Tensor, what: str) -> Tensor:
+    """Return values [...] that decide a certificate: NaN would lose every comparison, and win an argmax.
+
+    Raises:
+        InvalidInput: One of them is NaN.
+    """
+    if bool((nan := values.isnan()).any()):
+        raise _not_a_number(what, int(nan.nonzero()[0, 0]))
+    return values
+
+
+def _not_a_number(what: str, row: int) -> InvalidInput:
+    return InvalidInput(
+        f"the {what} is NaN at point {row}, so nothing can be concluded: every kernel value and every observation must "
+        "be a finite number. Check the kernel's values at these points and its parameters."
+    )
 
 
 class WidthConfidence(Confidence):

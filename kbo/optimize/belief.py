@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence, Limit
+from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.proposal import Search, argmax_draw, argmax_upper
 from kbo.optimize.recommendation import Sureness
@@ -75,7 +76,7 @@ class Belief(ABC):
         return argmax_upper(bound, posterior, search, limits)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
-        """Return what is proved of the reported bound, in words; None if nothing is.
+        """Return what is proved of the reported bound after these trials, in words; None if nothing is.
 
         Args:
             selected: As for ``guarantee``.
@@ -87,7 +88,8 @@ class Belief(ABC):
         """Return what holds for the reported intervals and what was given up, in words.
 
         Args:
-            selected: Ways in which the noise may have decided which values there are, in words ("2 trials failed").
+            selected: More ways, besides those that the learner was told, in which the noise may have decided which
+                values there are, in words ("2 trials failed").
         """
 
     @abstractmethod
@@ -118,7 +120,7 @@ class Belief(ABC):
         reported = self.reported()
         if reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = reported.interval(self.posterior, features)
+        lower, upper = (decided(side, "bound") for side in reported.interval(self.posterior, features))
         mean = self.posterior.predict(features)[0].clamp(lower, upper)
         return self.raw(lower), self.raw(mean), self.raw(upper)
 
@@ -166,6 +168,9 @@ class Learner(ABC):
 
     def lose(self, number: int) -> None:  # noqa: B027
         """Take note that the trial with that number will never have a value."""
+
+    def select(self, ways: Sequence[str]) -> None:  # noqa: B027
+        """Take note of the ways in which the noise of a trial may have decided which values there are: of ``WAYS``."""
 
     @abstractmethod
     def belief(self) -> Belief | None:

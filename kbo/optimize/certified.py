@@ -18,8 +18,8 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Learner
-from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.trials import in_words
+from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
+from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes import Recipe
 from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, KernelRidge, Posterior
@@ -29,12 +29,14 @@ _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
 
 
-@dataclass(frozen=True)
+@owns_kernel
+@dataclass(frozen=True, eq=False)
 class Certified:
     """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
 
     Args:
-        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)).
+        kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
+            later changes of it change nothing.
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
             "dmm-ucb-adaptive" and the like.
         norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
@@ -222,6 +224,7 @@ class CertifiedBelief(Belief, Learner):
         self._reports: Counter[tuple[float, ...] | None] = Counter()  # how many of these there are at each point
         self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
         self._mixed = False  # values of trials at one point were exchanged among them
+        self._selected: Counter[str] = Counter()  # trials, by ways in which their noise may have decided
         self._excluded: float | None = None  # a value too large for any of the assumptions, and for float64
 
     def observe(self, number: int, features: Tensor, y: float) -> None:
@@ -236,6 +239,13 @@ class CertifiedBelief(Belief, Learner):
 
     def lose(self, number: int) -> None:  # noqa: D102
         self._report(number, None)
+
+    def select(self, ways: Sequence[str]) -> None:  # noqa: D102
+        self._selected.update(ways)
+
+    def _ways(self, more: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, in words."""
+        return [*in_words({way: self._selected[way] for way in WAYS}), *more]
 
     def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
         if self._setting.completion_independent_of_noise:
@@ -313,7 +323,7 @@ class CertifiedBelief(Belief, Learner):
         if reported is None:
             return NO_BOUND
         if statement := self.proved(selected):
-            ways = [*selected, *in_words({"overtaken by later ones": self._overtaken})]
+            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self._overtaken})]
             declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
             late = len(self._late)
             waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
@@ -330,7 +340,7 @@ class CertifiedBelief(Belief, Learner):
         """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
         if self._setting.completion_independent_of_noise:
             return []
-        reasons = list(selected)
+        reasons = self._ways(selected)
         if self._mixed and self.posterior.schedule is not None:
             reasons.append("trials at one point ran at once, so the order of their values is unknown")
         hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence, Limit
+from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
 from kbo.optimize.belief import Belief, Learner
 from kbo.optimize.certified import fingerprint
 from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.proposal import Search, feasible_first
+from kbo.optimize.proposal import Search, feasible_first, unit
 from kbo.optimize.settings import Setting
 from kbo.optimize.trials import Trial, quantity, violations
 from kbo.regression import Posterior
@@ -168,9 +169,8 @@ def preferred(merit: Tensor, limited: Sequence[Limited], features: Tensor, trial
     for one in limited:
         found = [quantity(trial, one.constraint) for trial in trials]
         values = merit.new_tensor([one.constraint.sign * value for value in found if value is not None])
-        slacks.append(
-            (one.belief.assured(features, values) - one.level) / one.belief.posterior.prior_variance(features).sqrt()
-        )
+        slack = one.belief.assured(features, values) - one.level
+        slacks.append(decided(slack / unit(one.belief.posterior, features), f"bound of {one.constraint.name!r}"))
     return feasible_first(merit, torch.stack(slacks).amin(0))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gpytorch.kernels import Kernel
 
@@ -13,11 +14,36 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space import Linear
 
+T = TypeVar("T")
+
 OBJECTIVE = "objective"
 """The name of the value of the objective among measurements."""
 
 
-@dataclass(frozen=True)
+class _Copied:
+    """A kernel that is copied when it is set and when it is read."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else copy.deepcopy(vars(instance)["kernel"])
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["kernel"] = copy.deepcopy(value) if isinstance(value, Kernel) else value
+
+
+def owns_kernel(cls: type[T]) -> type[T]:
+    """Let a frozen dataclass have a kernel that nobody else can change, since copies and saved runs rest on it."""
+    owned: dict[str, Any] = {
+        "kernel": _Copied(),
+        "__eq__": lambda self, other: type(self) is type(other) and vars(self) == vars(other),
+        "__hash__": lambda self: hash(tuple(vars(self).values())),
+    }
+    for name, value in owned.items():
+        setattr(cls, name, value)
+    return cls
+
+
+@owns_kernel
+@dataclass(frozen=True, eq=False)
 class Constraint:
     """A limit on a quantity that every trial measures, or on the objective itself.
 
@@ -30,7 +56,7 @@ class Constraint:
         noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
             bounds it online; in the practical setting its standard deviation, if it is known.
         norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
-        kernel: Its kernel in the certified setting; by default that of the objective.
+        kernel: Its kernel in the certified setting, which is copied; by default that of the objective.
 
     Raises:
         InvalidInput: Not exactly one limit, or a number out of its range.

@@ -61,17 +61,16 @@ class Exploration:
         points = space.points(MOST_POINTS)
         self._whole = None if points is None else (points, self._safe_set(points))
 
-    def learn(self, limited: Sequence[Limited], ways: Sequence[str]) -> None:
+    def learn(self, limited: Sequence[Limited]) -> None:
         """Take the bounds after a trial, if they are proved.
 
         Args:
             limited: The constraints with their beliefs.
-            ways: Ways in which the noise may have decided which values there are, in words.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
         """
-        known = [one for one in limited if one.belief.posterior.n and one.belief.proved(ways)]
+        known = [one for one in limited if one.belief.posterior.n and one.belief.proved()]
         if len(known) < self._n_limits:
             return
         try:

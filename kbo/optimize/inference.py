@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
+from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize import constrained
 from kbo.optimize.belief import Belief, Learner
@@ -21,7 +22,7 @@ from kbo.optimize.infeasible import Infeasible, certificate
 from kbo.optimize.recommendation import Sureness
 from kbo.optimize.run import Run
 from kbo.optimize.settings import Setting, resolve
-from kbo.optimize.trials import Trial, quantity, selected, violations
+from kbo.optimize.trials import Trial, quantity, violations
 from kbo.regression import Hypothetical
 from kbo.space import Bounds, Params, Space
 
@@ -101,8 +102,8 @@ class Inference(Run):
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
-        limited, ways = self._limited(), selected(self._trials.all)
-        if not limited or any(one.belief.proved(ways) is None for one in limited):
+        limited = self._limited()
+        if not limited or any(one.belief.proved() is None for one in limited):
             return None
         return certificate(self.space, limited, self.constraints, self._data()[0])
 
@@ -166,10 +167,10 @@ class Inference(Run):
         rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).split(1)
         for trial, features in zip(fresh, rows, strict=True):
             value = None if trial.value is None else self._signed(trial)
-            _take(self._learner, trial.number, features, value)
+            _take(self._learner, trial, features, value)
             for constraint, learner in self._limited_by:
                 value = quantity(trial, constraint)
-                _take(learner, trial.number, features, None if value is None else constraint.sign * value)
+                _take(learner, trial, features, None if value is None else constraint.sign * value)
             self._learned += 1
             self._after_learning()
 
@@ -198,9 +199,9 @@ class Inference(Run):
         return found
 
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:
-        features, ways = self._features([best]), [*ways, *selected(self._trials.all)]
         undecided = [constraint for constraint, _ in self._limited_by]
-        return feasibility(self.setting, self.constraints, undecided, self._limited(), best, features, ways)
+        limited, features = self._limited(), self._features([best])
+        return feasibility(self.setting, self.constraints, undecided, limited, best, features, ways)
 
     def _recommended(self) -> Trial | None:
         complete, belief = self._trials.complete, self._belief()
@@ -208,7 +209,7 @@ class Inference(Run):
         if not allowed or belief is None or not belief.bounded:
             return max(allowed, key=self._rank, default=None)
         features, values = self._data()
-        merit = belief.merit(features, values)
+        merit = decided(belief.merit(features, values), "bound")
         merit = constrained.preferred(merit, self._limited(), features, complete).tolist()
         merits = {trial.number: value for trial, value in zip(complete, merit, strict=True)}
         return max(allowed, key=lambda trial: merits[trial.number])
@@ -249,9 +250,10 @@ class Inference(Run):
         self._learned = 0
 
 
-def _take(learner: Learner, number: int, features: Tensor, value: float | None) -> None:
-    """Let a learner observe the value of a trial, or note that it has none."""
+def _take(learner: Learner, trial: Trial, features: Tensor, value: float | None) -> None:
+    """Let a learner observe the value of a trial, or note that it has none, and how that may depend on the noise."""
+    learner.select(trial.selected)
     if value is None:
-        learner.lose(number)
+        learner.lose(trial.number)
     else:
-        learner.observe(number, features, value)
+        learner.observe(trial.number, features, value)

@@ -23,7 +23,7 @@ from kbo.optimize.exploration import Exploration
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
 from kbo.optimize.pruning import matched_values
-from kbo.optimize.trials import Trial, selected
+from kbo.optimize.trials import Trial
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params
 
@@ -311,7 +311,7 @@ class Optimizer(Inference):
 
     def _after_learning(self) -> None:
         if self._exploration is not None:
-            self._exploration.learn(self._known_limits(), selected(self._trials.finished[: self._learned]))
+            self._exploration.learn(self._known_limits())
 
     def _compute(self) -> None:
         super()._compute()

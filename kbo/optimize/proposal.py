@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch.quasirandom import SobolEngine
 from kbo import checks
 from kbo.acquisition.thompson import drawn_at
 from kbo.confidence import Confidence, Limit
+from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.context import Restriction
 from kbo.regression import Posterior, draw_path
@@ -247,22 +249,42 @@ def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, l
 
 def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
     """Return the scores [n], and where the slack [n] is negative scores below all others, in the order of the slack."""
+    decided(score, "score")
     return torch.where(slack >= 0, score, _BELOW * (1 - slack.clamp_max(0)))
 
 
 def least_possible(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the least possible slack [...] at X [... d], each in prior standard deviations of its quantity."""
+    """Return the least possible slack [...] at features X [... D], each in the ``unit`` of its quantity."""
     return _least([limit.possible(X) for limit in limits], limits, X)
 
 
 def least_certain(limits: Sequence[Limit], X: Tensor) -> Tensor:
-    """Return the least certain slack [...] at X [... d], in the same units."""
+    """Return the least certain slack [...] at features X [... D], in the same units."""
     return _least([limit.certain(X) for limit in limits], limits, X)
 
 
 def _least(slacks: Sequence[Tensor], limits: Sequence[Limit], X: Tensor) -> Tensor:
-    scaled = [slack / limit.state.prior_variance(X).sqrt() for slack, limit in zip(slacks, limits, strict=True)]
-    return torch.stack(scaled).amin(0)
+    scaled = [slack / unit(limit.state, X) for slack, limit in zip(slacks, limits, strict=True)]
+    return decided(torch.stack(scaled).amin(0), "slack of a limit")
+
+
+def unit(state: Posterior, X: Tensor) -> Tensor:
+    """Return the unit [] in which slacks of a quantity are compared: the prior standard deviation, the largest found.
+
+    That of single points would not do: it is 0 where the kernel knows the value. 1 if it is 0 everywhere.
+
+    Args:
+        state: The posterior of the quantity.
+        X: Features [... D], of which the number D is used.
+    """
+    largest = state.prior_variance(_probes(X.shape[-1]).to(X)).amax().sqrt()
+    return largest.masked_fill(largest == 0, 1.0)
+
+
+@cache
+def _probes(columns: int) -> Tensor:
+    """Return some points [16 columns] of the unit cube."""
+    return torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def argmax_probable(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit]) -> Tensor:

@@ -17,7 +17,7 @@ from kbo.optimize.constrained import Feasibility
 from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.recommendation import Sureness
-from kbo.optimize.trials import Trial, selected
+from kbo.optimize.trials import Trial
 from kbo.space import Params
 from kbo.terminal import printable
 
@@ -196,7 +196,6 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.exact:
         lower = value = upper = best.value
-    ways = selected(optimizer.trials)
     pick = max if optimizer.maximize else min
     return Result(
         params=best.params if best else None,
@@ -214,8 +213,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         exact=belief.exact if belief else None,
         account=(belief.account() if belief else {"rule": "the best observed value, while there is no bound"})
         | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),
-        certified=belief is not None and belief.proved(ways) is not None,
-        guarantee=belief.guarantee(ways) if belief else NO_BOUND,
+        certified=belief is not None and belief.proved() is not None,
+        guarantee=belief.guarantee() if belief else NO_BOUND,
         assumptions=belief.assumptions() if belief else {},
         trials=list(optimizer.trials),
         stopped=stopped,

@@ -14,7 +14,7 @@ from kbo.optimize.certified import Certified
 from kbo.space import Space
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Safe(Certified):
     """Bounds as with ``Certified``, and no trial outside the limits of ``constraints`` whenever they hold.
 

@@ -6,6 +6,7 @@ import bisect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from kbo.errors import InvalidInput, JournalError
@@ -13,6 +14,9 @@ from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.events import Again, Ask, Event, Fail, Prune, Release, Report, Session, Tell, shortened
 from kbo.space import Params, Space
 from kbo.terminal import printable
+
+WAYS = ("failed", "stopped early", "lost and started again", "with a value at parameters that ask did not return")
+"""Ways in which the noise of a trial may decide which values there are."""
 
 
 @dataclass(slots=True)
@@ -56,6 +60,11 @@ class Trial:
         if self.pruned:
             return "pruned"
         return "pending" if self.value is None else "complete"
+
+    @property
+    def selected(self) -> list[str]:
+        """Those of ``WAYS`` in which the noise may have decided whether it has a value, or which one."""
+        return list(compress(WAYS, (self.failure is not None, self.pruned, self.starts > 1, not self.asked)))
 
 
 class Trials:
@@ -180,17 +189,6 @@ def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
     first: dict[str, int] = {}
     found = {trial.number: first.setdefault(repr(trial.params), trial.number) for trial in trials}
     return {again: number for again, number in found.items() if again != number}
-
-
-def selected(trials: Sequence[Trial]) -> list[str]:
-    """Return the ways in which the noise may have decided which values there are, in words; none if it cannot have."""
-    ways = {
-        "failed": sum(trial.status == "failed" for trial in trials),
-        "stopped early": sum(trial.pruned for trial in trials),
-        "lost and started again": sum(trial.starts > 1 for trial in trials),
-        "with a value at parameters that ask did not return": sum(not trial.asked for trial in trials),
-    }
-    return in_words(ways)
 
 
 def overtaken(starts: Iterable[Any]) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from kbo import checks
+from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.recipes.method import Inputs, Method, Rule
 from kbo.regression import Posterior, View
@@ -80,7 +81,7 @@ class StagedElimination(Rule):
         state.learner = None
         for s, stage in enumerate(state.stages):
             lower, upper = method.bound.interval(stage, points[left])
-            radius, threshold = (upper - lower) / 2, self.reward_scale * 2.0 ** -(s + 1)
+            radius, threshold = decided(upper - lower, "width of the bounds") / 2, self.reward_scale * 2.0 ** -(s + 1)
             narrow, wide = radius <= self.reward_scale / math.sqrt(self.horizon), radius > threshold
             first, best = left[wide.long().argmax()], left[upper.argmax()]
             all_narrow, some_wide, first, best = torch.stack([narrow.all(), wide.any(), first, best]).tolist()

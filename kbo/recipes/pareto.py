@@ -26,6 +26,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import Confidence
+from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
@@ -95,13 +96,14 @@ def pareto_set(
     with checks.known_finite():
         intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
     lower, upper = (torch.stack(side, -1) for side in zip(*intervals, strict=True))
+    width = decided(upper - lower, "width of the bounds")
     front = _count(lower, lower, strictly=True) == 0
     discarded = ~front & (_count(upper, lower[front] + margin) > 0)
     itself = (upper >= lower + margin).all(-1)
     accepted = ~discarded & (_count(lower + margin, upper) - itself.long() == 0)
-    width = ((upper - lower) / margin).amax(-1).masked_fill(discarded, -1.0)
-    decided, widest = torch.stack([(accepted | discarded).all(), width.argmax()]).tolist()
-    return ParetoSet(accepted, discarded, None if decided else widest, _guarantee(states, confidences))
+    width = (width / margin).amax(-1).masked_fill(discarded, -1.0)
+    known, widest = torch.stack([(accepted | discarded).all(), width.argmax()]).tolist()
+    return ParetoSet(accepted, discarded, None if known else widest, _guarantee(states, confidences))
 
 
 def _count(A: Tensor, B: Tensor, strictly: bool = False) -> Tensor:

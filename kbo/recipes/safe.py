@@ -26,6 +26,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import Confidence, Limit
+from kbo.confidence.base import decided
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -75,10 +76,11 @@ class SafeSet:
         """Return the slack [N] that is certain, given that of the round before."""
         slack, rows = before.clone(), (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
-            slack[rows] = torch.cat([limit.roughly(X)[0] for X in self.points[rows].split(_BLOCK)])
+            rough = torch.cat([limit.roughly(X)[0] for X in self.points[rows].split(_BLOCK)])
+            slack[rows] = decided(rough, "slack of a limit")
             rows = rows[slack[rows] < 0]
             rows = rows[slack[rows].topk(min(_REFINED, len(rows))).indices]
-        slack[rows] = limit.certain(self.points[rows])
+        slack[rows] = decided(limit.certain(self.points[rows]), "slack of a limit")
         return slack
 
     @torch.no_grad()
@@ -106,6 +108,7 @@ class SafeSet:
         width = torch.stack([state.predict(X)[1] / _positive(state.prior_variance(X)) for state in states]).amax(0)
         bounds = [confidence.quick_interval(objective, some) for some in X.split(_BLOCK)]
         lower, upper = map(torch.cat, zip(*bounds, strict=True))
+        decided(upper - lower, "width of the bounds")
         maximiser, near = (upper >= lower.max()) | (lower == lower.max()), self._nearest()
         for some in width.argsort(descending=True, stable=True).split(_TOGETHER):
             members = maximiser[some]
@@ -142,7 +145,7 @@ class SafeSet:
             gain = c * ((limit.roughly(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)
             shrunk = safe_sqrt((1 - c.square() / (spread * _positive(v))).clamp_min(0))
             least = torch.minimum(least, torch.where(slack >= 0, torch.inf, m + gain - (m - slack) * shrunk))
-        return (least >= 0).any(-1)
+        return (decided(least, "slack of a limit") >= 0).any(-1)
 
 
 def _positive(variance: Tensor) -> Tensor:

@@ -16,6 +16,9 @@ from kbo.errors import InvalidInput
 _LARGEST = {False: 2**50, True: 2**44}
 """Whole numbers up to which each has a coordinate of its own in float64, on a linear and on a logarithmic scale."""
 
+_ROUNDED = 2.0**-40
+"""Parts of a range: numbers that float64 stores further apart than that have features of their own, as rounded."""
+
 _ON_GRID = 1e-6
 """Steps by which a value may be off its grid: other libraries add up steps in floating point."""
 
@@ -78,7 +81,8 @@ class Float(Parameter):
 
     Raises:
         InvalidInput: Bounds that are no numbers, not finite, reversed, equal, not above 0 on a logarithmic scale, too
-            far apart for float64, or not a whole number of steps apart; a step on a logarithmic scale.
+            far apart for float64, or not a whole number of steps apart; a step on a logarithmic scale; bounds of a
+            logarithmic scale that nearly agree.
     """
 
     low: float
@@ -93,6 +97,11 @@ class Float(Parameter):
             raise InvalidInput(
                 f"{self} is a range that float64 cannot divide: give bounds of other sizes, or on a logarithmic scale "
                 "the bounds of the exponent, and convert in the objective."
+            )
+        if self.log and self._rounded:
+            raise InvalidInput(
+                f"{self} is too narrow for a logarithmic scale, which differs from a linear one by less "
+                "than a thousandth: leave out log."
             )
         if self.step is not None:
             object.__setattr__(self, "step", checks.positive("step", self.step))
@@ -128,7 +137,16 @@ class Float(Parameter):
         return self.low * (self.high / self.low) ** u if self.log else self.low + (self.high - self.low) * u
 
     def features(self, u: Tensor) -> Tensor:  # noqa: D102
-        return u.unsqueeze(-1) if self.step is None else super().features(u)
+        if self.step is not None:
+            return super().features(u)
+        if self._rounded:  # of the numbers that the objective gets, not of those between them
+            u = ((self.low + (self.high - self.low) * u).clamp(self.low, self.high) - self.low) / (self.high - self.low)
+        return u.unsqueeze(-1)
+
+    @property
+    def _rounded(self) -> bool:
+        """Whether neighbouring numbers of float64 are so far apart that points between them must not count as such."""
+        return math.ulp(max(abs(self.low), abs(self.high))) > _ROUNDED * (self.high - self.low)
 
     def _position(self, value: Any) -> int:
         return _steps_to(self, value, self.step or 0.0)

@@ -1,0 +1,225 @@
+"""Guarantees of the settings under attack: NaN, rounded parameters, lost trials, kernels that change."""
+
+import copy
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel
+from torch import Tensor
+
+import kbo
+from kbo import KernelRidge
+from kbo.confidence import FixedWidth, Limit
+from kbo.confidence.gap import optimality_gap
+from kbo.errors import InvalidInput
+from kbo.optimize import proposal
+from kbo.problems.rkhs import stationary_kernel
+from kbo.recipes.elimination import StagedElimination
+from kbo.recipes.method import Method
+from kbo.recipes.pareto import pareto_set
+from kbo.recipes.safe import SafeSet
+
+RBF = stationary_kernel("rbf", 0.5)
+
+
+def linear():
+    kernel = LinearKernel().double()
+    kernel.variance = 1.0
+    return kernel
+
+
+SIDES = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
+ABOVE = kbo.Constraint("g", lower=0.0, noise_std=0.05, norm_bound=7.2, kernel=linear())  # g = a - b
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_whose_prior_variance_is_0_somewhere_is_decided(seed):
+    noise = torch.Generator().manual_seed(seed)
+
+    def objective(params):
+        e = 0.05 * torch.randn(2, generator=noise, dtype=torch.float64)
+        return 0.3 * params["a"] - 0.1 * params["b"] + float(e[0]), {"g": params["a"] - params["b"] + float(e[1])}
+
+    setting = kbo.Certified(linear(), 0.05, 3.0)
+    result = kbo.maximize(objective, SIDES, 6, setting=setting, constraints=[ABOVE], seed=seed)
+    assert result.infeasible is None
+    assert result.feasibility.kept
+    assert result.lower <= 1.5 <= result.upper + result.gap
+
+
+def test_the_gap_counts_the_point_whose_prior_variance_is_0():
+    """The best point is the origin, where g = 0 keeps its limit exactly."""
+    kernel = stationary_kernel("rbf", 0.2)
+    centre = torch.zeros(1, 2, dtype=torch.float64)
+    optimizer = kbo.Optimizer(SIDES, setting=kbo.Certified(kernel, 0.01, 1.0), maximize=True, constraints=[ABOVE])
+
+    def value(params):
+        return float(KernelRidge(kernel, 1.0).prior(optimizer.space.features(optimizer.space.units([params])), centre))
+
+    tried = [{"a": a, "b": b} for a in range(1, 6) for b in range(a + 1)]
+    for params in tried:
+        optimizer.expect(params)
+        optimizer.tell(params, (value(params), {"g": params["a"] - params["b"]}))
+    gap = optimizer.gap()
+    assert gap.exact
+    assert gap.value >= 1.0 - max(map(value, tried))
+
+
+class Broken(FixedWidth):
+    """Bounds that are NaN at one row of the points."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(1.0)
+        self.row = row
+
+    def interval(self, state, X: Tensor):
+        lower, upper = super().interval(state, X)
+        return lower.index_fill(-1, torch.tensor(self.row), math.nan), upper
+
+
+POINTS = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+
+
+def state():
+    posterior = KernelRidge(stationary_kernel("rbf", 0.5), 0.1)
+    posterior.update(POINTS[:1], torch.ones(1, dtype=torch.float64))
+    return posterior
+
+
+def explored(limit_row, row):
+    found = SafeSet(POINTS, torch.tensor([True] + 4 * [False]))
+    found.update([Limit(state(), Broken(limit_row) if limit_row else FixedWidth(0.1), lower=-5.0)])
+    return found.widest(state(), Broken(row))
+
+
+DECISIONS = {
+    "gap": lambda: optimality_gap(Broken(2), state(), POINTS),
+    "safe set": lambda: explored(2, 0),
+    "widest safe point": lambda: explored(0, 2),
+    "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),
+    "elimination": lambda: (method := Method("supk-ucb", RBF, 0.1, Broken(2), rule=StagedElimination(20))).choose(
+        method.state(), POINTS
+    ),
+    "certain limit": lambda: proposal.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
+    "possible limit": lambda: proposal.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
+    "merit": lambda: proposal.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS.values(), ids=DECISIONS)
+def test_a_bound_that_is_nan_decides_nothing(decision):
+    with pytest.raises(InvalidInput, match="is NaN at point"):
+        decision()
+
+
+LOW = 1.7e18  # where float64 stores every 256th whole number
+COARSE = kbo.Float(LOW, LOW + 4096)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        COARSE,
+        kbo.Float(-LOW - 4096, -LOW),
+        kbo.Float(1e9, 1e9 + 1e-3),
+        kbo.Float(-3.0, 7.0),
+        kbo.Float(1e-4, 1e-1, log=True),
+    ],
+)
+def test_features_are_those_of_the_number_that_is_evaluated(parameter):
+    space, points = kbo.Space({"x": parameter}), torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
+    evaluated = space.units([space.params(point) for point in points])
+    assert (space.features(points) - space.features(evaluated)).abs().max() <= 1e-14
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_safe_run_certifies_the_rounded_numbers_that_it_evaluates(seed):
+    """The limit is kept below a number between two that float64 can store, and broken by the next one."""
+    broken, kernel = [], stationary_kernel("rbf", 0.3)
+    centre = torch.tensor([[0.4]], dtype=torch.float64)
+    noise = torch.Generator().manual_seed(seed)
+
+    def objective(params):
+        x = torch.tensor([[(params["x"] - LOW) / 4096]], dtype=torch.float64)
+        heat = float(1 - KernelRidge(kernel, 1.0).prior(x, centre))
+        broken.append(heat > 1 - least)
+        return float(x), {"heat": 1 - heat + 1e-3 * float(torch.randn((), generator=noise))}
+
+    least = float(KernelRidge(kernel, 1.0).prior(torch.tensor([[0.53]], dtype=torch.float64), centre))
+    setting = kbo.Safe(kernel, 0.01, 3.0, start=[{"x": LOW + 256 * 6}])
+    limit = kbo.Constraint("heat", lower=least, noise_std=1e-3, norm_bound=1.0)
+    kbo.maximize(objective, {"x": COARSE}, 12, setting=setting, constraints=[limit], seed=seed)
+    assert not any(broken)
+
+
+def test_a_logarithmic_scale_that_rounding_distorts_is_refused():
+    with pytest.raises(InvalidInput, match="leave out log"):
+        kbo.Float(LOW, LOW + 4096, log=True)
+
+
+def failed(optimizer, tmp_path):
+    optimizer.fail(optimizer.ask(), "it diverged")
+
+
+def nan(optimizer, tmp_path):
+    optimizer.tell(optimizer.ask(), math.nan)
+
+
+def pruned(optimizer, tmp_path):
+    optimizer.prune(optimizer.begin())
+
+
+def brought(optimizer, tmp_path):
+    optimizer.tell({"x": 0.123}, 0.1)
+
+
+def again(optimizer, tmp_path):
+    optimizer.ask()
+    optimizer.save(tmp_path / "run.jsonl")
+    optimizer.load(tmp_path / "run.jsonl")
+    optimizer.tell(optimizer.ask(), 0.1)
+
+
+@pytest.mark.parametrize("lose", [failed, nan, pruned, brought, again])
+def test_the_belief_itself_knows_how_trials_were_lost(lose, tmp_path):
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(RBF, 0.1, 2.0))
+    for value in (0.1, 0.2):
+        optimizer.tell(optimizer.ask(), value)
+    assert optimizer.belief().proved() is not None
+    lose(optimizer, tmp_path)
+    optimizer.save(tmp_path / "saved.jsonl")
+    loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting)
+    loaded.load(tmp_path / "saved.jsonl")
+    for run in (optimizer, copy.deepcopy(optimizer), loaded):
+        run.tell(run.ask(), 0.1)
+        assert run.belief().proved() is None
+        assert run.belief().guarantee().startswith("not certified: trials ")
+
+
+def settings():
+    kernel = stationary_kernel("rbf", 0.5)
+    for make in (kbo.Certified, lambda *args: kbo.Safe(*args, start=[{"x": 0.1}])):
+        yield kernel, make(kernel, 0.1, 2.0)
+    yield kernel, kbo.Constraint("g", upper=0.0, noise_std=0.1, norm_bound=1.0, kernel=kernel)
+
+
+@pytest.mark.parametrize(("kernel", "setting"), settings(), ids=["certified", "safe", "constraint"])
+def test_a_kernel_that_changes_afterwards_changes_no_setting(kernel, setting):
+    for outside in (kernel, setting.kernel, copy.deepcopy(setting).kernel):
+        outside.lengthscale = 9.0
+    assert float(setting.kernel.lengthscale) == pytest.approx(0.5)
+    assert setting == setting
+
+
+def test_a_run_whose_kernel_was_changed_outside_is_saved_and_copied_as_it_was(tmp_path):
+    kernel = stationary_kernel("rbf", 0.5)
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=kbo.Certified(kernel, 0.1, 2.0))
+    for value in (0.1, -0.2, 0.3):
+        optimizer.tell(optimizer.ask(), value)
+    kernel.lengthscale = 9.0
+    optimizer.setting.kernel.lengthscale = 9.0
+    optimizer.save(tmp_path / "run.jsonl")
+    loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting, journal=tmp_path / "run.jsonl")
+    for run in (copy.deepcopy(optimizer), loaded):
+        assert run.interval({"x": 0.77}) == optimizer.interval({"x": 0.77})
