@@ -11,6 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -42,10 +43,14 @@ def real(value: Any) -> float:
     """Return a real number as a float: of Python, NumPy, ``decimal`` or ``fractions``, or a tensor of one entry.
 
     Raises:
-        TypeError: Text, a boolean, a complex number, or whatever else is no real number.
+        TypeError: Text, a boolean, a complex number, a masked entry, or whatever else is no real number.
         Exception: Any that a conversion of the caller's own raises.
     """
-    found = value.item() if hasattr(value, "item") else value
+    found = value
+    if hasattr(value, "item"):
+        if np.ma.is_masked(value):
+            raise TypeError("a masked entry has no value")
+        found = value.item()
     if isinstance(found, bool) or not (hasattr(found, "__float__") or hasattr(found, "__index__")):
         raise TypeError(f"{type(found).__name__} is no real number")
     return float(found)

@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.optimize.events import unfit
 from kbo.space import Linear
 
 T = TypeVar("T")
@@ -176,16 +177,18 @@ def outcome_of(returned: Any, needed: Iterable[str], got: str = "the objective r
         needed: Names of the measurements without which the trial has failed. Others may come as well.
         got: How failures begin.
     """
-    value, others = returned, {}
+    value, others, without = returned, {}, False
     if isinstance(returned, Mapping):
         others = {str(name): found for name, found in returned.items()}
-        if OBJECTIVE not in others:
-            expected = f"an entry {OBJECTIVE!r}"
-            return Outcome(None, _numbers(others), f"{got} {checks.shown(returned)} without {expected}")
-        value = others.pop(OBJECTIVE)
+        without, value = OBJECTIVE not in others, others.pop(OBJECTIVE, None)
     elif isinstance(returned, (tuple, list)) and len(returned) == 2 and isinstance(returned[1], Mapping):
         value, others = returned[0], {str(name): found for name, found in returned[1].items()}
     measured, found = _numbers(others), _number(value)
+    if measured and (reason := unfit(measured)):
+        measured = {name: measured[name] for name in needed if name in measured}
+        return Outcome(found, measured, f"the measurements cannot be recorded: {reason}")
+    if without:
+        return Outcome(None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}")
     if found is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
     for name in needed:

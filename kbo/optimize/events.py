@@ -81,8 +81,9 @@ class Fail(_Event, tag="fail"):
 
 
 class Prune(_Event, tag="prune"):
-    """A trial was stopped early because of what it reported, after so many seconds."""
+    """A trial was stopped early because of what it reported, after so many seconds; what it measured counts."""
 
+    measured: dict[str, float] = {}
     seconds: Seconds | None = None
 
 
@@ -141,6 +142,16 @@ def line(entry: Mapping[str, Any] | Event, before: int | None) -> tuple[bytes, i
     if len(text) > LONGEST_LINE:
         raise InvalidInput(f"a line of a journal has at most {LONGEST_LINE} bytes, this one has {len(text)}.")
     return text, checksum
+
+
+def unfit(measured: Mapping[str, float]) -> str:
+    """Return why the end of a trial with these measurements is no line of a journal; empty if it is one."""
+    try:
+        text, _ = line(Tell(number=0, value=0.0, measured=dict(measured)), 0)
+    except InvalidInput as error:
+        return str(error)
+    most = LONGEST_LINE // 2  # beside them are a reason and numbers
+    return f"they take {len(text)} bytes, of which a journal holds at most {most}." if len(text) > most else ""
 
 
 def _sealed(text: bytes, before: int | None) -> tuple[bytes, int | None]:

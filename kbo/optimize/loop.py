@@ -364,7 +364,7 @@ class _Work:
                 log.warning("trial %d is started again: %s", trial.number, outcome.failure)
                 return trial
         elif outcome.stopped:
-            return self._optimizer.prune(trial, outcome.seconds)
+            return self._optimizer.prune(trial, outcome.seconds, outcome_of(outcome.value, ()).measured)
         elif outcome.failure is None:
             self._optimizer.tell(trial, outcome.value, outcome.seconds)
         else:

@@ -26,6 +26,7 @@ from kbo.optimize.events import (
     TrialEvent,
     header_of,
     shortened,
+    unfit,
 )
 from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
@@ -212,8 +213,7 @@ class Run(Guarded):
         """
         reason = checks.text("reason", reason)
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
-        found = {name: checks.number(f"measured {name!r}", value) for name, value in (measured or {}).items()}
-        return self._fail(self._number_of(params), reason, seconds, found)
+        return self._fail(self._number_of(params), reason, seconds, _measurements(measured))
 
     def _fail(
         self, number: int, reason: str, seconds: float | None, measured: Mapping[str, float] | None = None
@@ -235,10 +235,15 @@ class Run(Guarded):
         return self._record(Report(number=self._number_of(params), step=step, value=value, time=_now()))
 
     @guarded
-    def prune(self, params: Trial | Params, seconds: float | None = None) -> Trial:
-        """Record that a trial was stopped early because of what it reported: it has no value."""
-        seconds = checks.maybe(checks.non_negative, "seconds", seconds)
-        return self._record(Prune(number=self._number_of(params), seconds=seconds, time=_now()))
+    def prune(
+        self, params: Trial | Params, seconds: float | None = None, measured: Mapping[str, float] | None = None
+    ) -> Trial:
+        """Record that a trial was stopped early because of what it reported: it has no value.
+
+        What was ``measured`` of other quantities counts.
+        """
+        seconds, found = checks.maybe(checks.non_negative, "seconds", seconds), _measurements(measured)
+        return self._record(Prune(number=self._number_of(params), measured=found, seconds=seconds, time=_now()))
 
     @guarded
     def lose(self, trial: Trial, reason: str) -> Trial:
@@ -335,6 +340,14 @@ class Run(Guarded):
         """Compute the trials from the events."""
         self._permitted: list[bool] = []  # of which trials the parameters satisfy the constraints of the space
         self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
+
+
+def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return given measurements, checked."""
+    found = {name: checks.number(f"measured {name!r}", value) for name, value in (given or {}).items()}
+    if found and (reason := unfit(found)):
+        raise InvalidInput(f"measured: {reason}")
+    return found
 
 
 def _now() -> float:

@@ -127,7 +127,7 @@ def history(
             optimizer.fail(params[number], event.reason, measured=event.measured)
             continue
         if isinstance(event, Prune):
-            optimizer.prune(params[number])
+            optimizer.prune(params[number], measured=event.measured)
             continue
         value, expected, bounds = event.value, None, {}
         if number in watched and not trouble:

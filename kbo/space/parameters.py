@@ -288,6 +288,8 @@ class _Steps(Sequence[float]):
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
         i = range(len(self))[index]
+        if i == 0:
+            return self.low
         # 15 digits: 0.3 and not 0.30000000000000004
         return self.high if i == len(self) - 1 else float(f"{self.low + i * self.step:.15g}")
 
@@ -338,6 +340,12 @@ def _check_steps(spec: Float | Int, step: float) -> None:
     if not 1 - _ON_GRID < steps < _LARGEST[False]:
         raise InvalidInput(
             f"step = {step:g} must be at most high - low = {spec.high - spec.low:g} and not 2**50 times less."
+        )
+    largest = max(abs(spec.low), abs(spec.high))
+    if isinstance(spec, Float) and 10 ** (math.ceil(math.log10(largest)) - 15) > _ON_GRID * step:
+        raise InvalidInput(
+            f"step = {step:g} is below the resolution of values up to {largest:g}, which have 15 digits: give a step "
+            f"of at least {largest * 1e-8:.0e}, or search over an offset, and convert in the objective."
         )
     if abs(steps - round(steps)) > _ON_GRID:
         below, above = (spec.low + count * step for count in (math.floor(steps), math.ceil(steps)))

@@ -52,16 +52,16 @@ class RunningTrial:
         """Report the value of the objective as it is after a step, for example the validation error after an epoch.
 
         Raises:
-            InvalidInput: The step is no whole number of at least 0, the value is no finite number, or the objective has
-                returned.
+            InvalidInput: The step is no whole number from 0 to 2**53, the value is no finite number, or the objective
+                has returned.
         """
         try:
             number, found = operator.index(step), float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number, found = -1, math.nan
-        if number < 0 or not math.isfinite(found):
+        if not 0 <= number <= 2**53 or not math.isfinite(found):
             raise InvalidInput(
-                f"trial.report takes a step (0, 1, ...) and a finite number, got step {step!r:.80} and value "
+                f"trial.report takes a step (0, 1, ... 2**53) and a finite number, got step {step!r:.80} and value "
                 f"{value!r:.80}."
             )
         with self._lock:
@@ -78,7 +78,7 @@ class RunningTrial:
     def should_stop(self) -> bool:
         """Return whether the trial should stop, given what was reported; once True, the trial counts as stopped early.
 
-        The objective then returns anything, or raises: its value does not count.
+        The objective then returns anything, or raises: its value does not count, but other measurements do.
         """
         with self._lock:
             self.stopped = self.stopped or self._decide()
