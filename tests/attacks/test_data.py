@@ -1,8 +1,10 @@
 """Values, files and reports of every kind: each is kept exactly, or refused with the reason."""
 
 import decimal
+import importlib
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,10 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize import table
+from kbo.optimize import table, tracking
 from kbo.optimize.journal import read
 from kbo.optimize.known import known_results
+from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space
 
 UNIT = {"x": (0.0, 1.0)}
@@ -265,3 +268,105 @@ def test_values_of_fixed_parameters_may_be_left_out_or_given(tmp_path):
     optimizer = kbo.Optimizer(bounds, method="random")
     assert optimizer.ask(choices=[{"x": 0.5, "n": 1}]) == {"x": 0.5, "n": 1, "seed": 3, "mode": "fast"}
     assert optimizer.tell({"x": 0.5, "n": 1}, 1.0).asked
+
+
+@pytest.mark.parametrize("at", ["_begin", "_record", "_end"])
+def test_a_tracker_that_fails_warns_once_and_is_dropped(monkeypatch, caplog, at):
+    recorded = []
+
+    class Server(Tracker):
+        def _record(self, trial, result):
+            recorded.append(trial.number)
+
+    def broken(self, *_):
+        raise ConnectionError("the server is away")
+
+    caplog.set_level("WARNING", "kbo")
+    monkeypatch.setattr(Server, at, broken)
+    result = kbo.minimize(lambda params: params["x"], UNIT, 3, method="random", on_trial=Server())
+    assert [trial.status for trial in result.trials] == ["complete"] * 3
+    assert [record.message for record in caplog.records] == [
+        "Server failed, and records no more of this run, which goes on: ConnectionError: the server is away"
+    ]
+    assert recorded == ([0, 1, 2] if at == "_end" else [])
+
+
+@pytest.mark.parametrize("tool", ["mlflow", "wandb"])
+def test_the_tools_are_trackers(monkeypatch, tool):
+    pytest.importorskip(tool)
+    tracker = {"mlflow": tracking.MLflow, "wandb": tracking.WandB}[tool]
+    monkeypatch.setattr(importlib.import_module(tracker.__module__), "import_module", lambda name: 1 / 0)
+    result = kbo.minimize(lambda params: params["x"], UNIT, 2, method="random", on_trial=tracker())
+    assert len(result.trials) == 2
+
+
+def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
+    pytest.importorskip("mlflow")
+    caplog.set_level("WARNING", "kbo")
+    record = tracking.MLflow("odd", f"sqlite:///{tmp_path / 'runs.db'}")
+    kbo.minimize(lambda params: params["x: (a=b)"], {"x: (a=b)": (0.0, 1.0)}, 1, method="random", on_trial=record)
+    assert not [entry for entry in caplog.records if entry.name == "kbo"]
+
+
+class Failing:
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, trial, result):
+        if trial.number == 1 and self.place == "on_trial":
+            raise ZeroDivisionError
+        if trial.number == 1 and self.place == "exit":
+            raise SystemExit(3)
+
+    def should_stop(self, trial, trials, maximize):
+        raise ArithmeticError
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "n"),
+    [
+        ("on_trial", ZeroDivisionError, 2),
+        ("exit", SystemExit, 2),
+        ("pruner", ArithmeticError, 2),
+        ("journal", kbo.JournalError, 1),
+    ],
+)
+def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, n):
+    path = tmp_path / "run.jsonl"
+
+    def objective(params, trial):
+        trial.report(0, 1.0)
+        if trial.number == 0:
+            trial.report(1, 1.0)
+        if place == "journal":
+            path.unlink()
+        return params["x"]
+
+    options = {"pruner": Failing("")} if place == "pruner" else {}
+    with pytest.raises(error) as caught:
+        kbo.minimize(objective, UNIT, 4, method="random", journal=path, on_trial=Failing(place), **options)
+    assert len(caught.value.trials) == n
+
+
+@pytest.mark.parametrize("n_trials", [1, 3])
+def test_a_run_of_nothing_but_failures_is_an_error(tmp_path, n_trials):
+    def objective(params):
+        raise ValueError("no data set")
+
+    options = {"method": "random", "journal": tmp_path / "run.jsonl"}
+    for _ in range(2):
+        with pytest.raises(
+            kbo.TooManyFailures, match=f"all {n_trials} trials failed.*ValueError: no data set"
+        ) as error:
+            kbo.minimize(objective, UNIT, n_trials, **options)
+        assert [trial.status for trial in error.value.trials] == ["failed"] * n_trials
+    known = kbo.minimize(objective, UNIT, n_trials, evaluated=[({"x": 0.5}, 1.0)], method="random")
+    assert known.params == {"x": 0.5}
+
+
+@pytest.mark.parametrize("path", ["run.jsonl", Path("run.jsonl")])
+def test_load_on_the_class_says_what_to_do(path):
+    with pytest.raises(kbo.InvalidInput, match=r"Optimizer\(bounds, ...\).load\(path\)"):
+        kbo.Optimizer.load(path)
+    with pytest.raises(kbo.InvalidInput, match="path must be a path"):
+        kbo.Optimizer(UNIT).load()
