@@ -6,6 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kbo import checks
@@ -132,16 +133,26 @@ class Run(Guarded):
         """Write the whole run as a journal, replacing ``path`` in one step."""
         write(checks.path("path", path), self._header(), self._events)
 
-    @guarded
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
         """Replace the run by a saved one of the same problem.
 
         Raises:
+            InvalidInput: It is called on the class.
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
         """
+        if not isinstance(self, Run):
+            raise InvalidInput(
+                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
+                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
+                "journal=path), which continues the journal."
+            )
+        self._load(checks.path("path", path))
+
+    @guarded
+    def _load(self, path: Path) -> None:
         if self._journal is not None:
             raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
-        header, events = read(checks.path("path", path))
+        header, events = read(path)
         different = differences(header, self.header)
         if different:
             raise JournalError(f"{path} belongs to another problem ({different}).")
