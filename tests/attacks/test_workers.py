@@ -3,6 +3,7 @@
 import importlib
 import io
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -396,3 +397,15 @@ def test_a_client_that_leaves_a_live_page_is_no_news(capsys):
 
 def _serving():
     return [thread for thread in threading.enumerate() if "process_request" in thread.name]
+
+
+def test_a_worker_that_is_killed_before_its_next_trial_begins_costs_no_trial():
+    with kbo.Processes(1).session(lambda x: os.getpid(), None, quiet) as session:
+        session.start(0, [])
+        (before,) = session.wait()
+        os.kill(before.value, signal.SIGSTOP)
+        session.start(1, [])
+        os.kill(before.value, signal.SIGKILL)
+        (after,) = session.wait(60.0)
+    assert after.failure is None
+    assert after.value != before.value
