@@ -5,14 +5,17 @@ import math
 
 import pytest
 import torch
+from botorch.models import ModelListGP
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
 from kbo import KernelRidge
+from kbo.acquisition import ConstrainedKernelUCB, SafeExpander, SafeUCB
 from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
+from kbo.models import KernelRidgeGP
 from kbo.optimize import proposal
 from kbo.optimize.journal import write
 from kbo.problems.rkhs import stationary_kernel
@@ -265,3 +268,12 @@ def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
     assert kbo.Optimizer(SHORT, setting=setting, journal=path).trials == []
     with pytest.raises(kbo.JournalError, match="kernel"):
         kbo.Optimizer(SHORT, setting=kbo.Certified(matern(lengthscale=0.6), 0.1, 2.0)).load(path)
+
+
+@pytest.mark.parametrize("kind", [SafeUCB, SafeExpander, ConstrainedKernelUCB])
+def test_a_limit_that_is_nan_is_not_kept_by_an_acquisition_function(kind):
+    models = [KernelRidgeGP(POINTS[:1], torch.ones(1, 1, dtype=torch.float64), RBF, 0.1) for _ in range(2)]
+    broken = Broken(0)
+    broken.upper = broken.lower = lambda state, X: broken.interval(state, X)[0]
+    acqf = kind(ModelListGP(*models), [FixedWidth(0.1), broken], 0, {1: (-5.0, None)})
+    assert acqf(POINTS[:1].unsqueeze(-2)).isnan().all()
