@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import typing
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +19,8 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 import kbo
-from kbo.acquisition import ConstrainedKernelUCB, SafeUCB
-from kbo.confidence import Confidence, FixedWidth, SelfNormalized
+from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, SafeUCB
+from kbo.confidence import MIXED_SCALES, Confidence, FixedWidth, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import KernelRidge
@@ -214,3 +217,23 @@ def test_the_default_dictionary_grows_with_the_data_as_it_is_chosen_at_once():
     model = NystromGP(X[:60], Y[:60], kernel, 0.01).condition_on_observations(X[60:], Y[60:])
     assert model.state.m >= 100
     assert torch.equal(model.state.anchors, NystromGP(X, Y, kernel, 0.01).state.anchors)
+
+
+# Signatures and docstrings
+
+
+@pytest.mark.parametrize("kind", [KernelRidgeGP, NystromGP])
+def test_what_a_model_always_needs_has_no_default(kind):
+    needed = inspect.signature(kind).parameters
+    assert [needed[name].default for name in ("kernel", "ridge")] == [inspect.Parameter.empty] * 2
+
+
+@pytest.mark.parametrize("kind", [AMMUCB, DMMUCB, CMMUCB])
+def test_the_mixture_acquisitions_describe_their_arguments(kind):
+    arguments = inspect.getdoc(kind).split("Args:")[1]
+    assert all(f"{name}:" in arguments for name in ("model", "noise_std", "norm_bound", "delta", "scale"))
+    assert "over sqrt(kernel)" in arguments
+    assert typing.get_type_hints(kind.__init__)["scale"] == float | Sequence[float]
+    X = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    acqf = kind(KernelRidgeGP(X, X, MaternKernel(nu=2.5).double(), 0.01), 0.1, 2.0, 0.1, scale=MIXED_SCALES)
+    assert acqf(X.unsqueeze(-2)).isfinite().all()
