@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from kbo.confidence import MIXED_SCALES, Confidence, FixedWidth, SelfNormalized
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import KernelRidge
+from kbo.testing import check_posterior
 
 ROOT = Path(kbo.__file__).parent.parent
 
@@ -237,3 +239,57 @@ def test_the_mixture_acquisitions_describe_their_arguments(kind):
     X = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
     acqf = kind(KernelRidgeGP(X, X, MaternKernel(nu=2.5).double(), 0.01), 0.1, 2.0, 0.1, scale=MIXED_SCALES)
     assert acqf(X.unsqueeze(-2)).isfinite().all()
+
+
+# The laws of a posterior, for one's own
+
+
+class Jittered(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X + 1e-6, y, weights)
+
+
+class Shared(KernelRidge):
+    def fork(self):
+        return self
+
+
+class Centred(KernelRidge):
+    def predict(self, X, ridge=None):
+        mean, variance = super().predict(X, ridge)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+
+class Forgetful(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X[:1], y[:1], weights)
+
+
+def laws(kind):
+    check_posterior(lambda ridge: kind(MaternKernel(nu=2.5).double(), ridge), torch.rand(12, 2, dtype=torch.float64))
+
+
+def test_kernel_ridge_regression_obeys_the_laws():
+    laws(KernelRidge)
+
+
+def test_a_posterior_from_outside_obeys_the_laws():
+    from tests.laws.states import features
+    from tests.third_party_posterior import LinearRegression
+
+    points = torch.rand(12, 2, dtype=torch.float64)
+    check_posterior(lambda ridge: LinearRegression(features, ridge), points)
+
+
+@pytest.mark.parametrize("kind", [Jittered, Shared, Centred, Forgetful])
+def test_a_posterior_that_breaks_a_law_does_not_pass(kind):
+    with pytest.raises(AssertionError):
+        laws(kind)
+
+
+def test_the_page_about_extensions_needs_no_file_of_the_repository():
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert not re.findall(r"^(?:from|import) tests\b", page, re.MULTILINE)
+    for name in ("posterior", "confidence"):
+        listing = (ROOT / "tests" / f"third_party_{name}.py").read_text().split('"""', 2)[2].strip()
+        assert listing in page
