@@ -293,13 +293,13 @@ class _Stationary(DenseKernel):
 
 
 def _coordinate_error(places: Sequence[Sequence[float]], scales: list[float]) -> float:
-    """``4 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
+    """``2 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
     if len(scales) == 1:
-        largest = scales[0] * math.sqrt(max(sum(map(operator.mul, place, place)) for place in places))
+        largest = scales[0] * math.sqrt(max((sum(map(operator.mul, place, place)) for place in places), default=0.0))
     else:
         scaled = (map(operator.mul, place, scales) for place in places)
-        largest = math.sqrt(max(sum(value * value for value in place) for place in scaled))
-    return 2 * torch.finfo(torch.float64).eps * largest
+        largest = math.sqrt(max((sum(value * value for value in place) for place in scaled), default=0.0))
+    return torch.finfo(torch.float64).eps * largest
 
 
 def _distances(X: Tensor, Z: Tensor) -> Tensor:
