@@ -24,8 +24,8 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build", "conf.py", "figures"]
 
 # The tutorials are scripts in the percent format. Sphinx only reads its own folder, so they are copied to it. They run
-# when the pages are built, in empty folders, and an error in one of them is an error of the build. KBO_DOCS_NOTEBOOKS=off
-# leaves them as text.
+# when the pages are built, in empty folders, and an error in one of them is an error of the build.
+# KBO_DOCS_NOTEBOOKS=off leaves them as text.
 HERE = Path(__file__).parent
 shutil.rmtree(HERE / "tutorials", ignore_errors=True)
 shutil.copytree(HERE.parent / "tutorials", HERE / "tutorials", ignore=shutil.ignore_patterns("*.toml", "__pycache__"))
