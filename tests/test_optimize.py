@@ -292,11 +292,15 @@ def test_the_value_lies_in_its_interval_and_failures_are_in_the_guarantee():
     lower, value, upper = optimizer.interval([0.5])
     assert lower <= value <= upper
     noise = itertools.count()
-    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0] + 1e-6 * next(noise), [(0, 1)], 6, setting=setting)
+
+    def objective(x):
+        return 1 / 0 if x[0] > 0.8 else x[0] + 1e-6 * next(noise)
+
+    result = kbo.maximize(objective, [(0, 1)], 6, setting=setting)
     assert not result.certified
     assert result.guarantee.startswith("not certified: trials failed: ")
     setting = dataclasses.replace(setting, completion_independent_of_noise=True)
-    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
+    result = kbo.maximize(objective, [(0, 1)], 6, setting=setting)
     assert result.certified
     assert "if completion does not depend on the noise (trials failed: " in result.guarantee
 
