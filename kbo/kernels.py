@@ -165,15 +165,17 @@ def _dense(kernel: Kernel) -> DenseKernel:
     return _FORMS.get(type(kernel), _Generic)(kernel)
 
 
-def measured_error(kernel: Kernel, X: Tensor) -> float:
-    """Return the error of ``k(x, z)`` that is assumed of a kernel among points X [n d], relative to ``k(x, x)``.
+def has_known_formula(kernel: Kernel) -> bool:
+    """Return whether all classes of a kernel are GPyTorch's or kbo's: their distances are taken from differences."""
+    return all(type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) for part in kernel.modules())
 
-    0 for kernels of GPyTorch and kbo, whose distances are taken from differences. The formula of any other class is
-    unknown: float32 is compared with float64, and distances from ``|x|^2 - 2xz + |z|^2``, the worst of the usual ones,
-    lose half of the digits, so the error in float64 is the root of that ratio smaller.
+
+def measured_error(kernel: Kernel, X: Tensor) -> float:
+    """Return the error of ``k(x, z)`` that is assumed of a kernel of unknown formula, relative to ``k(x, x)``.
+
+    Among points X [n d], float32 is compared with float64. Distances from ``|x|^2 - 2xz + |z|^2``, the worst of the
+    usual ones, lose half of the digits, so the error in float64 is taken to be smaller by the root of that ratio.
     """
-    if all(type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) for part in kernel.modules()):
-        return 0.0
     rough, fine = X.float(), X.float().double()
     # The points in another order: some formulas treat equal arguments apart.
     exact, prior = freeze(kernel, fine)(fine, fine.flip(0)), freeze(kernel, fine).diagonal(fine).max()

@@ -268,8 +268,10 @@ def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:
         InvalidInput: The value or a score is NaN.
     """
     first = scores.argmax()  # a row of NaN, if there is one
-    row, score, value = read(first, scores.take(first), values.take(first))
-    if math.isnan(score) or math.isnan(value):
+    row, value, *score = read(
+        first, *(part.take(first) for part in ((values,) if scores is values else (values, scores)))
+    )
+    if any(map(math.isnan, (value, *score))):
         raise _not_a_number("bound", int(row))
     return int(row), value
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.kernels import measured_error
+from kbo.kernels import has_known_formula, measured_error
 from kbo.locking import Lock
 from kbo.regression.locking import lock_methods, own
 from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
@@ -488,8 +488,10 @@ class Posterior(Stateful, ABC):
     def assumed_kernel_error(self) -> float:
         """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
         kernel: Any = getattr(self, "kernel", None)
-        points = None if kernel is None or self.locations is None else _few([self.locations[0]])
-        return 0.0 if kernel is None or points is None else measured_error(kernel, points)
+        if kernel is None or has_known_formula(kernel) or self.locations is None:
+            return 0.0
+        points = _few([self.locations[0]])
+        return 0.0 if points is None else measured_error(kernel, points)
 
     @property
     def hyperparameters(self) -> list[Tensor]:

@@ -83,22 +83,22 @@ class KernelRidge(Posterior):
         host = checks.observations(X, y, self.like if self.data else None, self.dimension, weights=weights)
         if not host.places:
             return
-        trace, largest = self._prior_of(X, weights, host)
+        k = self._kernel_for(X)
+        trace, largest = self._prior_of(k, X, weights, host)
         if self.data is None:
             self._begin(Observations(X, y))
         assert self.data is not None
         layout = self.data.layout
         self.data.append(X, y, weights, host)
         self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
-        self.data.kernel_error = max(self.data.kernel_error, self._kernel_for(X).error(host.places))
+        self.data.kernel_error = max(self.data.kernel_error, k.error(host.places))
         if self.data.layout != layout:
             self._factors.clear()
             self._basis = None
         self.changed()
 
-    def _prior_of(self, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
+    def _prior_of(self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
         """Return the sum of ``w k(x, x)`` over new observations, and the largest ``k(x, x)``."""
-        k = self._kernel_for(X)
         if k.constant is not None and self.data is not None:
             return k.constant * sum(host.weights or [1] * len(host.places)), k.constant
         prior = k.diagonal(X)  # which tests the number of columns
