@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
 class KboError(Exception):
-    """Base class of every error that kbo raises on purpose."""
+    """Base class of every error that kbo raises on purpose.
+
+    Attributes:
+        trials: The trials of the run that it ended, as of every other exception that leaves ``minimize`` and
+            ``maximize``; empty outside of runs.
+    """
+
+    trials: Sequence[Any] = ()
 
 
 class InvalidInput(KboError, ValueError):
@@ -32,26 +40,16 @@ class RefutedAssumptions(KboError):
 
     Attributes:
         figures: The numbers of the contradiction, by name (``n``, ``norm_bound``, ``noise_std``, ...).
-        trials: The trials of an interrupted run; empty outside runs.
     """
 
     def __init__(self, message: str, **figures: float) -> None:
         shown = ", ".join(f"{name} = {value:.6g}" for name, value in figures.items())
         super().__init__(f"{message} ({shown})" if shown else message)
         self.figures = figures
-        self.trials: list[Any] = []
 
 
 class TooManyFailures(KboError):
-    """The objective failed so often in a row that more trials would waste the budget.
-
-    Attributes:
-        trials: The trials of the interrupted run.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.trials: list[Any] = []
+    """All trials of a run failed, or so many in a row that more would waste the budget."""
 
 
 class Stop(Exception):

@@ -6,17 +6,19 @@ A later change would alter the bounds, but not what was fixed before the data.
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import Any
+from typing import Any, TypeVar
 
 from kbo.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 class ReadOnly(ABCMeta):
     """Metaclass that marks objects whose constructor has ended, for ``refuse_change``."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
         """Construct an object and mark it."""
-        made = super().__call__(*args, **kwargs)
+        made = type.__call__(cls, *args, **kwargs)
         vars(made)["_constructed"] = True
         return made
 

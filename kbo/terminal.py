@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any, Self
 
 from tqdm.auto import tqdm
@@ -23,6 +24,11 @@ class Bar(tqdm):
     """
 
     monitor_interval = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if sys.stderr is None or getattr(sys.stderr, "closed", False):  # as in a service
+            options["disable"] = True
+        super().__init__(*arguments, **options)
 
     def __enter__(self) -> Self:
         self._above = contextlib.ExitStack()

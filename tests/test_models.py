@@ -581,7 +581,8 @@ def test_a_sketched_posterior_equals_the_dense_formulas(device, kind, transforms
         P = (Z[i] - low) / size
         close(posterior.mean[i, :, 0], mean + std * dense.mean(P, RIDGE), 1e-7)
         close(covariance(posterior)[i], std**2 * dense.covariance(P, P, RIDGE), 1e-7)
-    assert 1 < model.state.m < 40
+    assert 1 < model.state.m <= 40
+    assert (model.state.m == 40) == (kind == "default")
 
 
 def test_a_conditioned_model_goes_on_with_the_dictionary_as_a_state_would(device, kind):
@@ -622,15 +623,15 @@ def test_the_default_dictionary_leaves_less_variance_than_the_noise_has(device):
     X, Y = data(300, device)
     model = NystromGP(X, Y, kernel(), RIDGE)
     residual = Sketched(kernel(), X, Y[:, 0], model.state.anchors).residual.diagonal()
-    assert float(residual.max()) <= RIDGE + 1e-9
-    assert 5 < model.state.m < 150
+    assert float(residual.max()) <= 0.1 * RIDGE + 1e-9
+    assert 100 <= model.state.m < 250
 
 
 def test_the_default_dictionary_sees_something_however_large_the_noise(device):
     (X, Y), k = data(20, device), LinearKernel().double()
     model = NystromGP(X, Y, k, 100.0, input_transform=Normalize(2))
     largest = ((X - X.amin(0)) / (X.amax(0) - X.amin(0))).square().sum(-1).max() * float(k.variance)
-    assert model.dictionary.threshold == pytest.approx(0.1 * float(largest))
+    assert model.dictionary.threshold == pytest.approx(0.01 * float(largest))
     assert model.state.m > 0
 
 

@@ -113,6 +113,43 @@ def test_trials_run_on_ray_report_and_are_ended(session):
             Ray(resources=wrong)
 
 
+def test_whatever_an_objective_raises_and_however_often_it_returns_a_trial_has_one_outcome(session):
+    class Loads:
+        def __call__(self, x, trial):
+            if trial.number == 1:
+                raise KeyboardInterrupt
+            if trial.number == 2 and (child := os.fork()):
+                os.waitpid(child, 0)
+            return x[0]
+
+        def __reduce__(self):
+            return late, ()
+
+    def late():
+        time.sleep(3.0)  # which does not count in the time of a trial
+        return Loads()
+
+    result = kbo.minimize(Loads(), [(0.0, 1.0)], 4, workers=Ray(), timeout=2.0)
+    assert [trial.status for trial in result.trials] == ["complete", "failed", "complete", "complete"]
+    assert result.trials[1].failure.startswith("KeyboardInterrupt")
+
+
+def test_a_limit_of_time_covers_the_loading_of_the_objective_on_ray(session, monkeypatch):
+    monkeypatch.setattr("kbo.workers.ray.LOADING", 1.0)
+
+    class Hangs:
+        def __call__(self, x):
+            return 1.0
+
+        def __reduce__(self):
+            return time.sleep, (600,)
+
+    with Ray().session(Hangs(), 0.1, lambda number, step, value: False) as tasks:
+        tasks.start(0, [])
+        (outcome,) = tasks.wait(60.0)
+    assert outcome.failure == "TimeoutError: the objective was not loaded after 1 s; its task was ended"
+
+
 def test_a_worker_with_another_kbo_stops_the_sweep(session, monkeypatch):
     monkeypatch.setattr(kbo, "__version__", "0.0.1")
     with pytest.raises(KboError, match=r"this worker has kbo .*needs kbo 0\.0\.1"):

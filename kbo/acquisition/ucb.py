@@ -10,6 +10,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition, check_model
 from kbo.confidence import Chaining, MartingaleMixture
+from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
@@ -84,11 +85,14 @@ class AMMUCB(KernelUCB):
 
     Args:
         model: A model of kbo.
-        noise_std: Sub-Gaussian constant of the noise, in the model's target units.
-        norm_bound: Bound of the RKHS norm, in the same units.
+        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
+        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
         delta: Probability that the bounds may fail.
-        scale: Covariance scale of the mixture.
+        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
         posterior_transform, X_pending: As in ``KernelUCB``.
+
+    Raises:
+        InvalidInput: As ``KernelUCB``, or a number out of its range.
     """
 
     kind = "amm"
@@ -99,7 +103,7 @@ class AMMUCB(KernelUCB):
         noise_std: float,
         norm_bound: float,
         delta: float,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
@@ -108,18 +112,40 @@ class AMMUCB(KernelUCB):
 
 
 class DMMUCB(AMMUCB):
-    """DMM-UCB of Flynn & Reeb (2024): the best of a grid of ridges; arguments as ``AMMUCB``.
+    """DMM-UCB of Flynn & Reeb (2024): the best of a grid of ridges.
 
     The gradient is that of the minimising ridge (envelope theorem).
+
+    Args:
+        model: A model of kbo.
+        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
+        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
+        posterior_transform, X_pending: As in ``KernelUCB``.
+
+    Raises:
+        InvalidInput: As ``KernelUCB``, or a number out of its range.
     """
 
     kind = "dmm"
 
 
 class CMMUCB(AMMUCB):
-    """CMM-UCB of Flynn & Reeb (2024): the exact maximum over the confidence set; arguments as ``AMMUCB``.
+    """CMM-UCB of Flynn & Reeb (2024): the exact maximum over the confidence set.
 
     The gradient is that of the minimising ridge (envelope theorem).
+
+    Args:
+        model: A model of kbo.
+        noise_std: Sub-Gaussian constant of the noise, in units of the model's (transformed) targets.
+        norm_bound: Bound of the RKHS norm of the function, in units of these targets over sqrt(kernel).
+        delta: Probability that the bounds may fail.
+        scale: Covariance scale of the mixture, or several that are averaged, such as ``kbo.confidence.MIXED_SCALES``.
+        posterior_transform, X_pending: As in ``KernelUCB``.
+
+    Raises:
+        InvalidInput: As ``KernelUCB``, or a number out of its range.
     """
 
     kind = "cmm"

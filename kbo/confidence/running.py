@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence.base import Confidence
+from kbo.confidence.base import Confidence, decided
 from kbo.covers.reuse import contains
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
@@ -105,7 +105,8 @@ class RunningIntersection(Confidence):
         if state.version != self._version:
             self._follow(state)
             if not self.confidence.objections(state):
-                lower, upper = self.confidence.interval(state, self.points.to(state.device))
+                interval = self.confidence.interval(state, self.points.to(state.device))
+                lower, upper = (decided(side, "bound") for side in interval)
                 least, most = self.bounds
                 vars(self)["bounds"] = torch.maximum(lower, least.to(lower)), torch.minimum(upper, most.to(upper))
                 self._statement = self.confidence.statement_on(state)

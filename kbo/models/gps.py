@@ -30,12 +30,14 @@ from kbo.models.streaming import StreamingGP
 from kbo.regression import (
     MOST_ANCHORS,
     AdaptiveRidge,
+    Candidate,
     Dictionary,
     GreedyDictionary,
     KernelRidge,
     NystromRidge,
     Posterior,
 )
+from kbo.regression.sketch.dictionary import Observed
 
 
 class KernelRidgeGP(StreamingGP):
@@ -111,6 +113,20 @@ class KernelRidgeGP(StreamingGP):
         return KernelRidge(self.covar_module, self.ridge.item())
 
 
+_FEW = 100
+"""Points that the default dictionary keeps whatever they leave unexplained."""
+
+_SHARE = 0.1
+"""Variance that later points of it may leave, in units of the noise."""
+
+
+class _FewOrGreedy(GreedyDictionary):
+    """All of the first points, then as ``GreedyDictionary``."""
+
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
+        return sketch.m < _FEW or super().accepts(point, sketch)
+
+
 class NystromGP(StreamingGP):
     """A Gaussian process in the features of a dictionary; the cost of a step does not grow with n.
 
@@ -120,16 +136,17 @@ class NystromGP(StreamingGP):
     the DTC posterior as if it were a prior, which is not the DTC posterior of all data (law of total variance off by
     up to a tenth).
 
-    A fit by ``ExactMarginalLogLikelihood`` maximises the collapsed bound of Titsias (2009), at most the marginal
-    likelihood of the exact model, over kernel and ridge; the anchors stay until its end. A step costs O(n m^2) within
-    ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise O(n^3).
+    A fit by ``ExactMarginalLogLikelihood`` maximises the marginal likelihood of the exact model over kernel and ridge
+    while there are at most 500 observations and no dictionary is given. Otherwise it maximises the collapsed bound of
+    Titsias (2009), which is at most that; the anchors stay until its end, and are then chosen again. A step costs
+    O(n m^2) within ``gpytorch.settings.fast_computations(log_prob=True)``, which BoTorch turns off, otherwise O(n^3).
 
     Args:
         train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
-        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default a
-            ``GreedyDictionary`` of at most 500 points that leaves no observation more variance than the noise has.
-            Data enter it in the order of train_X. That is for predictions; tight bounds need a smaller residual, for
-            example ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
+        dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default
+            the first 100 points, then those that would be left with more than a tenth of the noise variance, at most
+            500 in all. Data enter it in the order of train_X. Tight bounds on many observations need a smaller
+            residual, for example ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
 
     Raises:
         InvalidInput: As ``KernelRidgeGP``; or the dictionary does not fit the data.
@@ -144,8 +161,8 @@ class NystromGP(StreamingGP):
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        kernel: Kernel | None = None,
-        ridge: float | None = None,
+        kernel: Kernel,
+        ridge: float,
         dictionary: Dictionary | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
@@ -161,17 +178,29 @@ class NystromGP(StreamingGP):
             self._anchors: Any = self.state.anchors
         return super().train(mode)
 
+    @property
+    def _fits_exactly(self) -> bool:
+        """Whether a fit is that of the exact model: with so few points it takes no longer, and needs no anchors."""
+        return self._given is None and len(self.train_targets) <= MOST_ANCHORS
+
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """Return the prior at X [... q d] in the span of the anchors, in training mode."""
+        """Return the prior at X [... q d] for a fit, in training mode: in the span of the anchors, if there are many.
+
+        Raises:
+            InvalidInput: The model is not in training mode.
+        """
         if not self.training:
             raise InvalidInput(  # it would leave out the residual
                 f"{type(self).__name__} has no leave-one-out formula: take a KernelRidgeGP, which has one."
             )
-        features = self._features(self.transform_inputs(X))
-        return MultivariateNormal(X.new_zeros(X.shape[:-1]), LowRankRootLinearOperator(features))
+        P = self.transform_inputs(X)
+        prior = self.covar_module(P) if self._fits_exactly else LowRankRootLinearOperator(self._features(P))
+        return MultivariateNormal(X.new_zeros(X.shape[:-1]), prior)
 
     def added_loss_terms(self) -> Iterator[AddedLossTerm]:
         """Yield what a fit adds to the likelihood: ``-1/2 sum_i (K - Q)_ii / noise_i`` (Titsias 2009, Eq. 9)."""
+        if self._fits_exactly:
+            return
         X = self.transform_inputs(self.train_inputs[0])
         missed: Any = self.covar_module(X, diag=True) - self._features(X).square().sum(-1)
         yield _Term(-0.5 * (missed / self.likelihood.noise).sum())
@@ -190,7 +219,7 @@ class NystromGP(StreamingGP):
         X = self.train_inputs[0]  # transformed already: the model is in evaluation mode
         prior = freeze(self.covar_module, X).diagonal(X)
         least = 0.1 * float(prior.max()) if len(X) else math.inf  # there are anchors however large the noise is
-        return GreedyDictionary(min(self.ridge.item(), least), most=MOST_ANCHORS)
+        return _FewOrGreedy(_SHARE * min(self.ridge.item(), least), most=MOST_ANCHORS)
 
     def _new_state(self) -> NystromRidge:
         return NystromRidge(self.covar_module, self.ridge.item(), self.transformed(self.dictionary))

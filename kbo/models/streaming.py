@@ -46,19 +46,13 @@ class StreamingGP(PosteriorModel):
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        kernel: Kernel | None = None,
-        ridge: float | None = None,
+        kernel: Kernel,
+        ridge: float,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
         train_Yvar: Tensor | None = None,
     ) -> None:
         super().__init__()
-        if kernel is None or ridge is None:
-            raise TypeError(
-                f"{type(self).__name__}.__init__() needs a kernel and a ridge, the noise variance: choose them before "
-                "you see data, which bounds need; or take KernelRidgeGP.from_gp(gp) of a fitted SingleTaskGP; or "
-                "kbo.Practical(), which fits them."
-            )
         _unbatched("train_X", train_X)
         checks.kernel(kernel)
         checks.maybe(checks.instance, "input_transform", input_transform, InputTransform)

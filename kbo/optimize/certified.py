@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ from kbo.recipes import Recipe
 from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, KernelRidge, Posterior
 from kbo.space import Space
+
+_NO_NUMBERS = ("training", "ard_num_dims")
+"""Attributes of kernels that change no value."""
 
 _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
@@ -161,7 +165,11 @@ class Certified:
 
 
 def fingerprint(kernel: Kernel, columns: int) -> str:
-    """Return a text that is equal for kernels with equal values, to eight digits, at some points [16 columns]."""
+    """Return a text that is equal for kernels of the same classes, parameters and values, to eight digits.
+
+    The values, at some points [16 columns], do not tell kernels apart whose lengthscales are much shorter than the
+    distances; kbo 0.14 and before wrote them alone.
+    """
     X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     try:
         values = freeze(kernel, X)(X, X)
@@ -169,8 +177,29 @@ def fingerprint(kernel: Kernel, columns: int) -> str:
         raise InvalidInput(
             f"the kernel cannot be evaluated on the {columns} features of this space: {error}"
         ) from error
-    text = " ".join(f"{value:.8e}" for value in values.flatten().tolist())
-    return f"{type(kernel).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{type(kernel).__name__} {_hash(_digits(values))} {_hash(_described(kernel))}"
+
+
+def _described(kernel: Kernel) -> str:
+    """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
+    texts = []
+    for name, part in copy.deepcopy(kernel).double().named_modules():
+        if isinstance(part, Kernel):
+            plain = {key: value for key, value in vars(part).items() if isinstance(value, (int, float, str))}
+            plain = {key: value for key, value in plain.items() if key[0] != "_" and key not in _NO_NUMBERS}
+            texts.append(f"{name} {type(part).__qualname__} {sorted(plain.items())}")
+            for raw, value in part.named_parameters(recurse=False):
+                texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
+            texts += [_hash(buffer.cpu().numpy().tobytes()) for buffer in part.buffers(recurse=False)]
+    return "\n".join(texts)
+
+
+def _digits(values: Tensor) -> str:
+    return " ".join(f"{value:.8e}" for value in values.flatten().tolist())
+
+
+def _hash(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:16]
 
 
 def _finite(space: Space, method: str) -> Tensor:

@@ -154,11 +154,11 @@ class Restriction:
         changed = [key for key, value in self._context.items() if entries[key] != value]
         if changed:
             raise InvalidInput(f"the choice {choice!r} contradicts the context at {changed}.")
-        needed = self._space.active_names(entries) if self._space.named else self._keys
-        missing = [key for key in needed if key not in entries]
+        needed = self._space.active_names(self._space.constants | entries) if self._space.named else self._keys
+        missing = [key for key in needed if key not in entries and key not in self._space.constants]
         if missing:
             raise InvalidInput(f"the choice {choice!r} lacks {missing}: give them in the choice or in the context.")
-        values = {key: entries[key] for key in self._keys if key in needed or key in own}
+        values = {key: entries[key] for key in self._keys if key in entries and (key in needed or key in own)}
         return self._space.canonical(values if self._space.named else list(values.values()))
 
     def _canonical(self, what: str, values: Any) -> dict[Any, Any]:

@@ -240,8 +240,8 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 def _differences(name: str, found: Any, expected: Any) -> list[str]:
     """Return one text for each entry that differs, with the parameters of a space compared by their names."""
-    if found == expected:
-        return []
+    if found == expected or (name.endswith("kernel") and str(expected).startswith(f"{found} ")):
+        return []  # fingerprints of kernels begin with all that kbo 0.14 and before wrote of them
     here, there = _by_name(found), _by_name(expected)
     if here is None or there is None:
         return [f"{name}: {checks.shown(found)} in the journal, {checks.shown(expected)} in this run"]

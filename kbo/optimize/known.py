@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from kbo.optimize.constraint import OBJECTIVE, Outcome, Returned, outcome_of
 from kbo.optimize.context import Restriction
 from kbo.optimize.events import Ask, Tell
 from kbo.optimize.journal import read
+from kbo.optimize.table import COLUMNS, option, parsed
 from kbo.optimize.trials import Trial
 from kbo.space import Params, Space
+from kbo.space.parameters import Parameter
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -39,7 +42,7 @@ def known_results(
         evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
             "value", and one for each measurement, or as by ``Result.to_frame``; a list of dicts with such entries; a
             list of pairs (params, value), where value is what an objective returns; or the path of a journal or of a
-            CSV table.
+            CSV table. Other columns of a table are ignored, with a warning.
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -75,14 +78,15 @@ def _rows(evaluated: Any, space: Space, maximize: bool, needed: Sequence[str]) -
         if path.suffix != ".csv":
             yield from _completed(path, maximize)
             return
-        evaluated = _table(path)
+        yield from _of_table(*_csv(path, space), space, needed)
+        return
     if hasattr(evaluated, "columns") and hasattr(evaluated, "to_dict"):  # a DataFrame, of a library that is optional
-        if _VALUE not in evaluated.columns:
-            raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(evaluated.columns))}.")
-        rows = evaluated.to_dict("records")
-        if any(str(name).startswith(_OWN) for name in evaluated.columns):  # a table of trials, as by Result.to_frame
-            rows = [row for row in rows if row.get("status", "complete") == "complete"]
-        evaluated = [_entries(row, space) for row in rows]
+        rows = [
+            (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
+            for number, row in enumerate(evaluated.to_dict("records"))
+        ]
+        yield from _of_table(list(evaluated.columns), rows, space, needed)
+        return
     if isinstance(evaluated, Mapping) or not isinstance(evaluated, Sequence):
         raise InvalidInput(f"{_EXPECTED}, got {checks.shown(evaluated)}.")
     for number, row in enumerate(evaluated):
@@ -106,16 +110,88 @@ def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
     return str(key).removeprefix(_OTHER) if str(key).startswith(_OTHER) and key not in space.parameters else None
 
 
-def _entries(row: Mapping[Any, Any], space: Space) -> dict[Any, Any]:
-    """Return parameters and value of the row of a table, where None and NaN stand for no entry, or for the option None.
+def _of_table(
+    columns: Sequence[Any], rows: Iterable[tuple[str, Mapping[Any, Any]]], space: Space, needed: Sequence[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the place of each result in a table, its parameters, and what the objective would return.
 
-    If some columns are named "params.<name>", the other ones are no parameters.
+    Args:
+        columns: The names of the columns. If some are "params.<name>", the other ones are no parameters.
+        rows: The place of each row, and its entries by column without those that are missing.
+        space: The search space.
+        needed: Names of the measurements that constraints are about.
     """
-    own = {str(key).removeprefix(_OWN): entry for key, entry in row.items() if str(key).startswith(_OWN)}
-    others = {key: entry for key, entry in row.items() if str(key).startswith(_OTHER)}
-    given = {**others, **own, _VALUE: row.get(_VALUE)} if own else row
-    without = {name: None for name, p in space.parameters.items() if None in p.options}
-    return without | {key: entry for key, entry in given.items() if entry is not None and entry == entry}
+    if _VALUE not in columns:
+        raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(columns))}.")
+    trials = any(str(column).startswith(_OWN) for column in columns)  # as by Result.to_frame
+    named = {f"{_OWN * trials}{name}": name for name in space.parameters}
+    named = {column: named[column] for column in columns if column in named and (trials or column != _VALUE)}
+    others = [column for column in columns if column not in named and column != _VALUE]
+    measured = {column: name for column in others if (name := _measurement(column, space, needed)) is not None}
+    ignored = [column for column in others if column not in measured and not (trials and column in COLUMNS)]
+    if ignored:
+        log.warning("evaluated: ignored the columns %s, which are no parameters", checks.shown(ignored, 400))
+    for place, row in rows:
+        if trials and row.get("status", "complete") != "complete":
+            continue
+        params: Any = _with_none({name: row[column] for column, name in named.items() if column in row}, space)
+        if not space.named and len(params) == space.dimension:
+            params = [params[name] for name in space.parameters]
+        found = {name: row[column] for column, name in measured.items() if column in row}
+        yield place, params, (row.get(_VALUE), found)
+
+
+def _optional(parameter: Parameter) -> bool:
+    """Return whether None is one of the options; a range of numbers is not searched for it."""
+    return isinstance(parameter.options, tuple) and None in parameter.options
+
+
+def _missing(entry: Any) -> bool:
+    """Return whether an entry of a DataFrame stands for none."""
+    try:
+        return entry is None or bool(entry != entry)
+    except TypeError:  # of pandas.NA
+        return True
+
+
+def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
+    """Return parameters with None for active ones that lack a value and can have it."""
+    missing = {name: None for name, p in space.parameters.items() if name not in params and _optional(p)}
+    try:
+        plain = {name: space.parameters[name].plain(value) for name, value in params.items()}
+    except InvalidInput:  # of which the result is refused
+        return params
+    active = space.active_names(missing | space.constants | plain)
+    return params | {name: None for name in missing if name in active}
+
+
+def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
+    """Return the columns of a CSV file, and the place and the entries of each row, read as the space's parameters."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, ValueError, csv.Error) as error:
+        raise InvalidInput(f"evaluated: cannot read {path}: {error}.") from error
+    columns = lines[0][1] if lines else []
+    if len(set(columns)) < len(columns):
+        raise InvalidInput(f"evaluated: {path} has several columns of one name: {checks.shown(columns)}.")
+    for line, cells in lines:
+        if len(cells) != len(columns):
+            raise InvalidInput(
+                f"evaluated: line {line} of {path} has {len(cells)} fields and the first line has {len(columns)}: "
+                "correct it, and put fields with a comma in quotes."
+            )
+    parameters = {f"{start}{name}": p for name, p in space.parameters.items() for start in ("", _OWN)}
+    rows = []
+    for line, cells in lines[1:]:
+        row = {
+            column: option(cell, parameters[column]) if column in parameters and column != _VALUE else parsed(cell)
+            for column, cell in zip(columns, cells, strict=True)
+            if cell  # none for None and for what is missing
+        }
+        rows.append((f"line {line}", row))
+    return columns, rows
 
 
 def _completed(path: Path, maximize: bool) -> Iterator[tuple[str, Any, Any]]:
@@ -132,23 +208,12 @@ def _completed(path: Path, maximize: bool) -> Iterator[tuple[str, Any, Any]]:
             yield f"trial {event.number}", params[event.number], (event.value, event.measured)
 
 
-def _table(path: Path) -> Any:
-    from kbo.extras import require
-
-    require("a table of known results", "cli", "pandas")
-    import pandas as pd
-
-    try:
-        return pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"evaluated: cannot read {path}: {error}.") from error
-
-
 def unrecorded(results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]) -> list[tuple[Params, Returned]]:
-    """Return the known results that are not among the trials yet, which is all of them before a run is continued."""
-    recorded = Counter(
-        repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials if not trial.asked
-    )
+    """Return the known results that are not among the trials yet.
+
+    Before a run is continued, these are all; and none are those of its own journal.
+    """
+    recorded = Counter(repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials)
     fresh = []
     for result in results:
         key = repr(result)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbo import checks, recipes
-from kbo.errors import InvalidInput, JournalError, RefutedAssumptions, TooManyFailures
+from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only, outcome_of
 from kbo.optimize.known import first_points, known_results, unrecorded, untried
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     import torch
 
 log: logging.Logger = logging.getLogger("kbo")
+
+_SHOWN = 3
+"""Reasons of failures that an error shows."""
 
 
 def minimize(
@@ -119,8 +122,11 @@ def minimize(
     Raises:
         InvalidInput: An argument that cannot be used.
         JournalError: The journal cannot be used.
-        TooManyFailures: ``max_failures`` trials failed in a row.
+        TooManyFailures: ``max_failures`` trials failed in a row, or all trials failed.
         RefutedAssumptions: The data contradict the given assumptions (certified setting only).
+        Exception: Any that ``on_trial`` raises.
+
+    Every exception that ends a run has its ``trials``.
     """
     engine = engine_of(workers, timeout)
     limits = _Limits(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
@@ -220,8 +226,9 @@ class _Loop:
             with self.on_trial.opened():
                 stopped = self._worked(optimizer, known, first, path)
             return result_of(optimizer, stopped, path)
-        except (RefutedAssumptions, TooManyFailures) as error:
-            error.trials = list(optimizer.trials)
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # a journal that cannot be read again
+                error.trials = list(optimizer.trials)  # pyright: ignore[reportAttributeAccessIssue]
             if path:
                 error.add_note(f"The trials so far are in {path}.")
             raise
@@ -299,13 +306,13 @@ class _Work:
                 self._fill()
                 self._show(bar)
                 if not self._session.running:
-                    return self._used_up()
+                    return self._ended_by(self._used_up())
                 left = max(self._end - time.monotonic(), 0.0)
                 outcomes = self._session.wait(left if self._limits.end_running and left < math.inf else None)
                 if self._trouble:
                     raise self._trouble[0]
                 if not outcomes:
-                    return self._used_up()
+                    return self._ended_by(self._used_up())
                 for trial in [self._recorded(outcome) for outcome in outcomes]:  # all, before a callback may raise
                     reason = self._ended(trial, bar) or reason
         return reason
@@ -316,6 +323,16 @@ class _Work:
             first = untried(self._first, self._optimizer.space, self._optimizer.trials) if self._first else []
             trial = self._optimizer.begin(**next(iter(first), {}))
             self._session.start(trial.number, copy.copy(trial.params))
+
+    def _ended_by(self, reason: str) -> str:
+        """Return the reason for which no further trial begins, if not all of them failed."""
+        failures = [trial.failure for trial in self._optimizer.failed() if trial.failure]
+        if failures and len(failures) == self._optimizer.n_finished and not self._optimizer.completed():
+            shown = "; ".join(dict.fromkeys(failures[:_SHOWN]))
+            raise TooManyFailures(
+                f"all {len(failures)} trials failed, the first with: {shown}. Correct the objective or its bounds."
+            )
+        return reason
 
     def _used_up(self) -> str:
         """Return why no further trial begins; an empty text if one may."""

@@ -6,6 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kbo import checks
@@ -57,6 +58,7 @@ class Run(Guarded):
         super().__init__()
         self.space: Space = space
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
+        self._epoch = time.time() - time.monotonic()
         self._measures: list[str] = [c.name for c in self.constraints if c.name != OBJECTIVE]
         self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
         try:
@@ -131,16 +133,26 @@ class Run(Guarded):
         """Write the whole run as a journal, replacing ``path`` in one step."""
         write(checks.path("path", path), self._header(), self._events)
 
-    @guarded
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: str | os.PathLike[str] | None = None) -> None:
         """Replace the run by a saved one of the same problem.
 
         Raises:
+            InvalidInput: It is called on the class.
             JournalError: Not a journal, damaged, or of another problem; the run is left as it was.
         """
+        if not isinstance(self, Run):
+            raise InvalidInput(
+                "load is a method of an optimiser, not of the class, since a journal has no kernels and no functions: "
+                "Optimizer(bounds, ...).load(path) with the arguments of the run, or Optimizer(bounds, ..., "
+                "journal=path), which continues the journal."
+            )
+        self._load(checks.path("path", path))
+
+    @guarded
+    def _load(self, path: Path) -> None:
         if self._journal is not None:
             raise JournalError("this optimiser writes a journal already: pass journal=path to a new one instead.")
-        header, events = read(checks.path("path", path))
+        header, events = read(path)
         different = differences(header, self.header)
         if different:
             raise JournalError(f"{path} belongs to another problem ({different}).")
@@ -161,7 +173,7 @@ class Run(Guarded):
         return trial
 
     def _expect(self, params: Params, asked: bool = True) -> Trial:
-        event = Ask(number=len(self._trials.all), params=self.space.canonical(params), asked=asked, time=_now())
+        event = Ask(number=len(self._trials.all), params=self.space.canonical(params), asked=asked, time=self._now())
         return self._record(event)
 
     @guarded
@@ -183,7 +195,7 @@ class Run(Guarded):
             own = {} if found.value is None else {OBJECTIVE: found.value}
             return self._fail(number, found.failure, seconds, {**own, **found.measured})
         return self._record(
-            Tell(number=number, value=found.value, measured=found.measured, seconds=seconds, time=_now())
+            Tell(number=number, value=found.value, measured=found.measured, seconds=seconds, time=self._now())
         )
 
     @guarded
@@ -197,7 +209,7 @@ class Run(Guarded):
         if found.value is None or found.failure:
             raise InvalidInput(f"{found.failure}.")
         number = self._expect(params, asked=False).number
-        return self._record(Tell(number=number, value=found.value, measured=found.measured, time=_now()))
+        return self._record(Tell(number=number, value=found.value, measured=found.measured, time=self._now()))
 
     @guarded
     def fail(
@@ -220,7 +232,7 @@ class Run(Guarded):
     ) -> Trial:
         reason = shortened(reason, LONGEST_REASON)
         return self._record(
-            Fail(number=number, reason=reason, measured=dict(measured or {}), seconds=seconds, time=_now())
+            Fail(number=number, reason=reason, measured=dict(measured or {}), seconds=seconds, time=self._now())
         )
 
     @guarded
@@ -232,7 +244,7 @@ class Run(Guarded):
                 finite.
         """
         step, value = checks.whole("step", step, 0), checks.number("value", value)
-        return self._record(Report(number=self._number_of(params), step=step, value=value, time=_now()))
+        return self._record(Report(number=self._number_of(params), step=step, value=value, time=self._now()))
 
     @guarded
     def prune(
@@ -243,7 +255,7 @@ class Run(Guarded):
         What was ``measured`` of other quantities counts.
         """
         seconds, found = checks.maybe(checks.non_negative, "seconds", seconds), _measurements(measured)
-        return self._record(Prune(number=self._number_of(params), measured=found, seconds=seconds, time=_now()))
+        return self._record(Prune(number=self._number_of(params), measured=found, seconds=seconds, time=self._now()))
 
     @guarded
     def lose(self, trial: Trial, reason: str) -> Trial:
@@ -260,15 +272,15 @@ class Run(Guarded):
     def release(self) -> None:
         """Record that the run ended while trials were running: the next run starts them again, and none was lost."""
         for number in [number for number in self._trials.pending if number not in self._lost]:
-            self._record(Release(number=number, time=_now()))
+            self._record(Release(number=number, time=self._now()))
             self._running.discard(number)
             self._lost.add(number)
 
     @guarded
     def open_session(self, **limits: Any) -> float:
         """Record that a loop begins, with its limits; return the seconds that those before it have taken."""
-        before = self._trials.seconds
-        self._log(Session(time=_now(), **limits))
+        before, self._epoch = self._trials.seconds, time.time() - time.monotonic()
+        self._log(Session(time=self._now(), **limits))
         return before
 
     @guarded
@@ -282,7 +294,7 @@ class Run(Guarded):
     def _fail_lost(self) -> list[Trial]:
         idle = self._idle(self._running)
         lost = [t for t in idle if t.number in self._lost and t.starts - t.released >= MOST_STARTS]
-        return [self._record(Fail(number=trial.number, reason=_LOST, time=_now())) for trial in lost]
+        return [self._record(Fail(number=trial.number, reason=_LOST, time=self._now())) for trial in lost]
 
     def _idle(self, running: set[int]) -> list[Trial]:
         """Return the pending trials that are not running: nobody will report their values."""
@@ -305,7 +317,7 @@ class Run(Guarded):
     def _again(self, trial: Trial) -> None:
         """Start a trial that is on record, if nobody has here: otherwise the call that began it did not return."""
         if trial.number in self._lost:
-            self._record(Again(number=trial.number, time=_now()))
+            self._record(Again(number=trial.number, time=self._now()))
             self._lost.discard(trial.number)
 
     def _record(self, event: TrialEvent) -> Trial:
@@ -341,6 +353,10 @@ class Run(Guarded):
         self._permitted: list[bool] = []  # of which trials the parameters satisfy the constraints of the space
         self._trials = Trials.of(self.space, self._events, "the run" if self._journal is None else self._journal.path)
 
+    def _now(self) -> float:
+        """Return the time in seconds since 1970, by a clock that nobody sets while a loop runs."""
+        return round(self._epoch + time.monotonic(), 3)
+
 
 def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
     """Return given measurements, checked."""
@@ -348,7 +364,3 @@ def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
     if found and (reason := unfit(found)):
         raise InvalidInput(f"measured: {reason}")
     return found
-
-
-def _now() -> float:
-    return round(time.time(), 3)

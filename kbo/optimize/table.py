@@ -14,7 +14,8 @@ from kbo.errors import InvalidInput
 from kbo.extras import require
 from kbo.files import replacing
 from kbo.optimize.trials import Trial
-from kbo.space import Params
+from kbo.space import Float, Int, Params
+from kbo.space.parameters import Parameter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 FORMS = (".csv", ".json", ".parquet")
 """Kinds of files, by the ends of their names."""
 
-_COLUMNS = ("number", "status", "value", "seconds", "started", "finished", "failure")
+COLUMNS: tuple[str, ...] = ("number", "status", "value", "seconds", "started", "finished", "failure")
+"""Columns besides parameters and measurements."""
 
 
 def by_name(params: Params) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:
     Parameters are "params.<name>", and measurements besides the value "measured.<name>".
     """
     return [
-        {name: getattr(trial, name) for name in _COLUMNS}
+        {name: getattr(trial, name) for name in COLUMNS}
         | {"started": _time(trial.started), "finished": _time(trial.finished)}
         | {f"measured.{name}": value for name, value in trial.measured.items()}
         | {f"params.{name}": value for name, value in by_name(trial.params).items()}
@@ -57,7 +59,7 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
     import pandas as pd
 
     found = rows(trials)
-    names = dict.fromkeys((*_COLUMNS, *(name for row in found for name in row)))
+    names = dict.fromkeys((*COLUMNS, *(name for row in found for name in row)))
     values = {name: pd.Series([row.get(name) for row in found], dtype=object) for name in names}
     kinds = {"number": "int64", "value": "float64", "seconds": "float64"}
     kinds |= {name: "float64" for name in names if name.startswith("measured.")}
@@ -71,8 +73,63 @@ def frame(trials: Iterable[Trial]) -> pd.DataFrame:
 
 
 def text(trials: Iterable[Trial]) -> str:
-    """Return the rows of trials as CSV."""
-    return frame(trials).to_csv(index=False)
+    """Return the rows of trials as CSV.
+
+    Texts among the parameters that would read as a number, a boolean or None, and those with line ends, are written as
+    in JSON, in quotation marks.
+    """
+    found = frame(trials)
+    import pandas as pd
+
+    for name in found:
+        if str(name).startswith("params.") and any(isinstance(value, str) for value in found[name]):
+            found[name] = pd.Series(map(_cell, found[name]), dtype=object)
+    return found.to_csv(index=False)
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a parameter's value in CSV."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    if (
+        value in ("", "True", "False")
+        or _is(int, value)
+        or _is(float, value)
+        or value.startswith('"')
+        or not value.isprintable()
+    ):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _is(kind: type, text: str) -> bool:
+    """Return whether a number of a kind is written as a text."""
+    try:
+        return str(kind(text)) == text
+    except ValueError:
+        return False
+
+
+def option(cell: str, parameter: Parameter) -> Any:
+    """Return the value of a parameter in a cell of CSV; the text itself if it has no such value."""
+    if isinstance(parameter, (Float, Int)):
+        return parsed(cell)
+    options = list(parameter.options)
+    exact = [value for value in options if _cell(value) == cell]
+    found = exact or [value for value in options if value in (cell, parsed(cell)) or _alike(value, cell)]
+    return found[0] if len(found) == 1 else cell
+
+
+def _alike(value: Any, cell: str) -> bool:
+    return not isinstance(value, str) and str(value).lower() == cell.lower()
+
+
+def parsed(cell: str) -> Any:
+    """Return the number in a cell of CSV; the text itself if there is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
 
 
 def write(trials: Sequence[Trial], path: str | os.PathLike[str], form: str | None = None) -> Path:

@@ -65,7 +65,7 @@ class Live:
     def __enter__(self) -> Self:
         self._page = self._without("The page follows a few seconds after the first trial has ended.")
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", self._port), partial(_Handler, self.page))
+            self._server = _Server(("127.0.0.1", self._port), partial(_Handler, self.page))
         except OSError as error:
             hint = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
             raise InvalidInput(
@@ -139,6 +139,14 @@ def _made(job: tuple[bytes, str, str]) -> str:
 
 def _clock() -> str:
     return f"{datetime.now():%H:%M:%S}"
+
+
+class _Server(ThreadingHTTPServer):
+    """A server that says nothing of clients that leave before they have their page."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

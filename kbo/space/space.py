@@ -69,6 +69,7 @@ class Space:
     Attributes:
         named: Whether params are dicts.
         parameters: The parameters by name.
+        constants: The values of those that are ``Fixed``, by name.
         conditions: The conditions by the names of the parameters that have one.
         constraints: The constraints, also those of a space that is given.
         linear: Those of them that are ``Linear``.
@@ -107,6 +108,7 @@ class Space:
         self.table: Tensor | None = None
         self.device: torch.device = torch.device("cpu")
         self.parameters: dict[str, Parameter] = {}
+        self.constants: dict[str, Any] = {}
         self.conditions: dict[str, Condition] = {}
         self.constraints: tuple[Linear | Rule, ...] = ()
         parts: Any = bounds if conditional else [bounds]
@@ -117,6 +119,8 @@ class Space:
                         "there are two of this name; one may be active for several values of its parent."
                     )
                 self.parameters[name] = _parameter(spec) if self.named else _real(spec)
+            if isinstance(fixed := self.parameters[name], Fixed):
+                self.constants[name] = fixed.constant
             if condition is not None:
                 self.conditions[name] = condition
         if all(p.columns == 0 for p in self.parameters.values()):
@@ -382,7 +386,7 @@ class Space:
         return torch.tensor(coordinates, dtype=torch.float64).reshape(len(many), self.dimension)
 
     def canonical(self, params: Any) -> Params:
-        """A new dict or list of given parameters, with plain Python values.
+        """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
 
         Raises:
             InvalidInput: A parameter is missing, unknown, not active or outside its bounds.
@@ -403,9 +407,15 @@ class Space:
         for name in [name for name in names if name in given]:
             with checks.inside(f"parameter {name!r}"):
                 plain[name] = self.parameters[name].plain(given[name])
-        names = self.active_names(plain)
-        if not given or len(given) != len(names) or any(name not in plain for name in names):
-            raise InvalidInput(f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}.")
+        complete = self.constants | plain
+        names = self.active_names(complete)
+        plain = {name: complete[name] for name in names if name in complete}
+        if not given or len(plain) < len(names) or not given.keys() <= plain.keys():
+            lists = {"missing": [n for n in names if n not in plain], "unknown": [n for n in given if n not in plain]}
+            differ = "; ".join(f"{what} are {checks.shown(found, 400)}" for what, found in lists.items() if found)
+            raise InvalidInput(
+                f"params must have the parameters {checks.shown(names)}, got {checks.shown(params)}: {differ}."
+            )
         if self._positions is not None and tuple(plain.values()) not in self._positions:
             raise InvalidInput(f"params must be a row of the table of candidates, got {checks.shown(params)}.")
         return plain

@@ -145,8 +145,11 @@ class _Processes(Session):
             if outcome is None and worker.overdue:
                 outcome = worker.failed(f"TimeoutError: {worker.limit}; its process was ended")
             if outcome is not None:
-                outcomes.append(outcome)
                 self._free(self._busy.pop(number))
+                if outcome.died and worker.was_idle:
+                    self.start(number, worker.params)
+                else:
+                    outcomes.append(outcome)
         return outcomes
 
     def _free(self, worker: _Worker) -> None:
@@ -188,6 +191,8 @@ class _Worker:
         self.place, self.trials = place, 0
         self.deadline: float | None = None
         self.limit: str = ""
+        self.params: Any = None
+        self.was_idle: bool = False  # until its trial has begun: then its end is not the trial's doing
         self._number, self._began = -1, 0.0
         self.connection, theirs = Pipe()
         end, self._parent_pipe = Pipe(duplex=False)  # which nobody writes to: it is closed when this process ends
@@ -221,7 +226,8 @@ class _Worker:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def begin(self, number: int, params: Any, timeout: float | None) -> None:
-        self._number, self.trials = number, self.trials + 1
+        self._number, self.params, self.trials = number, params, self.trials + 1
+        self.was_idle = self.trials > 1
         self._send(pickle.dumps((number, params)))
         self._limit(timeout and max(timeout, LOADING), "the objective was not loaded")
 
@@ -250,6 +256,7 @@ class _Worker:
             return self.failed(f"the value cannot be read: {described(error)}")
         match kind:
             case "begun":
+                self.was_idle = False
                 self._limit(timeout, "no value")
             case "report":
                 self._send(pickle.dumps(on_report(*content)))

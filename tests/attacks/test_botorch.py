@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
+import typing
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
-from botorch.models.transforms import Log, Standardize
+from botorch.models.transforms import Log, Normalize, Standardize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform
-from gpytorch.kernels import MaternKernel
+from botorch.test_functions import Branin
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 import kbo
-from kbo.acquisition import ConstrainedKernelUCB, SafeUCB
-from kbo.confidence import Confidence, FixedWidth, SelfNormalized
+from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, SafeUCB
+from kbo.confidence import MIXED_SCALES, Confidence, FixedWidth, SelfNormalized
 from kbo.errors import InvalidInput
-from kbo.models import KernelRidgeGP
+from kbo.models import KernelRidgeGP, NystromGP
 from kbo.regression import KernelRidge
+from kbo.testing import check_posterior
 
 ROOT = Path(kbo.__file__).parent.parent
 
@@ -177,3 +185,111 @@ def test_a_bound_that_does_not_rest_on_its_parts_says_so():
     state, bound = observed(move=0.5), SelfNormalized(0.5, 2.0, 0.1)
     assert bound.objections(state)
     assert Independent(bound).objections(state) == []
+
+
+# Fits of sketched models
+
+
+def design(n, seed):
+    problem, generator = Branin(), torch.Generator().manual_seed(seed)
+    box = problem.bounds.double()
+    X = box[0] + (box[1] - box[0]) * torch.rand(n, 2, dtype=torch.float64, generator=generator)
+    return X, problem(X).unsqueeze(-1), box
+
+
+def fitted(kind, X, Y, box):
+    transforms = {"input_transform": Normalize(2, bounds=box), "outcome_transform": Standardize(1)}
+    model = kind(X, Y, ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2)), 0.01, **transforms)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:ridge = ")  # without noise the fitted ridge is the least that there is
+@pytest.mark.parametrize("seed", [2, 3, 7])
+def test_a_sketch_of_few_points_is_fitted_as_the_exact_model(seed):
+    X, Y, box = design(40, seed)
+    sketch, exact = fitted(NystromGP, X, Y, box), fitted(KernelRidgeGP, X, Y, box)
+    assert sketch.state.m >= 36
+    assert torch.allclose(sketch.posterior(X).mean, exact.posterior(X).mean, atol=0.1)
+
+
+def test_the_default_dictionary_grows_with_the_data_as_it_is_chosen_at_once():
+    X, Y, _ = design(130, 0)
+    kernel = MaternKernel(nu=2.5).double()
+    model = NystromGP(X[:60], Y[:60], kernel, 0.01).condition_on_observations(X[60:], Y[60:])
+    assert model.state.m >= 100
+    assert torch.equal(model.state.anchors, NystromGP(X, Y, kernel, 0.01).state.anchors)
+
+
+# Signatures and docstrings
+
+
+@pytest.mark.parametrize("kind", [KernelRidgeGP, NystromGP])
+def test_what_a_model_always_needs_has_no_default(kind):
+    needed = inspect.signature(kind).parameters
+    assert [needed[name].default for name in ("kernel", "ridge")] == [inspect.Parameter.empty] * 2
+
+
+@pytest.mark.parametrize("kind", [AMMUCB, DMMUCB, CMMUCB])
+def test_the_mixture_acquisitions_describe_their_arguments(kind):
+    arguments = inspect.getdoc(kind).split("Args:")[1]
+    assert all(f"{name}:" in arguments for name in ("model", "noise_std", "norm_bound", "delta", "scale"))
+    assert "over sqrt(kernel)" in arguments
+    assert typing.get_type_hints(kind.__init__)["scale"] == float | Sequence[float]
+    X = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    acqf = kind(KernelRidgeGP(X, X, MaternKernel(nu=2.5).double(), 0.01), 0.1, 2.0, 0.1, scale=MIXED_SCALES)
+    assert acqf(X.unsqueeze(-2)).isfinite().all()
+
+
+# The laws of a posterior, for one's own
+
+
+class Jittered(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X + 1e-6, y, weights)
+
+
+class Shared(KernelRidge):
+    def fork(self):
+        return self
+
+
+class Centred(KernelRidge):
+    def predict(self, X, ridge=None):
+        mean, variance = super().predict(X, ridge)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+
+class Forgetful(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X[:1], y[:1], weights)
+
+
+def laws(kind):
+    check_posterior(lambda ridge: kind(MaternKernel(nu=2.5).double(), ridge), torch.rand(12, 2, dtype=torch.float64))
+
+
+def test_kernel_ridge_regression_obeys_the_laws():
+    laws(KernelRidge)
+
+
+def test_a_posterior_from_outside_obeys_the_laws():
+    from tests.laws.states import features
+    from tests.third_party_posterior import LinearRegression
+
+    points = torch.rand(12, 2, dtype=torch.float64)
+    check_posterior(lambda ridge: LinearRegression(features, ridge), points)
+
+
+@pytest.mark.parametrize("kind", [Jittered, Shared, Centred, Forgetful])
+def test_a_posterior_that_breaks_a_law_does_not_pass(kind):
+    with pytest.raises(AssertionError):
+        laws(kind)
+
+
+def test_the_page_about_extensions_needs_no_file_of_the_repository():
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert not re.findall(r"^(?:from|import) tests\b", page, re.MULTILINE)
+    for name in ("posterior", "confidence"):
+        listing = (ROOT / "tests" / f"third_party_{name}.py").read_text().split('"""', 2)[2].strip()
+        assert listing in page

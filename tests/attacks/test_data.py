@@ -1,8 +1,10 @@
 """Values, files and reports of every kind: each is kept exactly, or refused with the reason."""
 
 import decimal
+import importlib
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,11 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from kbo.optimize import table, tracking
 from kbo.optimize.journal import read
+from kbo.optimize.known import known_results
+from kbo.optimize.tracking.tracker import Tracker
+from kbo.space import Space
 
 UNIT = {"x": (0.0, 1.0)}
 
@@ -135,3 +141,232 @@ def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
     assert result.to_frame()["measured.memory"].tolist() == [5.0, 7.0, 5.0]
     assert any(event.get("measured") == {"memory": 7.0} for event in map(json.loads, path.read_text().splitlines()))
     assert read(path)[1] == again.events
+
+
+@pytest.mark.parametrize("source", ["journal", "copy", "csv"])
+def test_the_values_of_its_own_journal_count_once(tmp_path, source):
+    path, other = tmp_path / "run.jsonl", tmp_path / ("copy.csv" if source == "csv" else "copy.jsonl")
+
+    def objective(params):
+        return params["x"] ** 2
+
+    first = kbo.minimize(objective, UNIT, 4, method="random", journal=path, evaluated=[({"x": 0.5}, 0.1)])
+    first.to_csv(other) if source == "csv" else other.write_bytes(path.read_bytes())
+    for n_trials in (4, 5, 5):
+        known = path if source == "journal" else other
+        result = kbo.minimize(objective, UNIT, n_trials, method="random", journal=path, evaluated=known)
+    assert len(result.trials) == 6
+    assert [trial.asked for trial in result.trials].count(False) == 1
+
+
+ODD = [
+    *("NA", "nan", "", "01", "1", "1.0", "0.5", "1e-05", "inf", "True", "true", "None", "null", "N/A", '"', '"1"'),
+    *("a,b", "a\nb", "a\rb", "\r\n", " x ", "ü", "-0", "1_000", "10" * 12, "#", "'", ";", "\t", "\ufeffx"),
+]
+MIXED = [
+    2,
+    0.5,
+    True,
+    None,
+    10**20,
+    1e300,
+    -3,
+    "x",
+    *("2", "1", "0.5", "True", "", "None", "1e+300", str(10**20), "-3"),
+]
+
+
+@pytest.mark.parametrize(
+    "options", [ODD, MIXED, ["1", "2"], ["01", "NA"], [16, 32.5, 64], [False, True], [None, 2], [None, ""]]
+)
+def test_a_table_that_kbo_writes_is_read_exactly(tmp_path, options):
+    bounds = [
+        {
+            "c": options,
+            "o": kbo.Ordinal(options[::-1]),
+            "x": kbo.Float(-1e3, 1e3),
+            "n": (0, 2**40),
+            "seed": kbo.Fixed("01"),
+        },
+        kbo.When("c", options[0], {"d": options, "f": kbo.Fixed(None), "y": kbo.Float(1e-9, 1.0, log=True)}),
+    ]
+    generator = np.random.default_rng(1)
+    optimizer = kbo.Optimizer(bounds, method="random")
+    for i, option in enumerate(options):
+        inner = {"d": options[-1], "f": None, "y": float(generator.uniform(1e-9, 1.0))} if i == 0 else {}
+        own = {"c": option, "o": option, "x": float(generator.normal()), "n": 2**30 + i, "seed": "01"}
+        optimizer.tell(own | inner, (float(generator.normal()), {"memory": float(generator.normal())}))
+    optimizer.fail(optimizer.ask(), "a\r\nb,")
+    path, given = (
+        table.write(optimizer.trials, tmp_path / "run.csv"),
+        [t for t in optimizer.trials if t.failure is None],
+    )
+    for known in (path, table.frame(optimizer.trials)):
+        found = known_results(known, optimizer.space, maximize=False)
+        assert repr(found) == repr([(trial.params, (trial.value, trial.measured)) for trial in given])
+
+
+def csv(path, text):
+    path.write_text(text, newline="")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,kind,value\n0.5,a,1\n0.25,b,2,3\n", "line 3 of .*4 fields and the first line has 3"),
+        ("x,kind,value\n0.5,a\n", "line 2 of .*2 fields"),
+        ("x,kind,value\r\n\r\n0.5,a,1,\r\n", "line 3 of .*4 fields"),
+        ("x,x,value\n0.5,0.5,1\n", "several columns of one name"),
+        ("", "a column 'value'"),
+        ("x,kind\n0.5,a\n", r"has the columns \['x', 'kind'\]"),
+        ("x,kind,value\nhalf,a,1\n", "line 2: parameter 'x': .*'half'"),
+        ("x,kind,value\n0.5,c,1\n", "line 2: parameter 'kind': 'c' is not one of"),
+        ("x,value\n0.5,1\n", r"line 2: params must have .*missing are \['kind'\]"),
+        ("x,kind,value\n0.5,a,NA\n", "line 2: value must be a finite number, got 'NA'"),
+        ('x,kind,value\n0.5,"a,1\n', "cannot read"),
+        ("x,kind,value\n0.5,\udcff,1\n", "cannot read"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_with_the_line(tmp_path, text, message):
+    path = tmp_path / "known.csv"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(kbo.InvalidInput, match=message):
+        known_results(path, Space({"x": (0.0, 1.0), "kind": ["a", "b"]}), maximize=False)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_extra_columns_are_ignored_with_one_line_and_fixed_values_filled_in(tmp_path, caplog, frame):
+    caplog.set_level("WARNING", "kbo")
+    space = Space(
+        [{"x": (0.0, 1.0), "on": bool, "seed": 3}, kbo.When("on", True, {"rate": (0.0, 1.0), "mode": "fast"})]
+    )
+    path = csv(tmp_path / "known.csv", "x,note,on,rate,value,comment\n0.5,ok,TRUE,.25,1,\n\n1,,false,,2,good\n")
+    known = known_results(pd.read_csv(path) if frame else path, space, maximize=False)
+    assert known == [
+        ({"x": 0.5, "on": True, "seed": 3, "rate": 0.25, "mode": "fast"}, 1.0),
+        ({"x": 1.0, "on": False, "seed": 3}, 2.0),
+    ]
+    assert [record.message for record in caplog.records] == [
+        "evaluated: ignored the columns ['note', 'comment'], which are no parameters"
+    ]
+
+
+def test_values_of_fixed_parameters_may_be_left_out_or_given(tmp_path):
+    bounds, calls = {"x": (0.0, 1.0), "n": kbo.Int(1, 3), "seed": kbo.Fixed(3), "mode": "fast"}, []
+    first = [{"x": 0.5, "n": 2}, {"x": 0.25, "n": 1, "seed": 3}, {"n": 3, "mode": "fast"}]
+
+    def objective(params):
+        calls.append(dict(params))
+        return params["x"]
+
+    kbo.minimize(objective, bounds, 3, try_first=first, method="random")
+    assert [given.items() <= call.items() for given, call in zip(first, calls, strict=True)] == [True] * 3
+    assert all(list(call) == ["x", "n", "seed", "mode"] for call in calls)
+    with pytest.raises(kbo.InvalidInput, match=r"try_first\[0\]: .*'seed': 4 is not one of \[3\]"):
+        kbo.minimize(objective, bounds, 3, try_first=[{"x": 0.5, "n": 2, "seed": 4}])
+    optimizer = kbo.Optimizer(bounds, method="random")
+    assert optimizer.ask(choices=[{"x": 0.5, "n": 1}]) == {"x": 0.5, "n": 1, "seed": 3, "mode": "fast"}
+    assert optimizer.tell({"x": 0.5, "n": 1}, 1.0).asked
+
+
+@pytest.mark.parametrize("at", ["_begin", "_record", "_end"])
+def test_a_tracker_that_fails_warns_once_and_is_dropped(monkeypatch, caplog, at):
+    recorded = []
+
+    class Server(Tracker):
+        def _record(self, trial, result):
+            recorded.append(trial.number)
+
+    def broken(self, *_):
+        raise ConnectionError("the server is away")
+
+    caplog.set_level("WARNING", "kbo")
+    monkeypatch.setattr(Server, at, broken)
+    result = kbo.minimize(lambda params: params["x"], UNIT, 3, method="random", on_trial=Server())
+    assert [trial.status for trial in result.trials] == ["complete"] * 3
+    assert [record.message for record in caplog.records] == [
+        "Server failed, and records no more of this run, which goes on: ConnectionError: the server is away"
+    ]
+    assert recorded == ([0, 1, 2] if at == "_end" else [])
+
+
+@pytest.mark.parametrize("tool", ["mlflow", "wandb"])
+def test_the_tools_are_trackers(monkeypatch, tool):
+    pytest.importorskip(tool)
+    tracker = {"mlflow": tracking.MLflow, "wandb": tracking.WandB}[tool]
+    monkeypatch.setattr(importlib.import_module(tracker.__module__), "import_module", lambda name: 1 / 0)
+    result = kbo.minimize(lambda params: params["x"], UNIT, 2, method="random", on_trial=tracker())
+    assert len(result.trials) == 2
+
+
+def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
+    pytest.importorskip("mlflow")
+    caplog.set_level("WARNING", "kbo")
+    record = tracking.MLflow("odd", f"sqlite:///{tmp_path / 'runs.db'}")
+    kbo.minimize(lambda params: params["x: (a=b)"], {"x: (a=b)": (0.0, 1.0)}, 1, method="random", on_trial=record)
+    assert not [entry for entry in caplog.records if entry.name == "kbo"]
+
+
+class Failing:
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, trial, result):
+        if trial.number == 1 and self.place == "on_trial":
+            raise ZeroDivisionError
+        if trial.number == 1 and self.place == "exit":
+            raise SystemExit(3)
+
+    def should_stop(self, trial, trials, maximize):
+        raise ArithmeticError
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "n"),
+    [
+        ("on_trial", ZeroDivisionError, 2),
+        ("exit", SystemExit, 2),
+        ("pruner", ArithmeticError, 2),
+        ("journal", kbo.JournalError, 1),
+    ],
+)
+def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, n):
+    path = tmp_path / "run.jsonl"
+
+    def objective(params, trial):
+        trial.report(0, 1.0)
+        if trial.number == 0:
+            trial.report(1, 1.0)
+        if place == "journal":
+            path.unlink()
+        return params["x"]
+
+    options = {"pruner": Failing("")} if place == "pruner" else {}
+    with pytest.raises(error) as caught:
+        kbo.minimize(objective, UNIT, 4, method="random", journal=path, on_trial=Failing(place), **options)
+    assert len(caught.value.trials) == n
+
+
+@pytest.mark.parametrize("n_trials", [1, 3])
+def test_a_run_of_nothing_but_failures_is_an_error(tmp_path, n_trials):
+    def objective(params):
+        raise ValueError("no data set")
+
+    options = {"method": "random", "journal": tmp_path / "run.jsonl"}
+    for _ in range(2):
+        with pytest.raises(
+            kbo.TooManyFailures, match=f"all {n_trials} trials failed.*ValueError: no data set"
+        ) as error:
+            kbo.minimize(objective, UNIT, n_trials, **options)
+        assert [trial.status for trial in error.value.trials] == ["failed"] * n_trials
+    known = kbo.minimize(objective, UNIT, n_trials, evaluated=[({"x": 0.5}, 1.0)], method="random")
+    assert known.params == {"x": 0.5}
+
+
+@pytest.mark.parametrize("path", ["run.jsonl", Path("run.jsonl")])
+def test_load_on_the_class_says_what_to_do(path):
+    with pytest.raises(kbo.InvalidInput, match=r"Optimizer\(bounds, ...\).load\(path\)"):
+        kbo.Optimizer.load(path)
+    with pytest.raises(kbo.InvalidInput, match="path must be a path"):
+        kbo.Optimizer(UNIT).load()

@@ -5,15 +5,19 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import LinearKernel
+from botorch.models import ModelListGP
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
 from kbo import KernelRidge
+from kbo.acquisition import ConstrainedKernelUCB, SafeExpander, SafeUCB
 from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
+from kbo.models import KernelRidgeGP
 from kbo.optimize import proposal
+from kbo.optimize.journal import write
 from kbo.problems.rkhs import stationary_kernel
 from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Method
@@ -223,3 +227,53 @@ def test_a_run_whose_kernel_was_changed_outside_is_saved_and_copied_as_it_was(tm
     loaded = kbo.Optimizer(optimizer.space, setting=optimizer.setting, journal=tmp_path / "run.jsonl")
     for run in (copy.deepcopy(optimizer), loaded):
         assert run.interval({"x": 0.77}) == optimizer.interval({"x": 0.77})
+
+
+def matern(nu=2.5, lengthscale=2e-4, kind=MaternKernel):
+    kernel = kind(nu=nu) if kind is MaternKernel else kind()
+    return ScaleKernel(kernel.initialize(lengthscale=lengthscale)).double()
+
+
+SHORT = {"x" + str(i): (0.0, 1.0) for i in range(6)}
+OTHERS = {
+    "lengthscale": matern(lengthscale=4e-4),
+    "smoothness": matern(nu=1.5),
+    "class": matern(kind=RBFKernel),
+    "active dimensions": ScaleKernel(MaternKernel(active_dims=(0, 1)).initialize(lengthscale=2e-4)).double(),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_a_journal_of_a_kernel_that_differs_only_at_short_distances_is_refused(other, tmp_path):
+    def opened(kernel):
+        limit = kbo.Constraint("g", upper=1.0, noise_std=0.1, norm_bound=2.0, kernel=kernel)
+        return kbo.Optimizer(
+            SHORT, setting=kbo.Certified(kernel, 0.1, 2.0), constraints=[limit], journal=tmp_path / "run.jsonl"
+        )
+
+    opened(matern()).close()
+    opened(matern().float().double()).close()
+    with pytest.raises(kbo.JournalError, match="constraints g kernel") as error:
+        opened(other)
+    assert "problem (kernel: " in str(error.value)
+
+
+def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
+    """As versions up to 0.14 wrote them."""
+    kernel, path = matern(lengthscale=0.5), tmp_path / "run.jsonl"
+    setting = kbo.Certified(kernel, 0.1, 2.0)
+    optimizer = kbo.Optimizer(SHORT, setting=setting)
+    header = {**optimizer.header, "kernel": optimizer.header["kernel"].rsplit(" ", 1)[0]}
+    write(path, header, optimizer.events)
+    assert kbo.Optimizer(SHORT, setting=setting, journal=path).trials == []
+    with pytest.raises(kbo.JournalError, match="kernel"):
+        kbo.Optimizer(SHORT, setting=kbo.Certified(matern(lengthscale=0.6), 0.1, 2.0)).load(path)
+
+
+@pytest.mark.parametrize("kind", [SafeUCB, SafeExpander, ConstrainedKernelUCB])
+def test_a_limit_that_is_nan_is_not_kept_by_an_acquisition_function(kind):
+    models = [KernelRidgeGP(POINTS[:1], torch.ones(1, 1, dtype=torch.float64), RBF, 0.1) for _ in range(2)]
+    broken = Broken(0)
+    broken.upper = broken.lower = lambda state, X: broken.interval(state, X)[0]
+    acqf = kind(ModelListGP(*models), [FixedWidth(0.1), broken], 0, {1: (-5.0, None)})
+    assert acqf(POINTS[:1].unsqueeze(-2)).isnan().all()

@@ -1,7 +1,11 @@
 """Attacks on workers: what objectives leave behind, what they print, how they end."""
 
 import importlib
+import io
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +18,7 @@ import torch
 
 import kbo
 from kbo.cli import tuning
+from kbo.errors import TooManyFailures
 from kbo.workers import processes
 from kbo.workers.call import Outcome
 from kbo.workers.here import Here
@@ -59,7 +64,10 @@ def test_settings_that_an_objective_leaves_behind_are_restored(setting, end):
     before = read()
     kept = []
     try:
-        result = kbo.minimize(objective, BOX, 7, max_failures=9, on_trial=lambda *_: kept.append(read() == before))
+        try:
+            result = kbo.minimize(objective, BOX, 7, max_failures=9, on_trial=lambda *_: kept.append(read() == before))
+        except TooManyFailures as failed:
+            result = failed
         after = read()
     finally:
         _reset()
@@ -358,3 +366,50 @@ def test_an_objective_that_forks_and_returns_twice_has_one_outcome(engine, end, 
 
     result = kbo.minimize(objective, BOX, 3, workers=engine)
     assert [trial.value for trial in result.trials] == [bowl(trial.params) for trial in result.trials]
+
+
+def test_a_clock_that_is_set_during_a_run_uses_up_no_time_budget(tmp_path, monkeypatch):
+    run = {"time_budget": 1800.0, "journal": tmp_path / "run.jsonl"}
+    with monkeypatch.context() as patch:
+        later = time.time() + 3600.0
+        kbo.minimize(bowl, BOX, 2, **run, on_trial=lambda *_: patch.setattr(time, "time", lambda: later))
+    result = kbo.minimize(bowl, BOX, 4, **run)
+    assert len(result.trials) == 4
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_progress_without_a_stream_for_it_is_not_shown(stream, monkeypatch):
+    if stream == "closed":
+        stream = io.StringIO()
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    result = kbo.minimize(bowl, BOX, 2, progress=True)
+    assert [trial.status for trial in result.trials] == ["complete"] * 2
+
+
+def test_a_client_that_leaves_a_live_page_is_no_news(capsys):
+    with kbo.report.Live(quiet=True) as live:
+        _, _, port = live.address.rstrip("/").rpartition(":")
+        client = socket.create_connection(("127.0.0.1", int(port)))
+        client.sendall(b"GET / HT")
+        _until(lambda: _serving())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset
+        _until(lambda: not _serving())
+    assert capsys.readouterr().err == ""
+
+
+def _serving():
+    return [thread for thread in threading.enumerate() if "process_request" in thread.name]
+
+
+def test_a_worker_that_is_killed_before_its_next_trial_begins_costs_no_trial():
+    with kbo.Processes(1).session(lambda x: os.getpid(), None, quiet) as session:
+        session.start(0, [])
+        (before,) = session.wait()
+        os.kill(before.value, signal.SIGSTOP)
+        session.start(1, [])
+        os.kill(before.value, signal.SIGKILL)
+        (after,) = session.wait(60.0)
+    assert after.failure is None
+    assert after.value != before.value

@@ -147,10 +147,14 @@ def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known
             KernelRidgeGP.from_gp(other)
 
 
-def test_a_missing_kernel_or_ridge_is_explained(device):
+def test_a_missing_kernel_or_ridge_is_named(device):
     for build in (KernelRidgeGP, NystromGP):
-        for given in ({}, {"kernel": kernel()}, {"ridge": 0.1}):
-            with pytest.raises(TypeError, match=rf"{build.__name__}.*kernel and a ridge.*from_gp"):
+        for given, missing in [
+            ({}, "'kernel' and 'ridge'"),
+            ({"kernel": kernel()}, "'ridge'"),
+            ({"ridge": 1}, "'kernel'"),
+        ]:
+            with pytest.raises(TypeError, match=rf"{build.__name__}.*missing.*{missing}"):
                 build(*data(9, device), **given)
         for wrong in ("matern", MaternKernel):
             with pytest.raises(InvalidInput, match=r"kernel must be a gpytorch\.kernels\.Kernel"):

@@ -98,7 +98,7 @@ def guarantee(client: Client) -> str:
     """Return in words the guarantee of ``interval`` and the estimated numbers.
 
     It is gone once a value is overwritten after kbo has read it, which it does when a trial is proposed or a bound
-    computed. Ax keeps no trace of what was overwritten before that.
+    computed. Ax keeps no trace of what was overwritten before that, so the sentence assumes that nothing was.
 
     Raises:
         InvalidInput: The client has another strategy.
@@ -108,7 +108,10 @@ def guarantee(client: Client) -> str:
     except _TooFew:
         return "none: there are too few observations for a bound"
     model = fitted.models[fitted.objective]
-    said = model.belief.guarantee(_selected(client, fitted))
+    ways = _selected(client, fitted)
+    said = model.belief.guarantee(ways)
+    if model.belief.proved(ways) is not None:
+        said += "; and if no value was replaced by another one before the next trial was proposed"
     noise = model.belief.account().get("noise")
     return said if noise is None else f"{said} (noise: {noise})"
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import re
 import time
 from importlib import import_module
-from typing import Any, Self
+from typing import Any
 
 from kbo import checks
 from kbo.extras import require
 from kbo.optimize.result import Result
 from kbo.optimize.table import by_name
+from kbo.optimize.tracking.tracker import Tracker
 from kbo.optimize.trials import Trial
 
 _STATUS = {"complete": "FINISHED", "failed": "FAILED", "pruned": "KILLED"}
 
 
-class MLflow:
+class MLflow(Tracker):
     """Record a run in MLflow: an ``on_trial`` of ``minimize``.
 
     As with MLflow's own examples of tuning, every trial is a run, nested in one run for the whole. A trial has its
-    parameters, the metrics "value", "report" (by step) and other measurements by their names, its times, and the reason
-    of a failure as a tag. The whole has the metric "best observed", by trial, and at the end the recommended
-    parameters. Trials may run in parallel, and MLflow's active run stays as it is.
+    parameters, the metrics "value", "report" (by step) and other measurements by their names, its times, and the
+    reason of a failure as a tag; characters that MLflow does not allow in a name are "_". The whole has the metric
+    "best observed", by trial, and at the end the recommended parameters. Trials may run in parallel, and MLflow's
+    active run stays as it is. An error of MLflow is logged and ends the record, not the run.
 
     Args:
         experiment: Name of the experiment, which is made if there is none.
@@ -43,17 +45,15 @@ class MLflow:
         self._name = checks.maybe(checks.text, "name", name)
         require("kbo.optimize.tracking.MLflow", "mlflow", "mlflow")
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
         self._mlflow: Any = import_module("mlflow")
         self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
         known = self._client.get_experiment_by_name(self._experiment)
         self._id = self._client.create_experiment(self._experiment) if known is None else known.experiment_id
         self._parent = self._client.create_run(self._id, run_name=self._name).info.run_id
         self._result: Result | None = None
-        return self
 
-    def __call__(self, trial: Trial, result: Result) -> None:
-        """Record a trial."""
+    def _record(self, trial: Trial, result: Result) -> None:
         kinds = self._mlflow.entities
         self._result, end = result, _milliseconds(trial.finished)
         tags = {"mlflow.parentRunId": self._parent, "mlflow.runName": f"trial {trial.number}"}
@@ -61,17 +61,17 @@ class MLflow:
         metrics = [kinds.Metric("report", value, end, step) for step, value in trial.reports]
         known = trial.measured | ({} if trial.value is None else {"value": trial.value})
         metrics += [kinds.Metric(_name(name), value, end, 0) for name, value in known.items()]
-        params = [kinds.Param(name, str(value)) for name, value in by_name(trial.params).items()]
+        params = [kinds.Param(_name(name), str(value)) for name, value in by_name(trial.params).items()]
         self._client.log_batch(run, metrics, params, [kinds.RunTag("failure", trial.failure)] if trial.failure else [])
         self._client.set_terminated(run, _STATUS[trial.status], end)
         if result.best_observed is not None:
             self._client.log_metric(self._parent, "best observed", result.best_observed, end, trial.number)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _end(self, whole: bool) -> None:
         if self._result is not None and self._result.params is not None:
             for name, value in by_name(self._result.params).items():
-                self._client.log_param(self._parent, f"recommended {name}", value)
-        self._client.set_terminated(self._parent, "FINISHED" if kind is None else "FAILED")
+                self._client.log_param(self._parent, f"recommended {_name(name)}", value)
+        self._client.set_terminated(self._parent, "FINISHED" if whole else "FAILED")
 
 
 def _name(text: str) -> str:

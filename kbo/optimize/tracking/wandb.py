@@ -11,17 +11,18 @@ from kbo import checks
 from kbo.extras import require
 from kbo.optimize.result import Result
 from kbo.optimize.table import by_name
+from kbo.optimize.tracking.tracker import Tracker
 from kbo.optimize.trials import Trial
 
 
-class WandB:
+class WandB(Tracker):
     """Record a run in Weights & Biases: an ``on_trial`` of ``minimize``.
 
     As in a sweep, every trial is a run of one group, so that the panels for parallel coordinates and importance, which
     compare runs, work. It has its parameters as configuration, "report" by step, and in its summary "value", other
     measurements by their names, "number", "status" and "seconds"; that of a failed trial has failed. Trials may run in
     parallel, and an active run of the caller stays as it is. Recording takes about half a second for each trial
-    offline.
+    offline. An error of W&B is logged and ends the record, not the run.
 
     Args:
         project: Name of the project.
@@ -50,8 +51,7 @@ class WandB:
         self._options = {"project": checks.text("project", project), "mode": mode, "group": group, "dir": where}
         require("kbo.optimize.tracking.WandB", "wandb", "wandb")
 
-    def __call__(self, trial: Trial, result: Result) -> None:
-        """Record a trial."""
+    def _record(self, trial: Trial, result: Result) -> None:
         wandb: Any = import_module("wandb")
         named = {"name": f"trial {trial.number}", "config": by_name(trial.params)}
         silent = wandb.Settings(silent=True)

@@ -1,0 +1,135 @@
+"""Laws that posteriors must satisfy, to be run on one of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.regression import Posterior
+
+_RIDGES = (1e-2, 0.1, 10.0)
+
+
+def check_posterior(make: Callable[[float], Posterior], X: Tensor, tolerance: float = 1e-8) -> None:
+    """Check that a posterior obeys the laws on which the rest of kbo rests.
+
+    Its numbers equal the dense formulas of its own ``prior``; data in pieces, in another order or repeated give the
+    same; bad data are refused and change nothing; forks, saved states and data that the caller changes are
+    independent of it; a point's answer does not depend on the other points, and has exact gradients. A posterior that
+    only approximates the formulas, such as a sketch, cannot pass.
+
+    Args:
+        make: Returns the posterior without data at a ridge.
+        X: Points [n d], at least 8 distinct ones, in float64. Half of them are observed.
+        tolerance: Relative and absolute tolerance.
+
+    Raises:
+        AssertionError: The first law that does not hold, in words.
+        InvalidInput: Too few points, or of another shape or dtype.
+
+    Example:
+        >>> check_posterior(lambda ridge: LinearRegression(features, ridge), torch.rand(20, 2, dtype=torch.double))
+    """
+    if len(checks.rows("X", X)) < 8 or X.dtype != torch.float64:
+        raise InvalidInput(f"X must have at least 8 points in torch.float64, got {len(X)} in {X.dtype}.")
+    half = len(X) // 2
+    A, Z, y = X[:half], X[half:], torch.randn(half, generator=torch.Generator().manual_seed(0), dtype=X.dtype).to(X)
+
+    def fed(*pieces: slice | Tensor) -> Posterior:
+        state = make(_RIDGES[1])
+        for piece in pieces:
+            state.update(A[piece], y[piece])
+        return state
+
+    def same(law: str, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+        for name, value in expected.items():
+            torch.testing.assert_close(
+                found[name], value, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{law}: {name}\n{text}"
+            )
+
+    everything, empty = slice(None), make(_RIDGES[1])
+    prior = empty.prior(Z, Z)
+    same("without data the answers are the prior", {"variance": empty.predict(Z)[1]}, {"variance": prior.diagonal()})
+    same("prior_variance is the diagonal of the prior", {"": empty.prior_variance(Z)}, {"": prior.diagonal()})
+
+    state = fed(everything)
+    expected = _answers(state, Z)
+    _holds(state.n == half and state.ridge == _RIDGES[1], "n counts the observations, and the ridge is the given one")
+    same("the answers equal the dense formulas", expected, _dense(state, A, y, Z))
+    same("data one by one give the same", _answers(fed(*(slice(i, i + 1) for i in range(half))), Z), expected)
+    same("the order of the data does not matter", _answers(fed(torch.arange(half).flip(0)), Z), expected)
+    twice = fed(everything, everything)
+    same("repeated points count again", _answers(twice, Z), _dense(twice, A.repeat(2, 1), y.repeat(2), Z))
+
+    one = {
+        name: torch.stack([_answers(state, z)[name][..., 0] for z in Z.split(1)], -1) for name in ("mean", "variance")
+    }
+    same("an answer does not depend on the other points", one, {name: expected[name] for name in one})
+    batch = state.predict(Z.unsqueeze(0))[0].squeeze(0)
+    same("points come in batches", {"mean": batch}, {"mean": state.predict(Z)[0]})
+    point = Z[:1].clone().requires_grad_()
+    _holds(torch.autograd.gradcheck(lambda x: state.predict(x), point, atol=1e-4), "gradients are exact")
+
+    version, fork = state.version, state.fork()
+    fork.update(Z, Z.sum(-1))
+    _holds(fork.version != version and state.version == version, "an update changes the version, that of a fork alone")
+    same("a fork does not change its parent", _answers(state, Z), expected)
+    mine, values = A.clone(), y.clone()
+    copied = make(_RIDGES[1])
+    copied.update(mine, values)
+    mine.zero_()
+    values.zero_()
+    same("data that the caller changes later change nothing", _answers(copied, Z), expected)
+    for bad_X, bad_y in [(A, y * torch.nan), (A * torch.nan, y), (A, y[:1]), (A[:, :0], y)]:
+        try:
+            state.update(bad_X, bad_y)
+        except InvalidInput:
+            same("a failed update changes nothing", _answers(state, Z), expected)
+            _holds(state.version == version and state.n == half, "a failed update changes neither version nor n")
+        else:
+            raise AssertionError("data that are not finite, or do not fit, are refused by InvalidInput")
+    loaded = make(_RIDGES[1])
+    loaded.load_state_dict(state.state_dict())
+    same("a saved state is restored", _answers(loaded, Z), expected)
+    for one_of_both in (loaded, state):
+        one_of_both.update(Z, Z.sum(-1))
+    same("a saved state continues as the state does", _answers(loaded, Z), _answers(state, Z))
+
+
+def _holds(truth: bool, law: str) -> None:
+    if not truth:
+        raise AssertionError(law)
+
+
+def _answers(state: Posterior, Z: Tensor) -> dict[str, Tensor]:
+    """All answers at several ridges."""
+    ridges = list(_RIDGES)
+    mean, variance = state.predict(Z, ridges)
+    names = ("log_det", "quad", "effective_dimension")
+    numbers = {name: getattr(state, name)(ridges) for name in names}
+    return {"mean": mean, "variance": variance, "covariance": state.covariance(Z, Z.flip(0), ridges), **numbers}
+
+
+def _dense(state: Posterior, X: Tensor, y: Tensor, Z: Tensor) -> dict[str, Tensor]:
+    """The same by the formulas, from the prior."""
+    found: dict[str, list[Tensor]] = {}
+    K, k, k_ZZ = state.prior(X, X), state.prior(X, Z), state.prior(Z, Z)
+    for ridge in _RIDGES:
+        A = K + ridge * torch.eye(len(X)).to(K)
+        solved = torch.linalg.solve(A, torch.cat([k, y.unsqueeze(-1), K], -1))
+        covariance = k_ZZ - k.mT @ solved[:, : len(Z)]
+        answers = {
+            "mean": k.mT @ solved[:, len(Z)],
+            "variance": covariance.diagonal(),
+            "covariance": covariance.flip(-1),
+            "log_det": torch.linalg.slogdet(A / ridge)[1],
+            "quad": ridge * y @ solved[:, len(Z)],
+            "effective_dimension": solved[:, len(Z) + 1 :].trace(),
+        }
+        for name, value in answers.items():
+            found.setdefault(name, []).append(value)
+    return {name: torch.stack(values) for name, values in found.items()}
