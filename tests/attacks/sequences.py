@@ -24,13 +24,21 @@ from dataclasses import dataclass, field
 import torch
 from scipy.stats import binom
 
+from tests.attacks.integrations import in_ax, in_optuna
 from tests.attacks.play import Play
 from tests.attacks.posteriors import posteriors
+from tests.attacks.runs import models, settings
 
 RARE = 1e-6
 """The probability with which a valid bound may fail this test."""
 
-GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {"posteriors": (posteriors, 0.5)}
+GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
+    "posteriors": (posteriors, 0.66),
+    "models": (models, 0.16),
+    "settings": (settings, 0.12),
+    "optuna": (in_optuna, 0.05),
+    "ax": (in_ax, 0.01),
+}
 """How to play a sequence of each group, and its share of all sequences."""
 
 
