@@ -117,10 +117,15 @@ WRITES = {
 
 
 class Sequence:
-    """A posterior and a confidence, data for them, and the moves."""
+    """A posterior and a confidence, data for them, and the moves.
 
-    def __init__(self, play: Play) -> None:
-        self.play, pick = play, play.pick
+    Args:
+        play: The sequence.
+        rounding: Whether points are nearly equal or far from zero, and the noise is small.
+    """
+
+    def __init__(self, play: Play, rounding: bool = False) -> None:
+        self.play, pick, self.rounding = play, play.pick, rounding
         self.bound, self.state_name = pick(*BOUNDS), pick(*STATES, *["exact"] * 6)
         self.prior = self.bound in PRIOR_BOUNDS
         self.delta = 1e-2 if self.prior else 1e-3
@@ -129,6 +134,10 @@ class Sequence:
         self.lengthscale, d = pick(0.1, 0.3, 1.0), pick(1, 1, 2, 6)
         self.name = pick(*RADIAL, "linear")
         self.shift = pick(*[0.0] * 8, 1e3, 1e8, 1e13) if self.name != "linear" else 0.0
+        if rounding:
+            self.bound, self.prior, self.delta, self.sigma = pick("self-normalized", "dmm", "cmm"), False, 1e-3, 2e-4
+            self.name, self.shift = pick("matern12", "subclass", "expanded", "product"), pick(0.0, 0.0, 1e8, 1e13)
+            self.state_name = pick("exact", "exact", "online")
         if self.name == "linear":
             self.kernel, values = linear()
         else:
@@ -156,8 +165,8 @@ class Sequence:
         unit = np.array([[rng.random() for _ in range(d)] for _ in range(N_DATA + N_PROBES)])
         if self.name == "linear":
             unit[-1] = 0.0
-        if self.play.pick(True, False, False):  # nearly equal points
-            for i in range(1, 6):
+        if self.play.pick(True, False, False) or self.rounding:  # nearly equal points
+            for i in range(1, 12 if self.rounding else 6):
                 unit[i] = unit[0] + 10.0 ** -self.play.pick(6, 8, 9) * np.array([rng.random() for _ in range(d)])
         return unit + self.shift * self.lengthscale
 
@@ -283,6 +292,8 @@ class Sequence:
             moves.append(self.repeat_exactly)
         elif self.play.pick(True, True, False):
             moves.insert(self.play.rng.randint(1, len(moves)), self.play.pick(*attacks))
+        if self.rounding:
+            moves = [self.learn] * 4 + [self.copy, self.load]
         for move in [self.learn, *moves]:
             move()
         if self.other is not None:
@@ -315,3 +326,8 @@ class Sequence:
 def posteriors(play: Play) -> None:
     """Play one sequence."""
     Sequence(play).run()
+
+
+def rounding(play: Play) -> None:
+    """Play one sequence on points that are nearly equal, or far from zero."""
+    Sequence(play, rounding=True).run()

@@ -26,14 +26,15 @@ from scipy.stats import binom
 
 from tests.attacks.integrations import in_ax, in_optuna
 from tests.attacks.play import Play
-from tests.attacks.posteriors import posteriors
+from tests.attacks.posteriors import posteriors, rounding
 from tests.attacks.runs import models, settings
 
 RARE = 1e-6
 """The probability with which a valid bound may fail this test."""
 
 GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
-    "posteriors": (posteriors, 0.66),
+    "posteriors": (posteriors, 0.6),
+    "rounding": (rounding, 0.06),
     "models": (models, 0.16),
     "settings": (settings, 0.12),
     "optuna": (in_optuna, 0.05),

@@ -14,7 +14,7 @@ from tests.attacks.play import Play
 from tests.attacks.posteriors import posteriors
 from tests.attacks.sequences import GROUPS, Report, play
 
-SEQUENCES = {"posteriors": 40, "models": 12, "settings": 4, "optuna": 3, "ax": 1}
+SEQUENCES = {"posteriors": 40, "rounding": 10, "models": 12, "settings": 4, "optuna": 3, "ax": 1}
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -32,7 +32,7 @@ def test_no_guarantee_is_wrong_more_often_than_it_says(group):
 def test_guarantees_without_objections_are_noticed(monkeypatch):
     monkeypatch.setattr(Confidence, "guarantee_on", lambda self, state: "holds")
     wrong = []
-    for number in range(60):
+    for number in range(50):
         sequence = Play(random.Random(f"posteriors 1 {number}"))
         posteriors(sequence)
         wrong += [verdict for verdict in sequence.verdicts if verdict[2]]
