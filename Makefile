@@ -19,7 +19,7 @@ tests-in = $(UV) venv --quiet --allow-existing --python $2 $(VENV)/$1 \
 	&& $(UV) pip install --quiet --python $(VENV)/$1 $3 \
 	&& $(VENV)/$1/bin/python -m pytest -n 2 $(TESTS)
 
-.PHONY: demo test test-slow test-faults test-device test-all-pythons test-lowest package mutations lint docs bench bench-device clean help
+.PHONY: demo test test-slow test-faults test-device test-all-pythons test-lowest package mutations lint docs docs-pages bench bench-device clean help
 
 help:
 	@echo "make demo        tune a neural network on the digits data on all CPUs (at most a minute after installation)"
@@ -33,6 +33,7 @@ help:
 	@echo "make mutations   check that the tests find each of the hand-made faults"
 	@echo "make lint        formatting, style, types and the import contract"
 	@echo "make docs        run the tutorials and build the documentation into docs/_build/html"
+	@echo "make docs-pages  the same without running the tutorials"
 	@echo "make bench       speed, as ratios against BoTorch in one process"
 	@echo "make bench-device  speed on a GPU, measured against what its arithmetic and memory allow"
 
@@ -110,6 +111,10 @@ lint: $(VENV)/test
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# The pages without running the tutorials, which the tests do.
+docs-pages: $(VENV)/docs
+	KBO_DOCS_NOTEBOOKS=off $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/pages
 
 bench: $(VENV)/cli
 	$(BIN)/kbo bench

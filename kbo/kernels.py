@@ -165,12 +165,17 @@ def _dense(kernel: Kernel) -> DenseKernel:
     return _FORMS.get(type(kernel), _Generic)(kernel)
 
 
+_MOST_COMPARED = 0.1
+"""Difference between float32 and float64, relative to ``k(x, x)``, from which on it does not grow with the error."""
+
+
 def measured_error(kernel: Kernel, X: Tensor) -> float:
     """Return the error of ``k(x, z)`` that is assumed of a kernel among points X [n d], relative to ``k(x, x)``.
 
     0 for kernels of GPyTorch and kbo, whose distances are taken from differences. The formula of any other class is
     unknown: float32 is compared with float64, and distances from ``|x|^2 - 2xz + |z|^2``, the worst of the usual ones,
-    lose half of the digits, so the error in float64 is the root of that ratio smaller.
+    lose half of the digits, so the error in float64 is the root of that ratio smaller. It is 1 where points are so far
+    from zero, or values so rough, that a comparison in float32 tells nothing.
     """
     if all(type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) for part in kernel.modules()):
         return 0.0
@@ -178,6 +183,9 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
     # The points in another order: some formulas treat equal arguments apart.
     exact, prior = freeze(kernel, fine)(fine, fine.flip(0)), freeze(kernel, fine).diagonal(fine).max()
     lost = (freeze(kernel, rough)(rough, rough.flip(0)).double() - exact).abs().max() / prior
+    moved = (freeze(kernel, X.double())(X.double(), X.double().flip(0)) - exact).abs().max() / prior
+    if not max(float(lost), float(moved)) <= _MOST_COMPARED:
+        return 1.0
     return float(lost) * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
 
 
@@ -293,13 +301,13 @@ class _Stationary(DenseKernel):
 
 
 def _coordinate_error(places: Sequence[Sequence[float]], scales: list[float]) -> float:
-    """``4 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
+    """``2 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
     if len(scales) == 1:
-        largest = scales[0] * math.sqrt(max(sum(map(operator.mul, place, place)) for place in places))
+        largest = scales[0] * math.sqrt(max((sum(map(operator.mul, place, place)) for place in places), default=0.0))
     else:
         scaled = (map(operator.mul, place, scales) for place in places)
-        largest = math.sqrt(max(sum(value * value for value in place) for place in scaled))
-    return 2 * torch.finfo(torch.float64).eps * largest
+        largest = math.sqrt(max((sum(value * value for value in place) for place in scaled), default=0.0))
+    return torch.finfo(torch.float64).eps * largest
 
 
 def _distances(X: Tensor, Z: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-import logging
 import os
-import signal
 
 import pytest
 import torch
 from hypothesis import settings
+
+from tests.independence import _independent  # noqa: F401
 
 settings.register_profile("kbo", derandomize=True, deadline=None, max_examples=10)
 settings.load_profile("kbo")
@@ -24,21 +24,3 @@ def pytest_collection_modifyitems(items) -> None:
     for item in items:
         if "device" in item.fixturenames:
             item.add_marker("device")
-
-
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
-def _interruptible() -> None:
-    """Ctrl-C raises, whatever handler Ray Tune left behind, and in the background of a shell too."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(autouse=True)
-def _level_of_the_log():
-    """The level that a command of an earlier test has set does not hold for the next one."""
-    yield
-    logging.getLogger("kbo").setLevel(logging.NOTSET)

@@ -114,6 +114,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.keeps(r"file .*ax\.db", "Ax keeps the connection to its database until the process ends")
 @pytest.mark.parametrize(("load", "trials"), [(from_json, TRIALS - KILLED_AFTER), (from_database, 2)])
 def test_a_killed_run_continues_exactly_as_if_it_had_not_been(load, trials, folder, uninterrupted):
     points = advance(load(folder), trials)
@@ -530,6 +531,7 @@ def test_a_constrained_run_resumes_with_its_pending_trials(constrained, tmp_path
     assert kbo_ax.recommended(loaded) == kbo_ax.recommended(constrained)
 
 
+@pytest.mark.keeps(r"file .*ax\.db", "Ax keeps the connection to its database until the process ends")
 def test_a_constrained_run_resumes_from_a_database(tmp_path):
     init_engine_and_session_factory(url=(storage := database(tmp_path)).url, force_init=True)
     create_all_tables(get_engine())

@@ -5,7 +5,6 @@ import math
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from kbo.cli import app
 from kbo.experiments.bench import chaining as chaining_bench
@@ -13,6 +12,7 @@ from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.papers import chaining
 from kbo.experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
+from tests.commands import CliRunner
 
 
 @pytest.fixture(scope="module")

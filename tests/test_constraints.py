@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from typer.testing import CliRunner
 
 import kbo
 from kbo import report
@@ -15,6 +14,7 @@ from kbo.optimize import journal
 from kbo.optimize.constraint import outcome_of
 from kbo.optimize.fitting import unit_kernel
 from kbo.report.record import Record
+from tests.commands import CliRunner
 
 BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 MEMORY = kbo.Constraint("memory", upper=8.0)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from kbo import InvalidInput
 from kbo.cli import app
@@ -26,6 +25,7 @@ from kbo.experiments.sweep.runner import CellsFailed, sweep
 from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge
 from tests.chores import square, squares
+from tests.commands import CliRunner
 
 CHORES = "tests.chores"
 

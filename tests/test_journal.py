@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from gpytorch.kernels import MaternKernel
-from typer.testing import CliRunner
 
 import kbo
 from kbo.cli import app
 from kbo.optimize.journal import Journal
+from tests.commands import CliRunner
 
 SCRIPT = """
 import sys, time, kbo

@@ -12,7 +12,6 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
-from typer.testing import CliRunner
 
 import kbo
 from kbo import report
@@ -21,6 +20,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.result import result_of
 from kbo.report import live
 from kbo.report.page import render
+from tests.commands import CliRunner
 
 
 @pytest.fixture(autouse=True)

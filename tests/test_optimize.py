@@ -291,11 +291,16 @@ def test_the_value_lies_in_its_interval_and_failures_are_in_the_guarantee():
         optimizer.tell([x], 2.5)
     lower, value, upper = optimizer.interval([0.5])
     assert lower <= value <= upper
-    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
+    noise = itertools.count()
+
+    def objective(x):
+        return 1 / 0 if x[0] > 0.8 else x[0] + 1e-6 * next(noise)
+
+    result = kbo.maximize(objective, [(0, 1)], 6, setting=setting)
     assert not result.certified
     assert result.guarantee.startswith("not certified: trials failed: ")
     setting = dataclasses.replace(setting, completion_independent_of_noise=True)
-    result = kbo.maximize(lambda x: 1 / 0 if x[0] > 0.8 else x[0], [(0, 1)], 6, setting=setting)
+    result = kbo.maximize(objective, [(0, 1)], 6, setting=setting)
     assert result.certified
     assert "if completion does not depend on the noise (trials failed: " in result.guarantee
 
@@ -506,7 +511,10 @@ def test_settings_say_what_they_need_to_know_of_the_noise():
 def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():
     kernel = RBFKernel().double()
     setting = kbo.Certified(kernel, None, 2.0, noise_upper=0.3)
-    result = kbo.maximize(lambda x: x[0], [(0.0, 1.0)], 8, method="kernel-ucb-fixed", setting=setting)
+    noise = itertools.count()
+    result = kbo.maximize(
+        lambda x: x[0] + 1e-6 * next(noise), [(0.0, 1.0)], 8, method="kernel-ucb-fixed", setting=setting
+    )
     assert result.assumptions["noise_std"] == 0.3
     assert "0.3-sub-Gaussian" in result.guarantee
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from kbo.cli import app
 from kbo.errors import InvalidInput, MissingExtra
 from kbo.experiments.tuning import ranks, suites
 from kbo.experiments.tuning.suite_run import experiment
 from kbo.experiments.tuning.tuners import seeds_of
+from tests.commands import CliRunner
 
 
 def scores(*rows, names="abc"):

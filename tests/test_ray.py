@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+
+from tests.commands import CliRunner
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.keeps("file .*socket:", "Ray opens connections when it needs them")
 
 import kbo  # noqa: E402
 from kbo.cli import app  # noqa: E402
@@ -208,7 +210,7 @@ def head_in(folder):
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while "Ray runtime started" not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
         assert process.poll() is None, log.read_text()
@@ -216,7 +218,7 @@ def head_in(folder):
     yield address, environment
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(20)
+        process.wait(120)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -246,11 +248,11 @@ sweep(squares(30), {str(tmp_path)!r}, workers=Ray("{address}"), progress=False)
         [sys.executable, "-c", script], cwd=root, env=environment, stdout=-1, stderr=-1, text=True
     )
     assert process.stdout.readline() == "now\n", process.communicate()[1]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(list(tmp_path.glob("*.parquet"))) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    stderr = process.communicate(timeout=30)[1]
+    stderr = process.communicate(timeout=120)[1]
     assert stderr.strip().endswith("KeyboardInterrupt"), stderr
     assert 4 <= len(list(tmp_path.glob("*.parquet"))) < 30
     without = {name: value for name, value in environment.items() if not name.startswith("RAY_")}

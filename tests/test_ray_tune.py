@@ -1,5 +1,6 @@
 """Ray Tune through its own OptunaSearch."""
 
+import signal
 import tempfile
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 pytest.importorskip("optuna")
 ray = pytest.importorskip("ray")
 tune = pytest.importorskip("ray.tune")
+pytestmark = pytest.mark.keeps("file .*socket:", "Ray opens connections when it needs them")
 
 from ray.tune.search.optuna import OptunaSearch  # noqa: E402
 
@@ -22,6 +24,15 @@ def cluster():
         ray.shutdown()
 
 
+@pytest.fixture
+def handlers():
+    """Puts back the signal handlers that Ray Tune leaves."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def trainable():
     """A function that is pickled by value: workers need not import what the tests do."""
 
@@ -31,7 +42,7 @@ def trainable():
     return train
 
 
-def test_tune_runs_two_trials_at_once(cluster, tmp_path):
+def test_tune_runs_two_trials_at_once(cluster, tmp_path, handlers):
     sampler = KBOSampler(seed=0)
     search = OptunaSearch(metric="loss", mode="min", sampler=sampler)
     space = {"lr": tune.uniform(0.0, 1.0), "width": tune.randint(1, 9), "act": tune.choice(["relu", "tanh"]), "k": 3}

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import kbo
 from kbo.cli import app
 from kbo.errors import InvalidInput
+from tests.commands import CliRunner
 
 SPACE = {"x": (0.0, 1.0), "depth": kbo.Choice([3, None]), "kind": kbo.Choice([1, "<b>"]), "n": kbo.Int(1, 9)}
 

@@ -452,7 +452,7 @@ def test_a_point_that_is_known_exactly_is_drawn_at_its_value(device):
 def model(device, kind: str, transformed: bool = True):
     X, _ = data(device)
     X = 2 * X
-    Y = torch.sin(3 * X).sum(-1, keepdim=True)
+    Y = torch.sin(3 * X).sum(-1, keepdim=True) + 0.01 * torch.linspace(0, 1, len(X)).to(X).unsqueeze(-1)
     arguments = {"input_transform": Normalize(2), "outcome_transform": Standardize(1)} if transformed else {}
     if kind == "exact":
         return KernelRidgeGP(X, Y, matern(2.5), 0.05, **arguments)

@@ -25,6 +25,7 @@ def trials():
     return begun, result_of(optimizer, "", None)
 
 
+@pytest.mark.keeps(r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends")
 def test_mlflow_has_a_nested_run_for_each_trial(trials, tmp_path):
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
@@ -63,14 +64,16 @@ def entries(data):
         data = data[7 + size :]
 
 
+@pytest.mark.keeps("thread Otel", "W&B keeps its threads for telemetry until the process ends")
 def test_wandb_has_a_run_of_a_group_for_each_trial(trials, tmp_path):
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record
 
     begun, result = trials
     record = tracking.WandB("digits", mode="offline", folder=tmp_path)
     for trial in begun:
         record(trial, result)
+    wandb.teardown()  # ends the service of W&B, which has then written its files
     found = {}
     for path in tmp_path.rglob("run-*.wandb"):
         summary, groups = {}, set()

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kbo import stateful
-from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds, UnknownNorm
+from kbo.confidence import Chaining, MartingaleMixture, NoiseBounds
 from kbo.confidence.noise.adaptive import AdaptiveSelfNormalized
 from kbo.covers import PosteriorMetric, covers
 from kbo.regression import AdaptiveRidge, BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
@@ -110,30 +110,6 @@ def test_a_drawn_function_stays_when_the_state_learns(device):
     before = drawn(points)
     state.update(points[:4], points[:4].sum(-1))
     assert torch.equal(drawn(points), before)
-
-
-def test_a_bonus_follows_delta():
-    state, chaining = fed(), Chaining(0.1, points=Z)
-    before = chaining.bonus(state)
-    chaining.delta = 1e-6
-    assert chaining.bonus(state) is not before
-
-
-def test_a_bound_that_chooses_another_follows_its_parameters():
-    state, bound = fed(), UnknownNorm(0.1, 0.1)
-    before = bound.upper(state, Z)
-    bound.delta = 1e-6
-    assert torch.equal(bound.upper(state, Z), UnknownNorm(0.1, 1e-6).upper(state, Z))
-    assert (bound.upper(state, Z) > before).any()
-
-
-def test_a_mixture_follows_its_ridges():
-    state, bound = fed(), MartingaleMixture(0.1, 9.0, 0.1, "dmm", ridges=[0.01, 0.1])
-    bound.upper(state, Z)
-    bound.ridges = [1.0, 10.0]
-    assert torch.equal(
-        bound.upper(state, Z), MartingaleMixture(0.1, 9.0, 0.1, "dmm", ridges=[1.0, 10.0]).upper(state, Z)
-    )
 
 
 def test_tracked_points_that_are_changed_outside_change_nothing():

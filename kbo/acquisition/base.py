@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ class ConfidenceAcquisition(CheckedAcquisition):
             )
         if not reasons and state.n:
             try:
-                self.confidence.interval(state, self.model.train_inputs[0][:1])  # pyright: ignore
+                copy.copy(self.confidence).interval(state, self.model.train_inputs[0][:1])  # pyright: ignore
             except RefutedAssumptions as refuted:
                 reasons.append(str(refuted))
         return reasons

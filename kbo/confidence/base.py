@@ -363,7 +363,7 @@ class SubGaussian(Confidence):
 class Delegated(Confidence):
     """Bounds of another confidence, chosen by the data of the moment, once after every change."""
 
-    _chosen: tuple[tuple[int, dict[str, Any]], Confidence] | None = None
+    _chosen: tuple[int, Confidence] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_chosen": None}  # versions are numbers of one process
@@ -377,10 +377,10 @@ class Delegated(Confidence):
         """Return the confidence with these bounds on ``state``."""
 
     def in_force(self, state: Posterior) -> Any:
-        """Return the confidence with these bounds on ``state``, the same one until that or a parameter changes."""
-        chosen, moment = self._chosen, (state.version, {**vars(self), "_chosen": None})
-        if chosen is None or chosen[0] != moment:
-            self._chosen = chosen = moment, self.choose(state)
+        """Return the confidence with these bounds on ``state``, the same one until that changes."""
+        chosen = self._chosen
+        if chosen is None or chosen[0] != state.version:
+            self._chosen = chosen = state.version, self.choose(state)
         return chosen[1]
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102

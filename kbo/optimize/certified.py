@@ -103,8 +103,8 @@ class Certified:
         numbers |= {"horizon": n_trials, "points": points}
         made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
         _check_noise(method, self, knows_level=recipe.noise == "given")
-        known = None if made.confidence is None else made.confidence.noise_std
-        noise_std = noise_std if known is None else known
+        assumed = None if made.confidence is None else made.confidence.noise_std
+        noise_std = float(noise_std if assumed is None else assumed)
         return CertifiedBelief(self, recipe, made, noise_std, space.device)
 
     def shared(self, outputs: int) -> Certified:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from scipy.stats import binom
+from scipy.stats import binom, poisson
 
 from tests.attacks.integrations import in_ax, in_optuna
 from tests.attacks.play import Play
@@ -73,14 +73,20 @@ class Report:
     errors: list[tuple[str, int, list[str], str]] = field(default_factory=list)
 
     def violations(self) -> list[tuple[str, str]]:
-        """Return the kinds of statements that are wrong too often."""
-        return [key for key, row in self.rows.items() if row.violated]
+        """Return the kinds of statements that are wrong too often, and groups that are with all kinds together."""
+        found = [key for key, row in self.rows.items() if row.violated]
+        for group in {group for group, _ in self.rows}:
+            rows = [row for key, row in self.rows.items() if key[0] == group]
+            allowed = int(poisson.isf(RARE, sum(row.guaranteed * row.delta for row in rows)))
+            found += [(group, "all")] * (sum(len(row.wrong) for row in rows) > allowed)
+        return found
 
     def __str__(self) -> str:
         lines = [f"{'group':12} {'statement':28} {'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"]
         for (group, kind), row in sorted(self.rows.items()):
             counts = f"{row.sequences:9} {row.guaranteed:10} {len(row.wrong):8} {row.allowed:8}"
             lines.append(f"{group:12} {kind:28} {counts}" + "  VIOLATED" * row.violated)
+        lines += [f"{group} {kind}: VIOLATED" for group, kind in self.violations()]
         for (group, kind), row in sorted(self.rows.items()):
             lines += [
                 f"outside: --group {group} --only {number}: {kind}: {'; '.join(moves)}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 import kbo
 from kbo import recipes
-from kbo.confidence import Confidence
+from kbo.confidence import Confidence, SelfNormalized
 from kbo.problems.rkhs import stationary_kernel
+from tests.attacks.functions import radial
 from tests.attacks.play import Play
 from tests.attacks.posteriors import posteriors
 from tests.attacks.sequences import GROUPS, Report, play
@@ -45,3 +47,12 @@ def test_methods_that_bound_the_noise_need_no_level_in_the_certified_setting(met
     optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=setting, method=method)
     optimizer.tell(optimizer.ask(), 0.1)
     assert optimizer.belief() is not None
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, 1e6, 1e8])
+def test_a_kernel_of_unknown_formula_has_no_guarantee_far_from_zero(shift):
+    kernel, _ = radial("expanded", 0.1)
+    X = torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.1 * shift
+    state = kbo.KernelRidge(kernel, 0.09)
+    state.update(X, X[:, 0].sin())
+    assert (SelfNormalized(0.3, 1.0, 0.1).guarantee_on(state) is None) == (shift > 0)

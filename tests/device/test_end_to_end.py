@@ -9,7 +9,6 @@ import torch
 from ax.api.client import Client
 from ax.api.configs import RangeParameterConfig
 from gpytorch.kernels import RBFKernel
-from typer.testing import CliRunner
 
 import kbo
 from kbo import report
@@ -20,6 +19,7 @@ from kbo.experiments.bench.operations import Operations
 from kbo.integrations.ax import generation_strategy
 from kbo.integrations.optuna import KBOSampler
 from kbo.optimize import practical
+from tests.commands import CliRunner
 
 SQUARE = [(0.0, 1.0), (0.0, 1.0)]
 KERNEL = RBFKernel().double().initialize(lengthscale=0.3)

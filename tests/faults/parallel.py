@@ -85,7 +85,7 @@ def once(fault, rng, folder):
             else:
                 process.send_signal(signal.SIGINT if fault == "Ctrl-C" else signal.SIGKILL)
         process.wait(600)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 120
         while (left := processes(mark)) and time.monotonic() < deadline:
             time.sleep(0.05)
         message = log.read_text()

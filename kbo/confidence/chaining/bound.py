@@ -78,7 +78,7 @@ class Chaining(OverPoints):
         self.points: Tensor | None = None if points is None else finite_set(points).detach().clone()
         self.n_points: int | None = None if points is None else len(points)
         self._memory = ChainMemory(refresh)
-        self._bonus: tuple[tuple[int, float], Bonus] | None = None  # over the given points, with version and delta
+        self._bonus: tuple[int, Bonus] | None = None  # over the given points, with the version
         if rigorous and points is not None:
             self.guarantee: str | None = gaussian_statement(f"{len(points)} points given", self.delta)
 
@@ -137,9 +137,8 @@ class Chaining(OverPoints):
         observed = state.observed
         if self.points is None:
             return self._compute(observed, self._set(observed, X))
-        moment = observed.version, self.delta
-        if self._bonus is None or self._bonus[0] != moment:
-            self._bonus = moment, self._compute(observed, self._set(observed, X))
+        if self._bonus is None or self._bonus[0] != observed.version:
+            self._bonus = observed.version, self._compute(observed, self._set(observed, X))
         return self._bonus[1]
 
     def chain(self, state: Posterior, X: Tensor | None = None) -> Chain:

@@ -99,7 +99,7 @@ class MartingaleMixture(SubGaussian):
         ridges: Sequence[float] | None = None,
     ) -> None:
         super().__init__(noise_std, norm_bound, delta)
-        self._known: tuple[tuple[object, ...], _Read] | None = None
+        self._known: tuple[int, _Read] | None = None
         self.scale: Scale = checked_scale(scale)
         self._mixture_ridges = mixture_ridges(self.noise_std, self.scale)
         self.kind: str = checks.one_of("kind", kind, KINDS)
@@ -206,10 +206,8 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding, so F is empty.
         """
-        assumed = self.kind, self.noise_std, self.norm_bound, self.delta
-        moment = state.version, *assumed, *self._mixture_ridges, None, *self.ridges
         known = self._known
-        if known is None or known[0] != moment:
+        if known is None or known[0] != state.version:
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
             found = costs(state, self.noise_std, self.delta, ridges, many=many)
@@ -226,7 +224,7 @@ class MartingaleMixture(SubGaussian):
             low = max(low, min(rounded.least_ridge, self.ridges[0]))
             high = max(high, 1e12 * C / self.norm_bound**2)
             widths = [math.sqrt(max(square, 0.0)) for square in squares]
-            self._known = known = moment, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
+            self._known = known = state.version, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
         return known[1]
 
     def squared_radius(self, state: Posterior) -> Tensor:
