@@ -143,7 +143,7 @@ def in_ax(play: Play) -> None:
             box[0] = Client.load_from_json_file(f"{folder}/ax.json")
 
     def again() -> None:
-        getattr(box[0], play.pick("complete_trial", "attach_data"))(play.pick(*done), {"loss": 20 * loss.B})
+        getattr(box[0], play.pick("complete_trial", "attach_data"))(play.pick(*done[:-1]), {"loss": 20 * loss.B})
 
     def attached() -> None:
         x = rng.random()
