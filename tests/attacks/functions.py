@@ -1,0 +1,161 @@
+"""Functions at the edge of a norm bound, and draws of a prior: dense, in extended precision, and without kbo."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
+from torch import Tensor
+
+Array = np.ndarray
+Values = Callable[[Array, Array], Array]
+"""Kernel values [n m] at points [n d] and [m d]."""
+
+JUST_WITHIN = 1 - 1e-6
+"""Part of the norm bound that functions have as norm."""
+
+
+class Subclass(MaternKernel):
+    """A subclass that changes nothing."""
+
+
+class Expanded(MaternKernel):
+    """Matern-1/2 by ``|x|^2 - 2xz + |z|^2``."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params) -> Tensor:
+        a, b = x1 / self.lengthscale, x2 / self.lengthscale
+        square = a.square().sum(-1, keepdim=True) - 2 * a @ b.mT + b.square().sum(-1).unsqueeze(-2)
+        value = (-square.clamp_min(1e-30).sqrt()).exp()
+        return value.diagonal(dim1=-2, dim2=-1) if diag else value
+
+
+def rbf(r: Array) -> Array:
+    return np.exp(-r * r / 2)
+
+
+def matern12(r: Array) -> Array:
+    return np.exp(-r)
+
+
+def matern32(r: Array) -> Array:
+    return (1 + np.sqrt(np.longdouble(3)) * r) * np.exp(-np.sqrt(np.longdouble(3)) * r)
+
+
+def matern52(r: Array) -> Array:
+    s = np.sqrt(np.longdouble(5)) * r
+    return (1 + s + s * s / 3) * np.exp(-s)
+
+
+def rq(r: Array) -> Array:
+    return 1 / (1 + r * r / 2)
+
+
+def rational() -> Kernel:
+    kernel = RQKernel()
+    kernel.alpha = 1.0
+    return kernel
+
+
+def scaled() -> Kernel:
+    kernel = ScaleKernel(MaternKernel(nu=2.5))
+    kernel.outputscale = 4.0
+    return kernel
+
+
+RADIAL: dict[str, tuple[Callable[[], Kernel], Callable[[Array], Array], float]] = {
+    "rbf": (RBFKernel, rbf, 1.0),
+    "matern12": (lambda: MaternKernel(nu=0.5), matern12, 1.0),
+    "matern32": (lambda: MaternKernel(nu=1.5), matern32, 1.0),
+    "matern52": (lambda: MaternKernel(nu=2.5), matern52, 1.0),
+    "subclass": (lambda: Subclass(nu=0.5), matern12, 1.0),
+    "expanded": (lambda: Expanded(nu=0.5), matern12, 1.0),
+    "rational": (rational, rq, 1.0),
+    "scaled": (scaled, matern52, 4.0),
+    "product": (lambda: MaternKernel(nu=0.5) * rational(), lambda r: matern12(r) * rq(r), 1.0),
+}
+"""Kernels by name: how to make one, its values at distances over the lengthscale, and their factor."""
+
+
+def stretch(kernel: Kernel, lengthscale: float) -> None:
+    """Give a kernel, and the parts of one, this lengthscale."""
+    parts: list[Any] = list(kernel.modules())
+    for part in parts:
+        if getattr(part, "has_lengthscale", False):
+            part.lengthscale = lengthscale
+
+
+def radial(name: str, lengthscale: float) -> tuple[Kernel, Values]:
+    """Return a kernel of GPyTorch and an independent computation of its values."""
+    make, profile, factor = RADIAL[name]
+    kernel = make().double()
+    stretch(kernel, lengthscale)
+    scale = np.longdouble(lengthscale)
+
+    def values(A: Array, B: Array) -> Array:
+        difference = (A[:, None].astype(np.longdouble) - B[None].astype(np.longdouble)) / scale
+        return factor * profile(np.sqrt((difference * difference).sum(-1)))
+
+    return kernel, values
+
+
+def linear(variance: float = 1.0) -> tuple[Kernel, Values]:
+    """Return the kernel ``variance x z``, which is 0 at the origin."""
+    kernel = LinearKernel().double()
+    kernel.variance = variance
+    return kernel, lambda A, B: variance * A.astype(np.longdouble) @ B.astype(np.longdouble).T
+
+
+def factor(K: Array) -> tuple[Array, list[int]]:
+    """Return Cholesky rows [k k] and the rows of K [n n] that they are of; dependent ones are left out."""
+    L, kept = np.zeros_like(K), []
+    for j in range(len(K)):
+        row = L[j]
+        for c, i in enumerate(kept):
+            row[c] = (K[j, i] - row[:c] @ L[i, :c]) / L[i, c]
+        pivot = K[j, j] - row @ row
+        if pivot > 1e-13 * max(K[j, j], K.max() * 1e-3):
+            row[len(kept)] = np.sqrt(pivot)
+            kept.append(j)
+        else:
+            row[:] = 0
+    return L[kept][:, : len(kept)], kept
+
+
+class Function:
+    """``sum_i a_i k(c_i, .)`` of the given norm; without one, a draw of the prior at the centres.
+
+    Args:
+        values: The kernel.
+        centres: The centres [m d].
+        norm: Its norm.
+        rng: Source of randomness. Often it is 0 at all centres before one, and as large there as the norm allows.
+    """
+
+    def __init__(self, values: Values, centres: Array, norm: float | None, rng: random.Random) -> None:
+        L, kept = factor(values(centres, centres))
+        self.values, self.centres = values, centres[kept]
+        m = len(kept)
+        u = np.array([rng.gauss(0, 1) for _ in range(m)], dtype=np.longdouble)
+        if norm is not None:
+            if rng.random() < 0.7:
+                one = m - 1 if rng.random() < 0.6 else rng.randrange(m)
+                u[:] = 0
+                u[one] = rng.choice([-1, 1])
+            u *= norm * JUST_WITHIN / np.sqrt(u @ u)
+        a = np.zeros(m, dtype=np.longdouble)
+        for i in reversed(range(m)):
+            a[i] = (u[i] - L[i + 1 :, i] @ a[i + 1 :]) / L[i, i]
+        self.a = a
+
+    def __call__(self, points: Array) -> Array:
+        """Return the values [n] at points [n d]."""
+        return (self.values(points, self.centres) @ self.a).astype(np.float64)
+
+
+def tensor(a: Array) -> Tensor:
+    """Return an array as a tensor in float64."""
+    return torch.tensor(np.asarray(a, dtype=np.float64), dtype=torch.float64)

@@ -1,0 +1,97 @@
+"""One random sequence of calls: its moves, what was refused, and what was guaranteed and true at its end."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from kbo.errors import KboError, RefutedAssumptions
+
+T = TypeVar("T")
+
+
+@dataclass
+class Play:
+    """Moves and verdicts of one sequence.
+
+    Attributes:
+        rng: Its source of randomness.
+        moves: The calls in words, in their order.
+        refused: The number of calls that kbo refused.
+        verdicts: For each statement at the end its kind, delta and whether it was wrong; with no guarantee, None.
+    """
+
+    rng: random.Random
+    moves: list[str] = field(default_factory=list)
+    refused: int = 0
+    verdicts: list[tuple[str, float, bool | None]] = field(default_factory=list)
+
+    def do(self, name: str, call: Callable[[], T]) -> T | None:
+        """Make one call; None if it is refused."""
+        self.moves.append(name)
+        try:
+            return call()
+        except (KboError, AttributeError) as error:
+            self.moves[-1] += f" [{type(error).__name__}]"
+            self.refused += 1
+            return None
+
+    def judge(self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]) -> None:
+        """Compare a statement with the truth; data that refute true assumptions make it wrong as well.
+
+        Args:
+            kind: The kind of statement.
+            delta: The probability that it may be wrong.
+            guaranteed: Whether it is guaranteed, asked after ``outside``.
+            outside: Whether the truth is outside, or a number NaN.
+        """
+        try:
+            try:
+                wrong = outside()
+            except RefutedAssumptions:
+                wrong = True
+            found = guaranteed()
+        except KboError:
+            self.refused += 1
+            found, wrong = False, False
+        self.verdicts.append((kind, delta, wrong if found else None))
+
+    def pick(self, *options: T) -> T:
+        """Return one of the options at random."""
+        return self.rng.choice(options)
+
+    def noise(self, n: int, std: float, signs: bool) -> np.ndarray:
+        """Return independent noise [n] of this level, Gaussian or of one size."""
+        draws = [self.rng.choice([-1, 1]) if signs else self.rng.gauss(0, 1) for _ in range(n)]
+        return std * np.array(draws, dtype=float)
+
+
+def outside(lower: Any, upper: Any, truth: np.ndarray) -> bool:
+    """Return whether a value of the truth is outside its interval by more than rounding, or a bound is NaN."""
+    low, high = (np.asarray(torch.as_tensor(bound).detach(), dtype=float) for bound in (lower, upper))
+    slack = 1e-9 * (1 + np.abs(truth))
+    return not bool(((low <= truth + slack) & (high >= truth - slack)).all())
+
+
+def pickled(x: T) -> T:
+    """Return a copy by pickle."""
+    return pickle.loads(pickle.dumps(x))
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {"deepcopy": copy.deepcopy, "copy": copy.copy, "pickle": pickled}
+
+
+def through_file(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state dict that was saved and loaded."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)

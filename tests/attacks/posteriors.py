@@ -1,0 +1,333 @@
+"""Sequences on a posterior and a confidence."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from kbo import AdaptiveRidge, KernelRidge
+from kbo.confidence import (
+    BKB,
+    EKUCB,
+    KUCB,
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    Chaining,
+    Clipped,
+    Confidence,
+    FiniteSet,
+    HeavyTailed,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    NoiseBounds,
+    RunningIntersection,
+    SelfNormalized,
+    UnknownNorm,
+)
+from kbo.regression import (
+    BatchedResampling,
+    FixedDictionary,
+    GreedyDictionary,
+    Hypothetical,
+    LeverageResampling,
+    NystromRidge,
+    OnlineRowSampling,
+)
+from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
+from tests.attacks.play import COPIES, Play, outside, through_file
+from tests.third_party_confidence import PlannedDesign
+
+N_DATA, N_PROBES = 14, 8
+ISOLATED = 20_000
+"""Points far from all others, at which a draw of the prior has independent values."""
+
+
+class NonNegative(Confidence):
+    """A bound of one's own: a given bound, clamped to a range that is known."""
+
+    def __init__(self, bound: Confidence, least: float, most: float) -> None:
+        self.bound, self.least, self.most, self.delta = bound, least, most, bound.delta
+        self.guarantee = bound.guarantee and f"{bound.guarantee}, and it lies in a range"
+
+    def interval(self, state, X):
+        """Return lower and upper bound [...] at X [... d]."""
+        lower, upper = self.bound.interval(state, X)
+        return lower.clamp_min(self.least), upper.clamp_max(self.most)
+
+
+def mixture(kind: str, scale: Any = 1.0) -> Callable[[float, float, float], Confidence]:
+    return lambda s, B, delta: MartingaleMixture(s, B, delta, kind, scale)
+
+
+NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
+    "self-normalized": SelfNormalized,
+    "improved": lambda s, B, delta: ImprovedGPUCB(s, B, delta, 0.1),
+    "bkb": BKB,
+    "k-ucb": KUCB,
+    "ek-ucb": lambda s, B, delta: EKUCB(s, B, delta, 0.4 * s**2),
+    "amm": mixture("amm"),
+    "dmm": mixture("dmm"),
+    "cmm": mixture("cmm"),
+    "cmm of scales": mixture("cmm", [0.25, 1.0, 16.0]),
+    "unknown norm": lambda s, B, delta: UnknownNorm(s, delta),
+    "own, wrapping": lambda s, B, delta: NonNegative(SelfNormalized(s, B, delta), -1e3, 1e3),
+    "third-party": lambda s, B, delta: PlannedDesign(s, B, delta, N_DATA + N_PROBES),
+}
+"""Bounds for functions of bounded norm."""
+
+ADAPTIVE = {
+    **{f"adaptive {variant}": (AdaptiveSelfNormalized, variant) for variant in ("paper", "tight", "tight+grid")},
+    **{
+        f"adaptive {kind} {variant}": (partial(AdaptiveMixture, kind), variant)
+        for kind in ("amm", "dmm", "cmm")
+        for variant in ("mixture", "mixture+strict")
+    },
+}
+PRIOR_BOUNDS = [*(f"finite set, {variant}" for variant in ("mixture", "quantile", "paper")), "chaining"]
+OTHERS = ["heavy tails", "running"]
+BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS, *OTHERS]
+
+STATES: dict[str, Callable[[Any, float, Any], Any]] = {
+    "exact": lambda k, ridge, X: KernelRidge(k, ridge),
+    "fixed": lambda k, ridge, X: NystromRidge(k, ridge, FixedDictionary(X[:5])),
+    "online": lambda k, ridge, X: NystromRidge(k, ridge, OnlineRowSampling(ridge)),
+    "greedy": lambda k, ridge, X: NystromRidge(k, ridge, GreedyDictionary(0.1)),
+    "resampled": lambda k, ridge, X: NystromRidge(k, ridge, LeverageResampling(2.0)),
+    "batched": lambda k, ridge, X: NystromRidge(k, ridge, BatchedResampling(2.0)),
+}
+
+WRITES = {
+    "noise_std": 1e-3,
+    "norm_bound": 1e-3,
+    "n_points": 1e-3,
+    "scale": 1e3,
+    "eta": 1e-3,
+    "mu": 1e3,
+    "delta": 1.0,
+    "mixture_delta": 1.0,
+    "upper": 1e-3,
+}
+"""Attributes of confidences and noise bounds, and factors by which they are overwritten."""
+
+
+class Sequence:
+    """A posterior and a confidence, data for them, and the moves.
+
+    Args:
+        play: The sequence.
+        rounding: Whether points are nearly equal or far from zero, and the noise is small.
+    """
+
+    def __init__(self, play: Play, rounding: bool = False) -> None:
+        self.play, pick, self.rounding = play, play.pick, rounding
+        self.bound, self.state_name = pick(*BOUNDS), pick(*STATES, *["exact"] * 6)
+        self.prior = self.bound in PRIOR_BOUNDS
+        self.delta = 1e-2 if self.prior else 1e-3
+        self.sigma, self.B = pick(2e-4, 1e-2, 0.3), pick(1.0, 4.0)
+        self.signs = not self.prior and pick(True, False, False)
+        self.lengthscale, d = pick(0.1, 0.3, 1.0), pick(1, 1, 2, 6)
+        self.name = pick(*RADIAL, "linear")
+        self.shift = pick(*[0.0] * 8, 1e3, 1e8, 1e13) if self.name != "linear" else 0.0
+        if rounding:
+            self.bound, self.prior, self.delta, self.sigma = pick("self-normalized", "dmm", "cmm"), False, 1e-3, 2e-4
+            self.name, self.shift = pick("matern12", "subclass", "expanded", "product"), pick(0.0, 0.0, 1e8, 1e13)
+            self.state_name = pick("exact", "exact", "online")
+        if self.name == "linear":
+            self.kernel, values = linear()
+        else:
+            self.kernel, values = radial(self.name, self.lengthscale)
+        self.P = self._points(d)
+        self.f = Function(values, self.P, None if self.prior else self.B, play.rng)
+        self.truth = self.f(self.P)
+        self.X, self.Z = tensor(self.P[:N_DATA]), tensor(self.P)
+        self.ridge = self.sigma**2 if self.prior else self.sigma**2 * pick(1.0, 1.0, 0.1, 10.0)
+        # A state of another kernel class with the same parameters is loaded into that of the right kernel later on.
+        radials = [name for name in RADIAL if name != self.name]
+        self.other = radial(pick(*radials), self.lengthscale)[0] if pick(*range(6)) == 0 else None
+        play.moves.append(
+            f"{self.state_name} state, {self.bound}, {self.name} kernel, d={d}, sigma={self.sigma}, B={self.B}, "
+            f"ridge={self.ridge:g}, lengthscale={self.lengthscale}, shift={self.shift:g}"
+            + (f", begun under {type(self.other).__name__}" if self.other else "")
+        )
+        self.seeded: Any = play.noise(N_DATA, self.sigma, self.signs) if pick(*range(16)) == 0 else None
+        self.confidence = self._confidence()
+        self.state = self._empty(self.other or self.kernel)
+
+    def _points(self, d: int) -> Array:
+        """Return points for data, partly nearly equal ones, and those at which bounds are compared."""
+        rng = self.play.rng
+        unit = np.array([[rng.random() for _ in range(d)] for _ in range(N_DATA + N_PROBES)])
+        if self.name == "linear":
+            unit[-1] = 0.0
+        if self.play.pick(True, False, False) or self.rounding:  # nearly equal points
+            for i in range(1, 12 if self.rounding else 6):
+                unit[i] = unit[0] + 10.0 ** -self.play.pick(6, 8, 9) * np.array([rng.random() for _ in range(d)])
+        return unit + self.shift * self.lengthscale
+
+    def _confidence(self) -> Confidence:
+        s, B, delta = self.sigma, self.B, self.delta
+        if self.bound in NORM_BOUNDS:
+            return NORM_BOUNDS[self.bound](s, B, delta)
+        if self.bound in ADAPTIVE:
+            return ADAPTIVE[self.bound][0]()
+        if self.bound == "heavy tails":
+            return HeavyTailed(s, B, delta)
+        if self.bound == "running":
+            return RunningIntersection(MartingaleMixture(s, B, delta, "dmm"), self.Z)
+        self.elsewhere = (
+            self.name in ("rbf", "matern12", "matern32", "matern52") and not self.shift and self.play.pick(True, False)
+        )
+        if self.bound == "chaining":
+            return Chaining(delta, rigorous=True, points=self.Z[: 2 if self.elsewhere else None])
+        return FiniteSet(1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, "))
+
+    def _empty(self, kernel: Any) -> Any:
+        if self.bound in ADAPTIVE:
+            variant = ADAPTIVE[self.bound][1]
+            upper = 1.5 * self.sigma
+            bounds = NoiseBounds(self.B, self.delta, upper, 0.0, variant)
+            return AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
+        state = STATES[self.state_name](kernel, self.ridge, self.X)
+        return Clipped(state, self.confidence) if isinstance(self.confidence, HeavyTailed) else state
+
+    # Moves
+
+    def learn(self) -> None:
+        """New observations at random rows, perhaps with weights."""
+        rng = self.play.rng
+        rows = [rng.randrange(N_DATA) for _ in range(rng.randint(1, 6))]
+        e = self.play.noise(len(rows), self.sigma, self.signs) if self.seeded is None else self.seeded[rows]
+        w = None if self.seeded is not None else self.play.pick(*[None] * 5, 4.0)
+        weights = None if w is None else torch.full((len(rows),), w, dtype=torch.float64)
+        y = self.truth[rows] + e / math.sqrt(w or 1.0)
+        options = {} if weights is None else {"weights": weights}
+        self.play.do(
+            f"update {rows}" + f" of weight {w}" * (w is not None),
+            lambda: self.state.update(self.X[rows], tensor(y), **options),
+        )
+
+    def repeat_exactly(self) -> None:
+        """Repetitions of an objective that fixes its random seed."""
+        row = self.play.rng.randrange(N_DATA)
+        y = torch.full((400,), float(self.truth[row] + self.seeded[row]), dtype=torch.float64)
+        self.play.do("400 equal values", lambda: self.state.update(self.X[[row] * 400], y))
+
+    def copy(self) -> None:
+        """Copies of the state, or of the confidence."""
+        name = self.play.pick(*COPIES, "fork")
+        if name == "fork":
+            self.state = self.play.do("fork", lambda: self.state.fork()) or self.state
+        elif self.play.pick(True, False):
+            self.state = self.play.do(f"{name} of the state", lambda: COPIES[name](self.state)) or self.state
+        else:
+            confidence = self.play.do(f"{name} of the confidence", lambda: COPIES[name](self.confidence))
+            self.confidence = confidence or self.confidence
+
+    def load(self) -> None:
+        """Save and load into a new object, of the right kernel."""
+
+        def load() -> Any:
+            new = self._empty(self.kernel)
+            new.load_state_dict(self.play.pick(through_file, dict)(self.state.state_dict()))
+            return new
+
+        new = self.play.do("save, load", load)
+        if new is not None:
+            self.state, self.other = new, None
+
+    def write_confidence(self) -> None:
+        """Overwrite a number of the confidence, of one inside it, or of noise bounds."""
+        target = self.play.pick(
+            self.confidence,
+            getattr(self.confidence, "confidence", None) or getattr(self.confidence, "bound", None) or self.confidence,
+            getattr(self.state, "schedule", None) or self.confidence,
+        )
+        names = [name for name in WRITES if isinstance(getattr(target, name, None), (int, float))]
+        if not names:
+            return
+        name = self.play.pick(*names)
+        value = 0.9 if WRITES[name] == 1.0 else type(getattr(target, name))(getattr(target, name) * WRITES[name])
+        value = max(value, 1) if isinstance(value, int) else value
+        self.play.do(f"{type(target).__name__}.{name} = {value:g}", lambda: setattr(target, name, value))
+
+    def write_ridge(self) -> None:
+        """Overwrite or move the ridge."""
+        ridge = self.state.ridge * self.play.pick(1e-6, 1e-3, 1e3)
+        if self.play.pick(True, True, False):
+            self.play.do(f"state.ridge = {ridge:g}", lambda: setattr(self.state, "ridge", ridge))
+        else:
+            self.play.do(f"move_ridge({ridge:g})", lambda: self.state.move_ridge(ridge))
+
+    def write_kernel(self) -> None:
+        """Change the caller's kernel, or give the state another one."""
+        if self.other is None and self.name in RADIAL and self.play.pick(True, False):
+            other = radial(self.name, 10 * self.lengthscale)[0]
+            self.play.do("state.kernel = another", lambda: setattr(self.state, "kernel", other))
+            return
+        mine, self.kernel = self.kernel, copy.deepcopy(self.kernel)
+        self.play.do("the caller's kernel: lengthscale = 30", lambda: stretch(mine, 30.0))
+
+    def look(self) -> None:
+        """Read bounds in between."""
+        self.play.do("interval", lambda: self.confidence.interval(self.state, self.Z))
+
+    def imagine(self) -> None:
+        """Hypothetical observations."""
+        y = tensor(self.truth[:3] + 5 * self.B)
+        self.state = self.play.do("Hypothetical", lambda: Hypothetical(self.state, self.X[:3], y)) or self.state
+
+    def run(self) -> None:
+        """Make the moves, then compare."""
+        usual = [self.learn] * 6 + [self.copy, self.copy, self.load, self.look, self.look]
+        attacks = [self.write_confidence, self.write_confidence, self.write_ridge]
+        attacks += [self.write_kernel, self.imagine]
+        moves = [self.play.pick(*usual) for _ in range(self.play.rng.randint(2, 6))]
+        if self.seeded is not None:
+            moves.append(self.repeat_exactly)
+        elif self.play.pick(True, True, False):
+            moves.insert(self.play.rng.randint(1, len(moves)), self.play.pick(*attacks))
+        if self.rounding:
+            moves = [self.learn] * 4 + [self.copy, self.load]
+        for move in [self.learn, *moves]:
+            move()
+        if self.other is not None:
+            self.load()
+        if self.other is None:
+            self.compare()
+
+    def compare(self) -> None:
+        """Compare the interval with the truth, if there is a guarantee."""
+
+        def wrong() -> bool:
+            if not self.confidence.finite_on(self.state):
+                return False
+            lower, upper = self.confidence.interval(self.state, self.Z)
+            found = outside(lower, upper, self.truth)
+            if self.prior and self.elsewhere:
+                X = self.Z[:1].repeat(ISOLATED, 1)
+                X[:, 0] += 100.0 * (1 + torch.arange(ISOLATED, dtype=X.dtype))
+                values = math.sqrt(RADIAL[self.name][2]) * np.random.default_rng(
+                    self.play.rng.randrange(1 << 30)
+                ).normal(size=ISOLATED)
+                self.play.moves.append(f"interval at {ISOLATED} other points")
+                found = outside(*self.confidence.interval(self.state, X), values)
+            return found
+
+        # Where fewer points are named than are asked about, only the last answer counts.
+        self.play.judge(self.bound, self.delta, lambda: self.confidence.guarantee_on(self.state) is not None, wrong)
+
+
+def posteriors(play: Play) -> None:
+    """Play one sequence."""
+    Sequence(play).run()
+
+
+def rounding(play: Play) -> None:
+    """Play one sequence on points that are nearly equal, or far from zero."""
+    Sequence(play, rounding=True).run()
