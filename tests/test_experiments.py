@@ -30,7 +30,13 @@ from tests.commands import CliRunner
 CHORES = "tests.chores"
 
 
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def once(values):
+    """Return parameters of which only the first is a part of ``make test``."""
+    first, *others = values
+    return [first, *(pytest.param(other, marks=pytest.mark.thorough) for other in others)]
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_killed_sweep_resumes_and_equals_an_undisturbed_one(tmp_path, blow):
     folder = tmp_path / "cells"
     script = f"from {CHORES} import slow_sweep; slow_sweep({str(folder)!r})"
@@ -43,7 +49,7 @@ def test_a_killed_sweep_resumes_and_equals_an_undisturbed_one(tmp_path, blow):
     while len(list(folder.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, blow) if blow == signal.SIGKILL else os.killpg(process.pid, blow)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert stderr.count(b"Traceback") == (blow == signal.SIGINT), stderr  # the workers say nothing
     time.sleep(0.3)  # orphans end with their parent
     done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
@@ -237,7 +243,7 @@ def test_table_1_has_the_published_value_beside_every_measured_one(out):
     assert "(130 ± 46) |" in (out / "mixture-quick/table1.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("figure", sorted(mixture.PAPER.figures))
+@pytest.mark.parametrize("figure", once(sorted(mixture.PAPER.figures)))
 def test_figures_are_drawn(out, figure):
     printed = reproduce(out, "--figure", str(figure))
     picture = out / f"mixture-quick/figure{figure}.png"
@@ -254,7 +260,7 @@ def test_the_sketching_table_stands_beside_two_others(out):
     assert "| 27.8, m 1002 | 102, m 18-19 |" in (out / "sketching-quick/table1.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("figure", [1, 5, 9, 10, 13])
+@pytest.mark.parametrize("figure", once([1, 5, 9, 10, 13]))
 def test_sketching_figures_are_drawn(out, figure):
     assert set(sketching.PAPER.figures) == set(range(1, 14))
     printed = reproduce(out, "--figure", str(figure), paper="sketching")
@@ -263,7 +269,7 @@ def test_sketching_figures_are_drawn(out, figure):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("study", sketching.PAPER.studies)
+@pytest.mark.parametrize("study", once(sketching.PAPER.studies))
 def test_sketching_studies_are_drawn(out, study):
     assert f"{study}.png" in reproduce(out, "--study", study, paper="sketching")
     assert (out / f"sketching-quick/{study}.png").read_bytes().startswith(b"\x89PNG")
@@ -290,7 +296,7 @@ def test_the_streaming_table_stands_beside_an_independent_one(out):
     assert (row.problem, row.mean, row.published_mean, row.published_sd) == ("T = 1000", 19, 18.9, 1.9)
 
 
-@pytest.mark.parametrize("figure", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("figure", once([1, 2, 3, 4, 6, 8]))
 def test_streaming_figures_are_drawn(out, figure):
     assert set(streaming.PAPER.figures) == set(range(1, 9))
     printed = reproduce(out, "--figure", str(figure), paper="streaming")
