@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     """One thing that tests share: how to read it as a dictionary, and how to put a value back."""
 
     read: Callable[[], dict[str, Any]]
-    put_back: Callable[[dict[str, Any]], None]
+    put_back: Callable[[dict[str, Any]], object]
 
 
 def _set_inference_mode(before: dict[str, Any]) -> None:
@@ -179,7 +179,9 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     # Ctrl-C raises, in the background of a shell too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     numbers = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    random.seed(0), np.random.seed(0), torch.manual_seed(0)  # noqa: NPY002
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
     before = {name: kind.read() for name, kind in KINDS.items()}
     before_running, modules = running(), others()
     yield
@@ -190,6 +192,8 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
             kind.put_back(before[name])
             wrong.append(f"{name}: {found}")
     wrong += sorted(left_running(before_running, kept))
-    random.setstate(numbers[0]), np.random.set_state(numbers[1]), torch.set_rng_state(numbers[2])  # noqa: NPY002
+    random.setstate(numbers[0])
+    np.random.set_state(numbers[1])  # noqa: NPY002
+    torch.set_rng_state(numbers[2])
     if wrong:
         pytest.fail("this test has changed what other tests share: " + "; ".join(wrong), pytrace=False)
