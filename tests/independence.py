@@ -77,6 +77,12 @@ def _set_environment(environment: dict[str, Any]) -> None:
     os.environ.update(environment)
 
 
+def _filters() -> dict[str, Any]:
+    """Filters, except the one that BoTorch adds for good when an optimiser has a limit of time."""
+    found = [one for one in warnings.filters if getattr(one[1], "pattern", "") != "Method .* cannot handle"]
+    return {"warning filters": found, "showwarning": warnings.showwarning}
+
+
 def _set_filters(filters: dict[str, Any]) -> None:
     warnings.filters[:] = filters["warning filters"]  # type: ignore[index]
     warnings.showwarning = filters["showwarning"]
@@ -93,9 +99,7 @@ KINDS = {
     "threads of torch": Kind(
         lambda: {"threads": torch.get_num_threads()}, lambda before: torch.set_num_threads(before["threads"])
     ),
-    "warning filters": Kind(
-        lambda: {"warning filters": list(warnings.filters), "showwarning": warnings.showwarning}, _set_filters
-    ),
+    "warning filters": Kind(_filters, _set_filters),
     "log levels": Kind(_levels, _set_levels),
     "signal handlers": Kind(lambda: {name.name: signal.getsignal(name) for name in NAMED}, _set_handlers),
     "timers": Kind(lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers),
@@ -104,8 +108,8 @@ KINDS = {
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
 SET_BY_IMPORTS = {"warning filters", "log levels"}
-SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE"}
-"""Variables that pytest, and scikit-learn and TensorBoard when they are imported, set for themselves."""
+SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE", "TORCHINDUCTOR_CACHE_DIR"}
+"""Variables that pytest, PyTorch, scikit-learn and TensorBoard set for themselves."""
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> str:

@@ -3,7 +3,10 @@
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterable
+from typing import Any
 
+import pytest
 import torch
 
 MISSING = {
@@ -19,6 +22,12 @@ MISSING = {
     },
 }
 """What this machine may lack and the tests that are then left out, with a function that finds it."""
+
+
+def once(values: Iterable[Any]) -> list[Any]:
+    """Return parameters of which only the first is a part of ``make test``; the others are thorough."""
+    first, *others = values
+    return [first, *(pytest.param(other, marks=pytest.mark.thorough) for other in others)]
 
 
 def pytest_report_header(config) -> list[str]:

@@ -26,14 +26,9 @@ from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge
 from tests.chores import square, squares
 from tests.commands import CliRunner
+from tests.parts import once
 
 CHORES = "tests.chores"
-
-
-def once(values):
-    """Return parameters of which only the first is a part of ``make test``."""
-    first, *others = values
-    return [first, *(pytest.param(other, marks=pytest.mark.thorough) for other in others)]
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
