@@ -108,7 +108,13 @@ KINDS = {
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
 SET_BY_IMPORTS = {"warning filters", "log levels"}
-SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE", "TORCHINDUCTOR_CACHE_DIR"}
+SET_BY_OTHERS = {
+    "PYTEST_CURRENT_TEST",
+    "KMP_INIT_AT_FORK",
+    "KMP_DUPLICATE_LIB_OK",
+    "CRC32C_SW_MODE",
+    "TORCHINDUCTOR_CACHE_DIR",
+}
 """Variables that pytest, PyTorch, scikit-learn and TensorBoard set for themselves."""
 
 
