@@ -5,6 +5,7 @@ import torch
 from hypothesis import settings
 
 from tests.independence import _independent  # noqa: F401
+from tests.parts import pytest_report_header  # noqa: F401
 
 settings.register_profile("kbo", derandomize=True, deadline=None, max_examples=10)
 settings.load_profile("kbo")

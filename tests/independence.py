@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     """One thing that tests share: how to read it as a dictionary, and how to put a value back."""
 
     read: Callable[[], dict[str, Any]]
-    put_back: Callable[[dict[str, Any]], None]
+    put_back: Callable[[dict[str, Any]], object]
 
 
 def _set_inference_mode(before: dict[str, Any]) -> None:
@@ -77,6 +77,12 @@ def _set_environment(environment: dict[str, Any]) -> None:
     os.environ.update(environment)
 
 
+def _filters() -> dict[str, Any]:
+    """Filters, except the one that BoTorch adds for good when an optimiser has a limit of time."""
+    found = [one for one in warnings.filters if getattr(one[1], "pattern", "") != "Method .* cannot handle"]
+    return {"warning filters": found, "showwarning": warnings.showwarning}
+
+
 def _set_filters(filters: dict[str, Any]) -> None:
     warnings.filters[:] = filters["warning filters"]  # type: ignore[index]
     warnings.showwarning = filters["showwarning"]
@@ -93,9 +99,7 @@ KINDS = {
     "threads of torch": Kind(
         lambda: {"threads": torch.get_num_threads()}, lambda before: torch.set_num_threads(before["threads"])
     ),
-    "warning filters": Kind(
-        lambda: {"warning filters": list(warnings.filters), "showwarning": warnings.showwarning}, _set_filters
-    ),
+    "warning filters": Kind(_filters, _set_filters),
     "log levels": Kind(_levels, _set_levels),
     "signal handlers": Kind(lambda: {name.name: signal.getsignal(name) for name in NAMED}, _set_handlers),
     "timers": Kind(lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers),
@@ -104,8 +108,14 @@ KINDS = {
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
 SET_BY_IMPORTS = {"warning filters", "log levels"}
-SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE"}
-"""Variables that pytest, and scikit-learn and TensorBoard when they are imported, set for themselves."""
+SET_BY_OTHERS = {
+    "PYTEST_CURRENT_TEST",
+    "KMP_INIT_AT_FORK",
+    "KMP_DUPLICATE_LIB_OK",
+    "CRC32C_SW_MODE",
+    "TORCHINDUCTOR_CACHE_DIR",
+}
+"""Variables that pytest, PyTorch, scikit-learn and TensorBoard set for themselves."""
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -179,7 +189,9 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     # Ctrl-C raises, in the background of a shell too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     numbers = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    random.seed(0), np.random.seed(0), torch.manual_seed(0)  # noqa: NPY002
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
     before = {name: kind.read() for name, kind in KINDS.items()}
     before_running, modules = running(), others()
     yield
@@ -190,6 +202,8 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
             kind.put_back(before[name])
             wrong.append(f"{name}: {found}")
     wrong += sorted(left_running(before_running, kept))
-    random.setstate(numbers[0]), np.random.set_state(numbers[1]), torch.set_rng_state(numbers[2])  # noqa: NPY002
+    random.setstate(numbers[0])
+    np.random.set_state(numbers[1])  # noqa: NPY002
+    torch.set_rng_state(numbers[2])
     if wrong:
         pytest.fail("this test has changed what other tests share: " + "; ".join(wrong), pytrace=False)

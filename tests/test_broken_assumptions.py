@@ -161,7 +161,6 @@ def told_unasked() -> str:
 
 
 def in_optuna(overtaken: bool, pruned: bool) -> str:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=KBOSampler(setting=SETTING))
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in "xy"}
     trials = [study.ask(space) for _ in range(2)]

@@ -1,5 +1,6 @@
 """The command line, run as a person runs it."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbo import recipes
+from kbo.__main__ import main
 from kbo.cli.tuning import _aside
 from kbo.problems import BANDITS, TUNING
 
@@ -22,13 +24,13 @@ def objective(params):
 """
 
 
-def kbo(*arguments, cwd, code=0, **environment):
+def kbo(*arguments, cwd, code=0):
     done = subprocess.run(
         [sys.executable, "-m", "kbo", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", **environment},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"},
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -116,6 +118,7 @@ def test_run_compares_methods_in_a_table_and_a_picture(tmp_path):
     assert before.items() <= after.items()
 
 
+@pytest.mark.thorough
 def test_run_plays_contextual_problems_with_sketches(tmp_path):
     arguments = ["run", "chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
     done = kbo(*arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2", cwd=tmp_path)
@@ -137,9 +140,26 @@ def test_reproduce_says_what_there_is_and_repeats_it(tmp_path):
     assert (tmp_path / "kbo-runs/mixture-quick/cells-plot.png").exists()
 
 
+@pytest.mark.thorough
 def test_the_digits_network_is_tuned(tmp_path):
     done = kbo("tune", "-n", "3", "-q", "--again", "1", cwd=tmp_path)
     assert "learning_rate=" in done.stdout
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys, caplog):
+    """A function that runs a command in this process, which saves the import of PyTorch."""
+
+    def run(*arguments, code):
+        monkeypatch.setattr(sys, "argv", ["kbo", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+        return capsys.readouterr()
+
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.WARNING, "kbo")  # puts the level back that commands set
+    return run
 
 
 @pytest.mark.parametrize(
@@ -161,10 +181,10 @@ def test_the_digits_network_is_tuned(tmp_path):
         (["plot", "missing.parquet"], "no file"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_one(tmp_path, arguments, says):
-    done = kbo(*arguments, cwd=tmp_path, code=1)
-    assert says in done.stderr
-    assert done.stderr.startswith("error: ")
+def test_errors_are_one_line_and_exit_code_one(command, arguments, says):
+    said = command(*arguments, code=1).err
+    assert says in said
+    assert said.startswith("error: ")
 
 
 def test_a_script_that_lacks_something_is_told_what(tmp_path):
@@ -176,19 +196,20 @@ def test_wrong_usage_is_exit_code_two(tmp_path):
     kbo("tune", "--nonsense", cwd=tmp_path, code=2)
 
 
-@pytest.mark.parametrize("command", ["reproduce", "plot", "report", "bench"])
-def test_help_shows_the_usage(tmp_path, command):
-    assert "Usage" in kbo(command, "--help", cwd=tmp_path).stdout
+@pytest.mark.parametrize("name", ["reproduce", "plot", "report", "bench"])
+def test_help_shows_the_usage(command, name):
+    assert "Usage" in command(name, "--help", code=0).out
 
 
 @pytest.mark.parametrize(
-    ("command", "listed"), [("tune", (*TUNING, "dmm-ucb", "random")), ("run", (*BANDITS, *recipes.names()))]
+    ("name", "listed"), [("tune", (*TUNING, "dmm-ucb", "random")), ("run", (*BANDITS, *recipes.names()))]
 )
-def test_help_lists_the_names_of_methods_and_problems(tmp_path, command, listed):
-    shown = kbo(command, "--help", cwd=tmp_path, COLUMNS="4000").stdout
+def test_help_lists_the_names_of_methods_and_problems(command, monkeypatch, name, listed):
+    monkeypatch.setenv("COLUMNS", "4000")
+    shown = command(name, "--help", code=0).out
     assert "methods}" not in shown
     assert "problems}" not in shown
-    assert all(name in shown for name in listed)
+    assert all(one in shown for one in listed)
 
 
 def test_help_is_shown_without_importing_torch():

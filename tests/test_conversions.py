@@ -45,7 +45,6 @@ def test_distributions_become_a_space_and_back():
 
 
 def test_a_trial_suggests_the_active_parameters_of_a_space():
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     space, seen = kbo.Space(BRANCHES), []
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
 

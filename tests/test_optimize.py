@@ -159,12 +159,12 @@ def test_repeated_failure_stops_with_the_reason(tmp_path):
 def test_a_trial_that_takes_too_long_is_a_failure():
     def objective(x):
         if x[0] < 0.5:
-            time.sleep(30)
+            time.sleep(600)
         return x[0]
 
     start = time.perf_counter()
     result = kbo.minimize(objective, [(0, 1)], 6, timeout=0.1)
-    assert time.perf_counter() - start < 15
+    assert time.perf_counter() - start < 300
     assert any("TimeoutError" in (t.failure or "") for t in result.trials)
     assert all(t.value is None for t in result.trials if t.params[0] < 0.5)
 

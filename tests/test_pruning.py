@@ -83,7 +83,6 @@ def test_curves_stop_a_trial_that_will_not_be_the_best(maximize):
 @pytest.mark.parametrize("maximize", [False, True])
 def test_a_pruner_of_optuna_decides_as_in_its_own_study(name, maximize):
     optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     make = {
         "median": optuna.pruners.MedianPruner,
         "hyperband": optuna.pruners.HyperbandPruner,

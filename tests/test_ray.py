@@ -104,11 +104,11 @@ def test_trials_run_on_ray_report_and_are_ended(session):
         return (x[0] - 0.3) ** 2
 
     workers = Ray(resources={"cpu": 0.5})
-    result = kbo.minimize(objective, [(0.0, 1.0)], 6, workers=workers, timeout=6.0)
+    result = kbo.minimize(objective, [(0.0, 1.0)], 6, workers=workers, timeout=30.0)
     assert [trial.status for trial in result.trials] == ["complete", "failed", "failed", *["complete"] * 3]
     assert result.trials[1].starts == 2
     assert "its worker of Ray died" in result.trials[1].failure
-    assert result.trials[2].failure == "TimeoutError: no value after 6 s; its task was ended"
+    assert result.trials[2].failure == "TimeoutError: no value after 30 s; its task was ended"
     assert all(trial.reports == [(0, trial.params[0])] for trial in result.trials)
     for wrong in ({}, {"cpu": -1}, "cpu"):
         with pytest.raises(InvalidInput, match="resources"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kbo
+from tests import parts
 
 ROOT = Path(kbo.__file__).parent
 MODULES = {path.relative_to(ROOT.parent): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
@@ -118,3 +120,15 @@ def test_no_two_modules_import_each_other_even_through_others():
         imports.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
     cycles = [sorted(group) for group in networkx.strongly_connected_components(imports) if len(group) > 1]
     assert not cycles
+
+
+def test_pytest_says_which_tests_it_leaves_out(monkeypatch, pytestconfig):
+    monkeypatch.setattr(parts, "MISSING", {"Ray: its tests": lambda: None, "Chromium: pages": lambda: "/bin/chromium"})
+    lines = parts.pytest_report_header(pytestconfig)
+    assert lines[1:] == ["left out, since this machine lacks Ray: its tests"]
+
+
+def test_every_part_of_the_tests_is_a_target():
+    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+    (named,) = re.findall(r"^PARTS := (.*)$", makefile, re.MULTILINE)
+    assert all(f"\n{name}:" in makefile for name in named.split())

@@ -62,6 +62,17 @@ def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
     assert runs[0] == runs[1] != runs[2]
 
 
+def test_a_tuner_leaves_the_level_of_the_log_of_optuna():
+    optuna = pytest.importorskip("optuna")
+    before = optuna.logging.get_verbosity()
+    try:
+        optuna.logging.set_verbosity(optuna.logging.DEBUG)
+        tuner("tpe", MIXED, 0, 3)
+        assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
 @pytest.mark.parametrize("name", ["kbo", "qlognei"])
 def test_a_tuner_minimises(name):
     space, chosen = Space([(-1.0, 1.0), (-1.0, 1.0)]), tuner(name, Space([(-1.0, 1.0), (-1.0, 1.0)]), 0, 18)

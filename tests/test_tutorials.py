@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import once
+
 TUTORIALS = sorted((Path(__file__).parent.parent / "tutorials").glob("*.py"))
 
 
-@pytest.mark.parametrize("script", TUTORIALS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", once(TUTORIALS), ids=lambda script: script.stem)
 def test_a_tutorial_runs(script, tmp_path):
     environment = {**os.environ, "KBO_TUTORIAL_QUICK": "1", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.iterdir())

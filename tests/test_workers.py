@@ -121,10 +121,10 @@ def test_a_hanging_trial_is_ended_with_what_it_started(tmp_path):
         return bowl(x)
 
     start = time.monotonic()
-    result = kbo.minimize(objective, BOX, 4, timeout=1.0)
-    assert time.monotonic() - start < 20
+    result = kbo.minimize(objective, BOX, 4, timeout=5.0)
+    assert time.monotonic() - start < 300
     assert names(result) == ["failed"] + ["complete"] * 3
-    assert result.trials[0].failure == "TimeoutError: no value after 1 s; its process was ended"
+    assert result.trials[0].failure == "TimeoutError: no value after 5 s; its process was ended"
     assert not running(int((tmp_path / "pid").read_text()))
 
 
@@ -181,8 +181,7 @@ def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
         session.start(0, [])
         (before,) = session.wait()
         os.kill(before.value, signal.SIGKILL)
-        while running(before.value):
-            time.sleep(0.01)
+        os.waitid(os.P_PID, before.value, os.WEXITED | os.WNOWAIT)  # until its last thread has ended
         session.start(1, [])
         (after,) = session.wait()
     assert after.failure is None

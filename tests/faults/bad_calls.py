@@ -958,8 +958,6 @@ def _integrations() -> list[Call]:
     from kbo.integrations import ax
     from kbo.integrations.optuna import KBOSampler, kbo_candidates_func
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-
     def study(**given: Any) -> Any:
         found = optuna.create_study(sampler=KBOSampler(**given))
         found.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)

@@ -44,10 +44,13 @@ class OptunaTuner:
 
         from kbo.integrations.optuna import KBOSampler
 
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         make = KBOSampler if sampler == "KBOSampler" else getattr(optuna.samplers, sampler)
-        # Hyperband uses the name of the study.
-        self._study = optuna.create_study(study_name=f"{seed}", sampler=make(seed=seed, **options), pruner=pruner)
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # the study is no news
+        try:  # Hyperband uses the name of the study.
+            self._study = optuna.create_study(study_name=f"{seed}", sampler=make(seed=seed, **options), pruner=pruner)
+        finally:
+            optuna.logging.set_verbosity(before)
         self._space, self._constraints, self._stopped = space, constraints, False
         self.n_reports: int = 0
 
