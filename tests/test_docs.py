@@ -21,7 +21,8 @@ def test_python_blocks_run_in_order(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     script = tmp_path / "page.py"  # a process of its own: Ray leaves its signal handlers and files in a process
-    script.write_text("\n".join(blocks))
+    future = "from __future__ import annotations\n"  # belongs to the beginning
+    script.write_text(future * any(future in block for block in blocks) + "\n".join(blocks).replace(future, ""))
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

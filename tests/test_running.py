@@ -108,7 +108,7 @@ def test_intervals_that_do_not_intersect_refute_the_assumptions():
     state = KernelRidge(problem()[0].kernel, 0.01)
     running = RunningIntersection(SelfNormalized(0.01, 1.0, 0.1), Z)
     for value in (0.5, -0.5):  # an effect that drifts
-        state.update(Z.expand(200, 1), torch.full((200,), value, dtype=torch.float64))
+        state.update(Z.expand(200, 1), value + torch.linspace(0, 1e-6, 200, dtype=torch.float64))
         if value > 0:
             running.update(state)
     for _ in range(2):

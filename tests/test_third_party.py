@@ -158,8 +158,9 @@ def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):
     assert arms("ours") == arms("exact")
 
     def values(name):
-        setting = kbo.Certified(ScaleKernel(FeatureKernel()), noise_std=0.05, norm_bound=20.0)
-        setting.kernel.outputscale = torch.tensor(1.0)
+        kernel = ScaleKernel(FeatureKernel())
+        kernel.outputscale = torch.tensor(1.0)
+        setting = kbo.Certified(kernel, noise_std=0.05, norm_bound=20.0)
         space = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
         result = kbo.minimize(lambda p: float(p["a"] ** 2 - p["b"]), space, n_trials=8, setting=setting, method=name)
         return [trial.value for trial in result.trials]

@@ -45,9 +45,10 @@ def ticks():
 
 @pytest.mark.parametrize("error", [Exception, BaseException])
 def test_no_value_counts_after_the_time_whatever_the_objective_catches(error):
-    result = kbo.minimize(swallow(error), timeout=0.05, workers=1, **RUN)
-    assert [trial.status for trial in result.trials] == ["failed"] * 2
-    assert all("TimeoutError: no value after 0.05 s" in trial.failure for trial in result.trials)
+    with pytest.raises(kbo.TooManyFailures) as raised:
+        kbo.minimize(swallow(error), timeout=0.05, workers=1, **RUN)
+    assert [trial.status for trial in raised.value.trials] == ["failed"] * 2
+    assert all("TimeoutError: no value after 0.05 s" in trial.failure for trial in raised.value.trials)
 
 
 @pytest.mark.parametrize("inner", [None, 0.05, 10.0])
@@ -55,8 +56,9 @@ def test_a_run_within_a_trial_ends_with_the_trial(inner):
     def objective(x):
         return kbo.minimize(lambda x: busy(0.2), [(0, 1)], 40, timeout=inner, max_failures=40, workers=1).value
 
-    result = kbo.minimize(objective, timeout=0.3, workers=1, **RUN)
-    assert [trial.status for trial in result.trials] == ["failed"] * 2
+    with pytest.raises(kbo.TooManyFailures) as raised:
+        kbo.minimize(objective, timeout=0.3, workers=1, **RUN)
+    assert [trial.status for trial in raised.value.trials] == ["failed"] * 2
 
 
 @pytest.mark.parametrize("seconds", [0.4, 600.0])

@@ -166,7 +166,9 @@ def test_the_place_of_a_failure_is_in_the_callers_own_code():
     def objective(x, trial):
         return json.loads("{") if trial.number else trial.report("first", 1.0)
 
-    for trial in kbo.minimize(objective, BOX, 2).trials:
+    with pytest.raises(kbo.TooManyFailures) as raised:
+        kbo.minimize(objective, BOX, 2)
+    for trial in raised.value.trials:
         assert re.search(r"\(test_workers.py, line \d+\)$", trial.failure)
 
 

@@ -52,8 +52,8 @@ class FiniteSet(OverPoints):
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        self.ask(X)
         mean, variance = state.predict(X)
+        self.ask(X)
         if self.variant == "mixture":
             width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)
         else:

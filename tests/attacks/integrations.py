@@ -121,7 +121,6 @@ def in_ax(play: Play) -> None:
 
     import kbo.integrations.ax as kbo_ax
 
-    logging.getLogger("ax").setLevel(logging.ERROR)
     logging.getLogger("ax.api.client").setLevel(logging.ERROR)
     loss, rng = Loss(play), play.rng
     client = Client(random_seed=rng.randrange(1000))

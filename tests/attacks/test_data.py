@@ -300,6 +300,7 @@ def test_the_tools_are_trackers(monkeypatch, tool):
     assert len(result.trials) == 2
 
 
+@pytest.mark.keeps(r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends")
 def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
     pytest.importorskip("mlflow")
     caplog.set_level("WARNING", "kbo")

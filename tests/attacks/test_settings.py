@@ -274,6 +274,6 @@ def test_a_journal_with_the_values_of_a_kernel_alone_continues(tmp_path):
 def test_a_limit_that_is_nan_is_not_kept_by_an_acquisition_function(kind):
     models = [KernelRidgeGP(POINTS[:1], torch.ones(1, 1, dtype=torch.float64), RBF, 0.1) for _ in range(2)]
     broken = Broken(0)
-    broken.upper = broken.lower = lambda state, X: broken.interval(state, X)[0]
+    vars(broken).update(dict.fromkeys(("upper", "lower"), lambda state, X: broken.interval(state, X)[0]))
     acqf = kind(ModelListGP(*models), [FixedWidth(0.1), broken], 0, {1: (-5.0, None)})
     assert acqf(POINTS[:1].unsqueeze(-2)).isnan().all()

@@ -346,7 +346,7 @@ def _confidence() -> list[Call]:
         "BKB": (c.BKB, _numbers(eps=0.5, printed=False)),
         "WangDeFreitas": (c.WangDeFreitas, _numbers()),
         "MartingaleMixture": (c.MartingaleMixture, _numbers(kind="dmm", scale=1.0, ridges=None)),
-        "FiniteSet": (c.FiniteSet, {"n_points": 50, "delta": 0.1, "variant": "mixture"}),
+        "FiniteSet": (c.FiniteSet, {"points": 50, "delta": 0.1, "variant": "mixture"}),
         "FixedWidth": (c.FixedWidth, {"multiplier": 2.0}),
         "UnknownNorm": (
             c.UnknownNorm,

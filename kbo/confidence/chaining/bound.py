@@ -119,9 +119,9 @@ class Chaining(OverPoints):
         return torch.add(*self._mean_and_margin(state, X, smooth=True))
 
     def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
-        self.ask(X)
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
+        self.ask(X)
         std = safe_sqrt(variance)
         return mean, bonus.majorant(std) if smooth else bonus(std)
 
