@@ -27,7 +27,6 @@ from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.read_only import ReadOnly, refuse_change
 from kbo.regression import Answers, Posterior, RidgeSchedule
-from kbo.stateful import passed_on
 
 VARIANTS = ("paper", "tight", "tight+grid", "mixture", "mixture+strict")
 
@@ -91,9 +90,6 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
 
     saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
 
-    upper: float = passed_on("_upper")
-    lower: float = passed_on("_lower")
-
     def __init__(
         self,
         norm_bound: float,
@@ -130,6 +126,22 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
         self.continuous: bool = variant != "tight+grid"
         self._floor = 0.0
         self.ridge: float = self._ridge()
+
+    @property
+    def upper(self) -> float:
+        """The present upper bound, inf as long as nothing is known.
+
+        :meta private:
+        """
+        return self._upper
+
+    @property
+    def lower(self) -> float:
+        """The present lower bound.
+
+        :meta private:
+        """
+        return self._lower
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_change(self, name, _GIVEN)
