@@ -12,7 +12,7 @@ MOST = {
     "update and AY bounds": (71, 3),
     "update and CMM bounds": (1200, 7),
     "update and CMM bounds, sketch": (2700, 11),
-    "update and chaining": (68, 7),
+    "update and chaining": (69, 8),
     "optimize_acqf evaluation, KernelUCB": (90, 1),
     "optimize_acqf evaluation, CMMUCB": (1080, 3),
     "Thompson draw over 500 points": (23, 1),
