@@ -107,7 +107,7 @@ KINDS = {
     "working directory": Kind(lambda: {"directory": os.getcwd()}, lambda before: os.chdir(before["directory"])),
 }
 NAMED = [signal.Signals(number) for number in SIGNALS if number in set(signal.Signals)]
-SET_BY_IMPORTS = {"warning filters", "log levels"}
+SET_BY_IMPORTS = {"warning filters", "log levels", "environment"}
 SET_BY_OTHERS = {
     "PYTEST_CURRENT_TEST",
     "KMP_INIT_AT_FORK",
@@ -125,7 +125,7 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def others() -> set[str]:
-    """Modules of other libraries. The first import of one may set filters of warnings and levels of its own logs."""
+    """Modules of other libraries, whose first import may set filters, levels of logs and variables, or open files."""
     return {name for name in list(sys.modules) if name.partition(".")[0] not in {"kbo", "tests", "__main__"}}
 
 
@@ -201,7 +201,7 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
         if (found := changes(before[name], kind.read())) and not (imported and name in SET_BY_IMPORTS):
             kind.put_back(before[name])
             wrong.append(f"{name}: {found}")
-    wrong += sorted(left_running(before_running, kept))
+    wrong += [] if imported else sorted(left_running(before_running, kept))
     random.setstate(numbers[0])
     np.random.set_state(numbers[1])  # noqa: NPY002
     torch.set_rng_state(numbers[2])
