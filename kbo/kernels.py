@@ -170,8 +170,14 @@ _MOST_COMPARED = 0.1
 
 
 def has_known_formula(kernel: Kernel) -> bool:
-    """Return whether all classes of a kernel are GPyTorch's or kbo's: their distances are taken from differences."""
-    return all(type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) for part in kernel.modules())
+    """Return whether all classes of a kernel are GPyTorch's or kbo's: their distances are taken from differences.
+
+    Not so with the frequencies of a spectral mixture, which ``DenseKernel.error`` does not know.
+    """
+    return all(
+        type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) and not hasattr(part, "mixture_means")
+        for part in kernel.modules()
+    )
 
 
 def measured_error(kernel: Kernel, X: Tensor) -> float:
@@ -212,7 +218,7 @@ class _Generic(DenseKernel):
                 vars(part)["covar_dist"] = _covar_dist
             for name in ("lengthscale", "period_length"):
                 if isinstance(scale := getattr(part, name, None), Tensor):
-                    self._scales.append((1 / scale.detach()).flatten().tolist())
+                    self._scales.append((2 * math.pi / scale.detach()).flatten().tolist())  # a period is that steep
 
     def error(self, places: Sequence[Sequence[float]]) -> float:
         return sum(_coordinate_error(places, scales) for scales in self._scales)

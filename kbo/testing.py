@@ -106,7 +106,7 @@ def _holds(truth: bool, law: str) -> None:
 
 
 def _answers(state: Posterior, Z: Tensor) -> dict[str, Tensor]:
-    """All answers at several ridges."""
+    """Return all answers at several ridges."""
     ridges = list(_RIDGES)
     mean, variance = state.predict(Z, ridges)
     names = ("log_det", "quad", "effective_dimension")
@@ -115,7 +115,7 @@ def _answers(state: Posterior, Z: Tensor) -> dict[str, Tensor]:
 
 
 def _dense(state: Posterior, X: Tensor, y: Tensor, Z: Tensor) -> dict[str, Tensor]:
-    """The same by the formulas, from the prior."""
+    """Return all answers at several ridges by the dense formulas, from the prior."""
     found: dict[str, list[Tensor]] = {}
     K, k, k_ZZ = state.prior(X, X), state.prior(X, Z), state.prior(Z, Z)
     for ridge in _RIDGES:

@@ -82,7 +82,7 @@ def objections(state: Posterior, ridge: float) -> list[str]:
     reasons = [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []
     if (assumed := state.assumed_kernel_error()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
         reasons.append(
-            f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel class outside GPyTorch, "
-            f"{assumed:.2g} of k(x, x): use a larger ridge, or kernels of GPyTorch"
+            f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel whose formula is "
+            f"unknown, {assumed:.2g} of k(x, x): use a larger ridge, or another kernel of GPyTorch"
         )
     return reasons

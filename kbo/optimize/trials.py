@@ -27,8 +27,8 @@ class Trial:
         number: Position in the order in which trials were begun, from 0.
         params: The arguments of the objective.
         value: The value of the objective; None while pending or if it failed.
-        measured: The other quantities that it has measured, by name; of one without a value those that
-            came.
+        measured: The other quantities that it has measured, by name; of one without a value, those
+            that came.
         seconds: The duration, if known.
         failure: The reason of a failure; None without one.
         starts: How often it was started: more than once if it was lost or interrupted.

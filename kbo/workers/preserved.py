@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""How a setting is read and written."""
+"""A function that reads a setting, and one that writes it."""
 
 _guards: list[Any] = []  # PyTorch leaves an inference mode when the object that entered it is gone
 

@@ -46,7 +46,7 @@ class Seen(Transform):
     def untransform_observation_features(
         self, observation_features: list[ObservationFeatures]
     ) -> list[ObservationFeatures]:
-        """The same, with the record of the data."""
+        """Return the points with the record of the data."""
         for features in observation_features if self._record else ():
             features.metadata = {**(features.metadata or {}), _SEEN: self._record}
         return observation_features
