@@ -19,7 +19,7 @@ tests-in = $(UV) venv --quiet --allow-existing --python $2 $(VENV)/$1 \
 	&& $(UV) pip install --quiet --python $(VENV)/$1 $3 \
 	&& $(VENV)/$1/bin/python -m pytest -n 2 $(TESTS)
 
-.PHONY: demo test test-all test-thorough test-slow test-faults test-device test-all-pythons test-lowest package mutations lint docs docs-pages bench bench-device clean help
+.PHONY: demo test test-all test-thorough test-faults test-botorch test-slow test-device test-all-pythons test-lowest package mutations lint docs docs-pages bench bench-device clean help
 
 help:
 	@echo "make demo        tune a neural network on the digits data on all CPUs (at most a minute after installation)"
@@ -27,8 +27,9 @@ help:
 	@echo "make test-all    run all other parts: $(PARTS);"
 	@echo "                 without some of them by LEFT_OUT='test-lowest mutations'"
 	@echo "make test-thorough  run further cases of what make test shows once"
-	@echo "make test-slow   run the long acceptance tests, which make test leaves out"
-	@echo "make test-faults inject faults: a part of make test; with N=100 a hundred times as many"
+	@echo "make test-faults run with injected faults; with N=100 a hundred times as many"
+	@echo "make test-botorch  run every search, transform and input of BoTorch"
+	@echo "make test-slow   run the long acceptance tests"
 	@echo "make test-device  run the tests that take a device on a stand-in for a GPU, and on a GPU if there is one"
 	@echo "make test-all-pythons  run the tests on Python $(PYTHONS), as far as they are installed"
 	@echo "make test-lowest run the tests with the lowest versions of the dependencies"
@@ -70,17 +71,20 @@ test: $(VENV)/test
 	$(BIN)/pytest -n 2
 
 # Every part can be run alone; make test-all LEFT_OUT="mutations test-slow" is all but these.
-PARTS := test-thorough test-faults test-device test-slow docs-pages mutations test-all-pythons test-lowest
+PARTS := test-thorough test-faults test-botorch test-device test-slow docs-pages mutations test-all-pythons test-lowest
 test-all: $(filter-out $(LEFT_OUT),$(PARTS))
 
 test-thorough: $(VENV)/test
 	$(BIN)/pytest -n 2 -m thorough
 
+test-faults: $(VENV)/test
+	FAULTS=$(N) $(BIN)/pytest -n 2 -m faults
+
+test-botorch: $(VENV)/test
+	$(BIN)/pytest -n 2 -m botorch
+
 test-slow: $(VENV)/test
 	$(BIN)/pytest -n 2 -m slow
-
-test-faults: $(VENV)/test
-	FAULTS=$(N) $(BIN)/pytest -n 2 tests/faults
 
 # The stand-in is compiled before two processes want it at once; without g++ its tests are left out.
 test-device: export PATH := $(abspath $(BIN)):$(PATH)

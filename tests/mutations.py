@@ -153,18 +153,6 @@ FAULTS = [
         f"{LAWS} weights",
     ),
     Fault(
-        "confidence/heavy_tails.py",
-        "self.square += weight * bias_at(b, s) ** 2",
-        "self.square += bias_at(b, s) ** 2",
-        "tests/test_heavy_tails.py",
-    ),
-    Fault(
-        "confidence/heavy_tails.py",
-        "c = max(width + b + bias_at(b, s), s)",
-        "c = max(width + b, s)",
-        "tests/test_heavy_tails.py",
-    ),
-    Fault(
         "regression/views/hypothetical.py",
         "covariance + ridge * (1 / weights).diag_embed()",
         "covariance + ridge * torch.ones_like(weights).diag_embed()",

@@ -6,7 +6,6 @@ from kbo.confidence.bkb import BKB, EKUCB, KUCB
 from kbo.confidence.chaining.bound import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
-from kbo.confidence.heavy_tails import Clipped, HeavyTailed
 from kbo.confidence.limit import Limit
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
@@ -28,12 +27,10 @@ __all__ = [
     "AlternatingWidth",
     "Certificate",
     "Chaining",
-    "Clipped",
     "Confidence",
     "FiniteSet",
     "FixedWidth",
     "Gap",
-    "HeavyTailed",
     "ImprovedGPUCB",
     "Limit",
     "MartingaleMixture",

@@ -52,7 +52,6 @@ class Confidence(metaclass=ReadOnly):
         covers_weights: Whether the theorem holds for observations of different noise levels, those of a posterior with
             weights: it must be about data seen through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the
             noise (docs/theory/weights.md).
-        covers_clipping: Whether the bounds account for the bias of clipped targets, ``state.clipping``.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
         noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
@@ -73,7 +72,6 @@ class Confidence(metaclass=ReadOnly):
     guarantee: str | None = None
     covers_sketches: bool = False
     covers_weights: bool = False
-    covers_clipping: bool = False
     delta: float = 1.0
     noise_std: float | None = None
 
@@ -105,8 +103,6 @@ class Confidence(metaclass=ReadOnly):
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
             )
-        if not self.covers_clipping and state.clipping is not None:
-            reasons.append("the targets were clipped, and the theorem does not account for the bias")
         known, assumed = state.unit_variance, self.noise_std
         if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
             reasons.append(

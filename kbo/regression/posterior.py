@@ -340,8 +340,6 @@ class Posterior(Stateful, ABC):
         caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
         weighted: Whether an observation has another weight than 1.
         unit_variance: The noise variance of an observation of weight 1, if variances were given; None if not.
-        clipping: What is known of targets that were clipped, a ``kbo.confidence.Clipped``; None if they are as
-            observed. Only a confidence that knows of it proves anything then.
         repeats: How many observations repeated a location, and how many of these exactly its last value; zero if not
             counted.
         ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
@@ -357,7 +355,6 @@ class Posterior(Stateful, ABC):
     hypothetical: bool = False
     weighted: bool = False
     unit_variance: float | None = None
-    clipping: Any = None
     repeats: tuple[int, int] = (0, 0)
     ridge_moved: bool = False
     caveats: tuple[str, ...] = ()

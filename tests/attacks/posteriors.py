@@ -19,10 +19,8 @@ from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
     Chaining,
-    Clipped,
     Confidence,
     FiniteSet,
-    HeavyTailed,
     ImprovedGPUCB,
     MartingaleMixture,
     NoiseBounds,
@@ -90,7 +88,7 @@ ADAPTIVE = {
     },
 }
 PRIOR_BOUNDS = [*(f"finite set, {variant}" for variant in ("mixture", "quantile", "paper")), "chaining"]
-OTHERS = ["heavy tails", "running"]
+OTHERS = ["running"]
 BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS, *OTHERS]
 
 STATES: dict[str, Callable[[Any, float, Any], Any]] = {
@@ -176,8 +174,6 @@ class Sequence:
             return NORM_BOUNDS[self.bound](s, B, delta)
         if self.bound in ADAPTIVE:
             return ADAPTIVE[self.bound][0]()
-        if self.bound == "heavy tails":
-            return HeavyTailed(s, B, delta)
         if self.bound == "running":
             return RunningIntersection(MartingaleMixture(s, B, delta, "dmm"), self.Z)
         self.elsewhere = (
@@ -193,8 +189,7 @@ class Sequence:
             upper = 1.5 * self.sigma
             bounds = NoiseBounds(self.B, self.delta, upper, 0.0, variant)
             return AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
-        state = STATES[self.state_name](kernel, self.ridge, self.X)
-        return Clipped(state, self.confidence) if isinstance(self.confidence, HeavyTailed) else state
+        return STATES[self.state_name](kernel, self.ridge, self.X)
 
     # Moves
 

@@ -404,16 +404,6 @@ def _confidence() -> list[Call]:
             state_words,
         ),
         Call(
-            "HeavyTailed",
-            lambda **g: predicted(fed(c.Clipped(kbo.KernelRidge(K(), 0.1), c.HeavyTailed(**g)))),
-            _numbers,
-        ),
-        Call(
-            "Clipped",
-            lambda **g: predicted(fed(c.Clipped(**g))),
-            lambda: {"state": kbo.KernelRidge(K(), 0.1), "bounds": c.HeavyTailed(0.3, 5.0, 0.1)},
-        ),
-        Call(
             "RunningIntersection",
             lambda **g: c.RunningIntersection(**g).update(S()),
             lambda: {"confidence": C(), "points": X()},

@@ -10,7 +10,6 @@ from botorch.models.transforms import Standardize
 from torch import Tensor
 
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
-from kbo.confidence import Clipped, HeavyTailed
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.regression import FixedDictionary, GreedyDictionary, track
@@ -70,13 +69,11 @@ def test_the_wrong_class_is_named(device):
         NystromRidge(rbf(), 0.1, GreedyDictionary()),
         NystromRidge(rbf(), 0.1, FixedDictionary(unit_square(5, 0).to(device))),
     )
-    clipped = Clipped(KernelRidge(rbf(), 0.1), HeavyTailed(0.3, 4.0, 0.1))
     adaptive = AdaptiveRidge(KernelRidge(rbf(), 0.1), NoiseBounds(4.0, 0.1, upper=1.0))
     for saved, into, names in (
         (exact, greedy, ("KernelRidge", "NystromRidge")),
         (greedy, fixed, ("GreedyDictionary", "FixedDictionary")),
         (adaptive, exact, ("AdaptiveRidge", "KernelRidge")),
-        (clipped, adaptive, ("Clipped", "AdaptiveRidge")),
     ):
         saved.update(X, y)
         with pytest.raises(InvalidInput) as error:
