@@ -365,18 +365,6 @@ FAULTS = [
         "yield _Term(-0.0 * (missed",
         "tests/botorch/test_fitting.py -k collapsed",
     ),
-    Fault(
-        "acquisition/linear.py",
-        "ScalarizedPosteriorTransform(weight) for i",
-        "ScalarizedPosteriorTransform(weight.abs()) for i",
-        "tests/botorch/test_conformance.py -k weighted_sum",
-    ),
-    Fault(
-        "acquisition/linear.py",
-        "abs(term.weight) * term.bounds(*found[term])",
-        "term.bounds(*found[term])",
-        "tests/botorch/test_conformance.py -k weighted_sum",
-    ),
     Fault("recipes/pareto.py", " - itself.long()", "", "tests/test_pareto.py"),
     Fault("recipes/pareto.py", "~front & (_count", "(_count", "tests/test_pareto.py"),
     Fault(

@@ -172,6 +172,35 @@ def test_the_guarantee_is_that_of_all_bounds_together(device):
     assert constrained(device).objections[1].startswith("function 1: ")
 
 
+class Undocumented(SelfNormalized):
+    """A bound that does not say with which probability it fails."""
+
+    def __init__(self) -> None:
+        super().__init__(0.2, 8.0, 0.1)
+        del self.delta
+
+    def width(self, state) -> Tensor:
+        return torch.tensor(3.0)
+
+
+def test_there_is_a_guarantee_where_the_probabilities_add_up_to_less_than_one(device):
+    X, known = points(25, 2, device=device), models(device).models[0]
+    kernel = MaternKernel(nu=2.5).double()
+    noise = AdaptiveRidgeGP(X, X.sum(-1, keepdim=True), kernel, NoiseBounds(20.0, 0.1, upper=1.0))
+    for bound, total in (
+        (SelfNormalized(0.2, 8.0, 0.2), "0.3"),
+        (SelfNormalized(0.2, 8.0, 0.9), "1"),
+        (Undocumented(), "1.1"),
+    ):
+        both = [AdaptiveSelfNormalized(), bound]
+        acqf = ConstrainedKernelUCB(ModelListGP(noise, known), both, 0, {1: (None, 1.8)})
+        if float(total) < 1:
+            assert acqf.guarantee.endswith("1 - 0.3")
+        else:
+            assert acqf.guarantee is None
+            assert f"add up to {total}, " in acqf.objections[0]
+
+
 def test_botorch_gives_limits_as_matrices(device):
     construct, two = get_acqf_input_constructor(ConstrainedKernelUCB), models(device)
     weights = ScalarizedPosteriorTransform(torch.tensor([0.0, -2.0]).double())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kbo.acquisition import input_constructors
     from kbo.acquisition.constrained import ConstrainedKernelUCB
-    from kbo.acquisition.linear import LinearUCB
     from kbo.acquisition.safe import SafeExpander, SafeUCB, optimize_safely
     from kbo.acquisition.thompson import InflatedPosteriorSampling, InflatedThompsonSampling, inflated_draws
     from kbo.acquisition.ucb import AMMUCB, CMMUCB, DMMUCB, ChainingUCB, KernelUCB
@@ -24,7 +23,6 @@ __all__ = [
     "InflatedPosteriorSampling",
     "InflatedThompsonSampling",
     "KernelUCB",
-    "LinearUCB",
     "SafeExpander",
     "SafeUCB",
     "inflated_draws",
@@ -34,9 +32,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in (*__all__, "base", "constrained", "joint", "linear", "safe", "thompson", "ucb"):
+    if name not in (*__all__, "base", "constrained", "joint", "safe", "thompson", "ucb"):
         raise AttributeError(f"module 'kbo.acquisition' has no attribute {name!r}")
-    parts = ("constrained", "input_constructors", "linear", "safe", "thompson", "ucb")
+    parts = ("constrained", "input_constructors", "safe", "thompson", "ucb")
     modules = [import_module(f"kbo.acquisition.{part}") for part in parts]
     for found in (vars(module) for module in modules):
         globals().update((name, found[name]) for name in __all__ if name in found)

@@ -123,8 +123,7 @@ def check_model(model: PosteriorModel) -> None:
     if not isinstance(model, PosteriorModel):
         raise InvalidInput(
             f"model must be a model of kbo.models, got {type(model).__name__}: use for example KernelRidgeGP; "
-            "of a ModelListGP pass one of its models, or take LinearUCB for a weighted sum, ConstrainedKernelUCB for "
-            "limits."
+            "of a ModelListGP pass one of its models, or take ConstrainedKernelUCB for limits."
         )
     if getattr(transform := getattr(model, "input_transform", None), "is_one_to_many", False):
         raise InvalidInput(

@@ -41,8 +41,8 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from kbo.acquisition import KernelUCB, LinearUCB
-from kbo.confidence import AdaptiveSelfNormalized, FixedWidth, NoiseBounds, RunningIntersection, SelfNormalized
+from kbo.acquisition import KernelUCB
+from kbo.confidence import FixedWidth, NoiseBounds
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.regression import KernelRidge
@@ -210,91 +210,6 @@ def test_searches_find_the_points_that_they_find_with_botorch(search):
     close(found, expected, 1e-3)
 
 
-def combined(confidences: Any, weights: Tensor, **options: Any) -> LinearUCB:
-    models = ModelListGP(MODELS["KernelRidgeGP"](**options), MODELS["NystromGP"]())
-    return LinearUCB(models, confidences, ScalarizedPosteriorTransform(weights, offset=0.5))
-
-
-def test_bounds_of_a_weighted_sum_hold_for_all_functions_within_their_bounds():
-    weights = torch.tensor([2.0, -3.0], dtype=torch.float64)
-    acqf = combined([SelfNormalized(RIDGE**0.5, 20.0, 0.05), FixedWidth(2.0)], weights)
-    (low, up), (lower, upper) = (t.confidence.interval(t.state(), Z) for t in acqf.terms.values())
-    corners = torch.stack([2 * f - 3 * g + 0.5 for f in (low, up) for g in (lower, upper)])
-    close(torch.cat([acqf(Z[:, i : i + 1]) for i in range(2)]), corners.amax(0).T.reshape(-1), 1e-12)
-    assert acqf.guarantee is None
-    assert acqf.objections[0].startswith("function 1: ")
-    rigorous = combined([SelfNormalized(RIDGE**0.5, 20.0, delta) for delta in (0.05, 0.1)], weights)
-    assert all(text in rigorous.guarantee for text in ("1 - 0.05, if", "1 - 0.1, if"))
-    assert rigorous.guarantee.endswith("all hold together with probability at least 1 - 0.15")
-    for q, sequential in ((1, False), (2, True), (2, False)):
-        found, value = optimize_acqf(rigorous, BOUNDS, q=q, sequential=sequential, **OPTIONS)
-        assert found.shape == (q, 2)
-        assert value.isfinite().all()
-    rigorous.set_X_pending(NEW)
-    assert rigorous.guarantee is None
-
-
-def test_a_weighted_sum_ranks_by_weighted_standard_deviations_while_a_term_has_no_finite_bound():
-    unknown = AdaptiveRidgeGP(X[:1], Y[:1], kernel(), NoiseBounds(5.0, delta=0.1))
-    bounds, P = [AdaptiveSelfNormalized(), SelfNormalized(0.1, 4.0, 0.05)], Z[:, :1]
-    for second in (3.0, 0.0):
-        weights = torch.tensor([-50.0, second], dtype=torch.float64)
-        acqf = LinearUCB(ModelListGP(unknown, plain()), bounds, ScalarizedPosteriorTransform(weights, offset=7.0))
-        close(acqf(P), 50 * unknown.state.predict(P)[1].sqrt().squeeze(-1), 1e-12)
-        assert acqf.guarantee is None
-        assert any("function 0: the bounds are not finite yet" in reason for reason in acqf.objections)
-    only = LinearUCB(ModelListGP(unknown, plain()), bounds, ScalarizedPosteriorTransform(torch.tensor([0.0, 2.0])))
-    close(only(P), KernelUCB(plain(), bounds[1], ScalarizedPosteriorTransform(torch.tensor([2.0])))(P), 1e-12)
-
-
-class Undocumented(SelfNormalized):
-    """A bound that does not say with which probability it fails."""
-
-    def __init__(self) -> None:
-        super().__init__(0.1, 4.0, 0.1)
-        del self.delta
-
-    def width(self, state: Any) -> Tensor:
-        return torch.tensor(3.0)
-
-
-def test_a_weighted_sum_has_a_guarantee_where_the_probabilities_add_up_to_less_than_one():
-    noise = AdaptiveRidgeGP(X, Y, kernel(), NoiseBounds(20.0, 0.1, upper=1.0))
-    first, known = KernelUCB(noise, AdaptiveSelfNormalized()), SelfNormalized(RIDGE**0.5, 20.0, 0.2)
-    running = RunningIntersection(known, X)
-    for bound, total in (
-        (known, "0.3"),
-        (running, "0.3"),
-        (SelfNormalized(RIDGE**0.5, 20.0, 0.9), "1"),
-        (Undocumented(), "1.1"),
-    ):
-        weights = ScalarizedPosteriorTransform(torch.ones(2).double())
-        acqf = LinearUCB(ModelListGP(noise, plain()), [first.confidence, bound], weights)
-        if float(total) < 1:
-            assert acqf.guarantee.endswith(f"1 - {total}")
-        else:
-            assert acqf.guarantee is None
-            assert f"add up to {total}, " in acqf.objections[0]
-
-
-@pytest.mark.parametrize(
-    ("confidences", "weights", "options", "message"),
-    [
-        (FixedWidth(2.0), 2, {}, "one bound for each of 2 models"),
-        ([FixedWidth(2.0)], 2, {}, "one bound for each of 2 models"),
-        ([FixedWidth(2.0)] * 2, 3, {}, "3 weights"),
-        ([FixedWidth(2.0)] * 2, 2, TRANSFORMS["standardize"](), "scale the targets"),
-        ([FixedWidth(2.0), None], 2, {}, "confidence"),
-        ([FixedWidth(2.0)] * 2, [1.0, float("nan")], {}, "weights"),
-        ([FixedWidth(2.0)] * 2, [0.0, 0.0], {}, "no weight other than 0"),
-    ],
-)
-def test_a_weighted_sum_of_parts_that_do_not_fit_is_refused(confidences, weights, options, message):
-    weights = torch.tensor(weights if isinstance(weights, list) else [1.0] * weights, dtype=torch.float64)
-    with pytest.raises(InvalidInput, match=message):
-        combined(confidences, weights, **options)
-
-
 @pytest.mark.parametrize("transforms", ["plain", "both"])
 @pytest.mark.parametrize("name", ["KernelRidgeGP", "NystromGP"])
 def test_paths_are_functions_drawn_by_kbo_with_the_moments_of_the_posterior(name, transforms):
@@ -376,9 +291,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: KernelRidgeGP(X, Y.expand(-1, 2), kernel(), RIDGE),
         "ModelListGP of one model",
     ),
-    "`ModelListGP` in bounds and draws of kbo, but for `LinearUCB` and `ConstrainedKernelUCB`": (
+    "`ModelListGP` in bounds and draws of kbo, but for `ConstrainedKernelUCB`, `SafeUCB` and `SafeExpander`": (
         lambda: KernelUCB(listed(plain()), FixedWidth(2.0)),
-        "one of its models, or take LinearUCB",
+        "one of its models, or take ConstrainedKernelUCB",
     ),
     "`ModelListGP.condition_on_observations`, with transforms": (
         lambda: listed(MODELS["NystromGP"](input_transform=Normalize(2))).condition_on_observations([NEW] * 2, X[:3]),

@@ -40,7 +40,6 @@ from kbo.acquisition import (
     ConstrainedKernelUCB,
     InflatedThompsonSampling,
     KernelUCB,
-    LinearUCB,
 )
 from kbo.confidence import FixedWidth, NoiseBounds, SelfNormalized
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP
@@ -151,9 +150,6 @@ ACQUISITIONS: dict[str, Callable[[Any], Any]] = {
     "CMMUCB": lambda m: CMMUCB(m, **LEVEL),
     "ChainingUCB": lambda m: ChainingUCB(m, X, delta=0.1),
     "InflatedThompsonSampling": lambda m: InflatedThompsonSampling(m, SelfNormalized(**LEVEL)),
-    "LinearUCB": lambda m: LinearUCB(
-        ModelListGP(m, m), [FixedWidth(2.0)] * 2, ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5]).double())
-    ),
     "ConstrainedKernelUCB": lambda m: ConstrainedKernelUCB(ModelListGP(m, m), [FixedWidth(2.0)] * 2, 0, {1: (3, 4)}),
 }
 SUM = (torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -0.8)  # x_0 + x_1 <= 0.8

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
@@ -24,7 +23,6 @@ from kbo.acquisition import (
     InflatedPosteriorSampling,
     InflatedThompsonSampling,
     KernelUCB,
-    LinearUCB,
     SafeExpander,
 )
 from kbo.confidence import FixedWidth, NoiseBounds
@@ -140,11 +138,6 @@ ACQUISITIONS: dict[str, Callable[[Any], Any]] = {
     "sketch": lambda device: KernelUCB(made("sketch", device), WIDTH),
     "chaining": lambda device: ChainingUCB(made("exact", device), points(30, 2, device=device), 0.1),
     "thompson": lambda device: InflatedThompsonSampling(made("exact", device), WIDTH),
-    "linear": lambda device: LinearUCB(
-        ModelListGP(*[KernelRidgeGP(*data(25, device), kernel(), RIDGE) for _ in range(2)]),
-        [WIDTH, WIDTH],
-        ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64, device=device)),
-    ),
     "constrained": lambda device: ConstrainedKernelUCB(pair(device), [WIDTH] * 2, 0, {1: (None, 3.0)}),
     "expander": lambda device: SafeExpander(pair(device), [WIDTH] * 2, 0, {1: (None, 3.0)}),
 }

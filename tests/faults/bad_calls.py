@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -555,17 +554,6 @@ def _acquisition() -> list[Call]:
             {"points": "points|X"},
         ),
         Call("KernelUCB", lambda **g: value(a.KernelUCB(**g)), lambda: {"model": G(), "confidence": C(), **ucb}),
-        Call(
-            "LinearUCB",
-            lambda **g: value(a.LinearUCB(**g)),
-            lambda: {
-                "model": ModelListGP(G(), G()),
-                "confidences": [C(), C()],
-                "posterior_transform": ScalarizedPosteriorTransform(torch.ones(2).double()),
-                "X_pending": None,
-            },
-            {"confidences": "confidences|confidence"},
-        ),
         Call(
             "ConstrainedKernelUCB",
             lambda **g: value(a.ConstrainedKernelUCB(**g)),
