@@ -21,7 +21,6 @@ from kbo.confidence import (
     FiniteSet,
     MartingaleMixture,
     NoiseBounds,
-    RunningIntersection,
 )
 from kbo.confidence.noise.energy import averaged
 from kbo.errors import RefutedAssumptions
@@ -103,7 +102,7 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
             y, dictionary = bandit.observe(X), FixedDictionary.pivoted(bandit.kernel, arms, 15)
             exact, sketch = KernelRidge(bandit.kernel, SIGMA**2), NystromRidge(bandit.kernel, SIGMA**2, dictionary)
             cmm = MartingaleMixture(SIGMA, NORM, DELTA)
-            running, many = RunningIntersection(cmm, arms), MartingaleMixture(SIGMA, NORM, DELTA, scale=MIXED_SCALES)
+            many = MartingaleMixture(SIGMA, NORM, DELTA, scale=MIXED_SCALES)
             noisy = (torch.arange(len(X)) % 2).double()  # every second observation has five times the noise
             loud = y + 2 * math.sqrt(6) * SIGMA * noisy * torch.randn(len(X), generator=rng, dtype=torch.float64)
             weighted, loudest = KernelRidge(bandit.kernel, SIGMA**2), KernelRidge(bandit.kernel, 25 * SIGMA**2)
@@ -113,13 +112,11 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
                     state.update(X[rows], y[rows])
                 weighted.update(X[rows], loud[rows], 1 / (1 + 24 * noisy[rows]))
                 loudest.update(X[rows], loud[rows])
-                running.update(exact)
                 if (n := exact.n) not in marks:
                     continue
                 pairs = {
                     "sketch of 15 points, CMM": (half(cmm, Traced(sketch), arms), half(cmm, sketch, arms)),
                     "`FiniteSet`": tuple(half(FiniteSet(100, DELTA, v), exact, arms) for v in ("paper", "mixture")),
-                    "intersection, CMM": (half(cmm, exact, arms), half(running, exact, arms)),
                     "scales, CMM": (half(cmm, exact, arms), half(many, exact, arms)),
                     "scales, DMM": tuple(
                         half(MartingaleMixture(SIGMA, NORM, DELTA, "dmm", scale), exact, arms)

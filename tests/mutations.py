@@ -456,12 +456,6 @@ FAULTS = [
     ),
     Fault("confidence/widths.py", "/ 2 - math.log(2)))", "/ 2))", "tests/test_gaussian.py"),
     Fault(
-        "confidence/running.py",
-        "if not self.confidence.objections(state):",
-        "if True:",
-        "tests/test_running.py",
-    ),
-    Fault(
         "optimize/journal.py",
         "self._file.truncate(self._size)\n        return",
         "pass\n        return",

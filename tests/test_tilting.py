@@ -36,7 +36,6 @@ from kbo.confidence import (
     ImprovedGPUCB,
     MartingaleMixture,
     NoiseBounds,
-    RunningIntersection,
     SelfNormalized,
     UnknownNorm,
     norm_lower_bound,
@@ -66,13 +65,11 @@ SUB_GAUSSIAN: dict[str, Callable[[], Confidence]] = {
     "EKUCB": lambda: EKUCB(SIGMA, NORM, DELTA, SIGMA**2),
     "KUCB": lambda: KUCB(SIGMA, NORM, DELTA),
     "AMM, the worst function": lambda: MartingaleMixture(SIGMA, NORM, DELTA, "amm"),
-    "RunningIntersection of AMM": lambda: RunningIntersection(MartingaleMixture(SIGMA, NORM, DELTA, "amm"), Z),
 }
 GAUSSIAN: dict[str, Callable[[], Confidence]] = {
     "FiniteSet, mixture": lambda: FiniteSet(12, DELTA),
     "FiniteSet, quantile": lambda: FiniteSet(12, DELTA, "quantile"),
     "FiniteSet, paper": lambda: FiniteSet(12, DELTA, "paper"),
-    "RunningIntersection of FiniteSet": lambda: RunningIntersection(FiniteSet(12, DELTA), Z),
     "Chaining, rigorous": lambda: Chaining(DELTA, rigorous=True, points=Z),
 }
 UNKNOWN_LEVEL: dict[str, Callable[[], Confidence]] = {
@@ -324,7 +321,7 @@ def check(found: Estimate) -> None:
     assert found.failed > 0.02  # the draws do reach the event
 
 
-@pytest.mark.parametrize("name", ["SelfNormalized", "AMM, the worst function", "RunningIntersection of AMM"])
+@pytest.mark.parametrize("name", ["SelfNormalized", "AMM, the worst function"])
 def test_bounds_for_a_norm_fail_no_more_often_than_stated(name):
     check(worst(SUB_GAUSSIAN[name], 60))
 

@@ -13,7 +13,6 @@ from kbo.confidence.mixture.radius import MIXED_SCALES, norm_lower_bound, refuse
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
 from kbo.confidence.noise.bounds import NoiseBounds
-from kbo.confidence.running import RunningIntersection
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "Limit",
     "MartingaleMixture",
     "NoiseBounds",
-    "RunningIntersection",
     "SelfNormalized",
     "SubGaussian",
     "UnknownNorm",

@@ -81,7 +81,7 @@ class _Known:
             state.ridge == self._ridge
             and _same(_spanned(state, points), self._spanned)
             and (state.prior_version == self._prior_version or _same(self._prior_of(state), self._prior))
-            and contains(state.locations or (), self._locations)
+            and _contains(state.locations or (), self._locations)
         )
 
     def _prior_of(self, state: Posterior) -> list[Tensor]:
@@ -106,7 +106,7 @@ def _same(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     )
 
 
-def contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
     """Return whether every location was observed at least as often as before; False where they are not kept."""
     if not now or not before:
         return False

@@ -24,7 +24,6 @@ from kbo.confidence import (
     ImprovedGPUCB,
     MartingaleMixture,
     NoiseBounds,
-    RunningIntersection,
     SelfNormalized,
     UnknownNorm,
 )
@@ -88,8 +87,7 @@ ADAPTIVE = {
     },
 }
 PRIOR_BOUNDS = [*(f"finite set, {variant}" for variant in ("mixture", "quantile", "paper")), "chaining"]
-OTHERS = ["running"]
-BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS, *OTHERS]
+BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS]
 
 STATES: dict[str, Callable[[Any, float, Any], Any]] = {
     "exact": lambda k, ridge, X: KernelRidge(k, ridge),
@@ -174,8 +172,6 @@ class Sequence:
             return NORM_BOUNDS[self.bound](s, B, delta)
         if self.bound in ADAPTIVE:
             return ADAPTIVE[self.bound][0]()
-        if self.bound == "running":
-            return RunningIntersection(MartingaleMixture(s, B, delta, "dmm"), self.Z)
         self.elsewhere = (
             self.name in ("rbf", "matern12", "matern32", "matern52") and not self.shift and self.play.pick(True, False)
         )

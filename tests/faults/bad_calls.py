@@ -403,12 +403,6 @@ def _confidence() -> list[Call]:
             state_words,
         ),
         Call(
-            "RunningIntersection",
-            lambda **g: c.RunningIntersection(**g).update(S()),
-            lambda: {"confidence": C(), "points": X()},
-            {"points": "points|X"},
-        ),
-        Call(
             "AlternatingWidth",
             lambda multipliers: bounds(c.AlternatingWidth(multipliers)),
             lambda: {"multipliers": 2.0},

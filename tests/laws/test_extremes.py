@@ -14,7 +14,6 @@ from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
     Confidence,
-    RunningIntersection,
     UnknownNorm,
     norm_lower_bound,
 )
@@ -51,7 +50,7 @@ def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     bounds += [UnknownNorm(0.3, 0.1, kind) for kind in ("amm", "dmm", "cmm")]
     if state.schedule is not None:
         bounds.append(AdaptiveSelfNormalized())
-    for bound in (*bounds, RunningIntersection(bounds[0], Z)):
+    for bound in bounds:
         finite_or_refuted(bound, state, Z)
     assert math.isfinite(norm_lower_bound(state, 0.3, 0.1))
 
