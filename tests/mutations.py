@@ -489,18 +489,6 @@ FAULTS = [
         "optimize/targets.py", "power=power, below=power", "power=power", "tests/test_constrained_rules.py -k bijection"
     ),
     Fault(
-        "stateful.py",
-        'if state.get("checksum") != checksum(plain):',
-        "if False:",
-        "tests/laws/test_saved_states.py -k changes_nothing",
-    ),
-    Fault(
-        "stateful.py",
-        "self.fork().restore(plain)  # a rehearsal: a failure changes a copy only",
-        "pass",
-        "tests/laws/test_saved_states.py -k columns",
-    ),
-    Fault(
         "checks.py",
         "if (largest := max(map(abs, targets))) > most:",
         "if (largest := max(map(abs, targets))) == math.inf:",
@@ -511,12 +499,6 @@ FAULTS = [
         "and _sealed(content) != content:",
         "and not _sealed(content):",
         "tests/test_experiments.py -k flipped",
-    ),
-    Fault(
-        "regression/locking.py",
-        "        with lock(*args, **kwargs):",
-        "        if lock(*args, **kwargs):",
-        "tests/faults/test_threads.py -k exact",
     ),
     Fault(
         "optimize/pruning.py",

@@ -59,6 +59,11 @@ def test_import_loads_no_other_module_until_a_name_is_used():
     assert not [name for name in loaded if name.startswith("kbo.")]
 
 
+def test_a_platform_without_fork_imports_everything():
+    command = "import os, torch, gpytorch, botorch; del os.register_at_fork; import kbo.optimize.journal"
+    subprocess.run([sys.executable, "-c", command], check=True, timeout=120)
+
+
 HIDDEN = """
 import sys, kbo
 from importlib import import_module

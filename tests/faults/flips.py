@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import random
 import sys
@@ -15,19 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge, minimize
+from kbo import minimize
 from kbo.errors import KboError
 from kbo.experiments.sweep.cells import Cell, Folder, read_rows
-from kbo.models import KernelRidgeGP
 from kbo.optimize import journal
-from kbo.regression import LeverageResampling
-from tests.laws.states import matern, rbf, unit_square
-
-
-class NotLoaded(Exception):
-    """PyTorch has refused the file, before kbo sees any of it."""
 
 
 @dataclass(frozen=True)
@@ -74,79 +64,8 @@ def cell_file(folder: Path) -> File:
     return file_of(store.file(cell), lambda path: read(path).replace("'done again'", "True"))
 
 
-def saved_file(make: Callable[[], Any], fed: Any) -> File:
-    """A state dict in a file of PyTorch; ``make`` gives what loads it."""
-    file = io.BytesIO()
-    torch.save(fed.state_dict(), file)
-
-    def read(content: bytes) -> str:
-        try:
-            state = torch.load(io.BytesIO(content), weights_only=True)
-        except Exception as error:
-            raise NotLoaded from error
-        loaded = make()
-        loaded.load_state_dict(state)
-        return words(loaded)
-
-    return File(file.getvalue(), read)
-
-
-def memory_file(make: Callable[[], Any], fed: Any) -> File:
-    """The tensors of a state dict, whose bytes are flipped in memory, past the checksums of PyTorch's files."""
-    state = fed.state_dict()
-    tensors = [part for _, part in leaves(state) if isinstance(part, torch.Tensor) and part.numel()]
-    content = b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)
-
-    def read(changed: bytes) -> str:
-        position, before = 0, []
-        for tensor in tensors:
-            size, own = tensor.numel() * tensor.element_size(), tensor.clone()
-            part = torch.frombuffer(bytearray(changed[position : position + size]), dtype=tensor.dtype)
-            before.append(own)
-            tensor.copy_(part.reshape(tensor.shape))
-            position += size
-        try:
-            loaded = make()
-            loaded.load_state_dict(state)
-            return words(loaded)
-        finally:
-            for tensor, own in zip(tensors, before, strict=True):
-                tensor.copy_(own)
-
-    return File(content, read)
-
-
-def leaves(state: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Names and values of a state dict, without its nesting."""
-    if not isinstance(state, dict):
-        return [(path, state)]
-    return [leaf for name, part in state.items() for leaf in leaves(part, f"{path}/{name}")]
-
-
-def words(owner: Any) -> str:
-    """Return the whole memory of a state or a model as text."""
-    return repr(
-        [(name, part.tolist() if hasattr(part, "tolist") else part) for name, part in leaves(owner.state_dict())]
-    )
-
-
-X = unit_square(30, 0)
-STATES = {
-    "exact": lambda: KernelRidge(rbf(), 0.1),
-    "sketched": lambda: NystromRidge(rbf(), 0.1, LeverageResampling(2.0)),
-    "adaptive": lambda: AdaptiveRidge(KernelRidge(rbf(), 0.1), NoiseBounds(5.0, 0.1, upper=1.0)),
-}
-
-
 def files(folder: Path) -> dict[str, File]:
-    found = {"journal": journal_file(folder), "cell": cell_file(folder)}
-    for name, make in STATES.items():
-        fed = make()
-        fed.update(X, X[:, 0])
-        found |= {f"{name} state": saved_file(make, fed), f"{name} tensors": memory_file(make, fed)}
-    model = KernelRidgeGP(X, X[:, :1], matern(2.5), 0.1)
-    found["model"] = saved_file(lambda: KernelRidgeGP(X, X[:, :1], matern(2.5), 0.3), model)
-    return found
+    return {"journal": journal_file(folder), "cell": cell_file(folder)}
 
 
 def outcome(file: File, expected: Any, at: int, bit: int) -> str:
@@ -157,8 +76,6 @@ def outcome(file: File, expected: Any, at: int, bit: int) -> str:
         found = file.read(bytes(changed))
     except KboError:
         return "noticed"
-    except NotLoaded:
-        return "not loaded by PyTorch"
     except Exception as error:
         return f"RAW {type(error).__name__}: {error!s:.80}"
     return "harmless" if found == expected else f"SILENT at byte {at}, bit {bit}"

@@ -5,6 +5,6 @@ from tests.faults.flips import run
 
 
 def test_flipped_bits_are_noticed_or_harmless(tmp_path):
-    for name, counts in run(360 * REPEATS, REPEATS, tmp_path).items():
-        assert set(counts) <= {"noticed", "harmless", "not loaded by PyTorch"}, (name, counts)
-        assert counts["noticed"] + counts["not loaded by PyTorch"] > 0
+    for name, counts in run(80 * REPEATS, REPEATS, tmp_path).items():
+        assert set(counts) <= {"noticed", "harmless"}, (name, counts)
+        assert counts["noticed"] > 0

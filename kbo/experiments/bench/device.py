@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,14 +22,12 @@ class GPU:
     """Largest rates of a GPU.
 
     Attributes:
-        name: Its name.
         flops: Floating-point operations of a matrix product in a second.
         bandwidth: Bytes read or written in a second.
         launch: Seconds from one small kernel to the next.
         wait: Seconds that a synchronisation adds.
     """
 
-    name: str
     flops: float
     bandwidth: float
     launch: float = 5e-6
@@ -40,10 +37,6 @@ class GPU:
         """Return the least time of counted operations: of each kernel its arithmetic, traffic or launch; and waits."""
         kernels = (max(k.flops / self.flops, k.bytes / self.bandwidth, self.launch) for k in counted.kernels)
         return sum(kernels) + self.wait * counted.syncs.total()
-
-
-# Data sheets; fp64 by tensor cores and fp32 without TF32 have the same figure.
-SHEETS = (GPU("H100 (sheet)", 67e12, 3.35e12), GPU("H200 (sheet)", 67e12, 4.8e12))
 
 
 def count(step: Step, device: torch.device) -> Operations:
@@ -61,7 +54,7 @@ def measured(device: torch.device, dtype: torch.dtype) -> GPU:
     launch = seconds(lambda: [one.add_(1) for _ in range(1000)], device) / 1000
     wait = seconds(lambda: [one.add_(1).item() for _ in range(100)], device) / 100 - launch
     rate, pace = (seconds(work, device) for work in (lambda: A @ A, lambda: B.copy_(A)))
-    return GPU("this one", 2 * 4096**3 / rate, 2 * A.numel() * A.element_size() / pace, launch, max(wait, 0.0))
+    return GPU(2 * 4096**3 / rate, 2 * A.numel() * A.element_size() / pace, launch, max(wait, 0.0))
 
 
 def seconds(work: Step, device: torch.device, times: int = 7) -> float:
@@ -76,10 +69,9 @@ def seconds(work: Step, device: torch.device, times: int = 7) -> float:
     return statistics.median(taken)
 
 
-def table(setup: Setup, sheets: Sequence[GPU] = ()) -> str:
-    """Return counts and least times of all steps as text, by data sheets, or for this GPU with measured times."""
-    gpus = sheets or [measured(setup.device, setup.dtype)]
-    rows = {}
+def table(setup: Setup) -> str:
+    """Return counts, least times and measured times of all steps as text."""
+    gpu, rows = measured(setup.device, setup.dtype), {}
     for name, make in steps(setup).items():
         step = make()
         counted = count(step, setup.device)
@@ -88,8 +80,8 @@ def table(setup: Setup, sheets: Sequence[GPU] = ()) -> str:
             "syncs": counted.syncs.total(),
             "Gflop": f"{sum(k.flops for k in counted.kernels) / 1e9:.3g}",
             "MB": f"{sum(k.bytes for k in counted.kernels) / 1e6:.3g}",
-            **{f"{gpu.name}, ms": f"{1e3 * gpu.seconds(counted):.3g}" for gpu in gpus},
-            **({} if sheets else {"measured, ms": f"{1e3 * seconds(step, setup.device):.3g}"}),
+            "least, ms": f"{1e3 * gpu.seconds(counted):.3g}",
+            "measured, ms": f"{1e3 * seconds(step, setup.device):.3g}",
         }
     return pd.DataFrame.from_dict(rows, orient="index").to_string()
 
@@ -98,7 +90,7 @@ def main() -> None:
     """Print the table in both dtypes for the GPU of this machine."""
     device = torch.accelerator.current_accelerator(check_available=True)
     if device is None:
-        raise SystemExit("no GPU was found; python -m tests.device.counts counts the same steps on a stand-in for one")
+        raise SystemExit("no GPU was found")
     for dtype in (torch.float64, torch.float32):
         setup = Setup(device, dtype)
         print(f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points\n{table(setup)}\n")
