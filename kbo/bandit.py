@@ -77,8 +77,7 @@ def play(
         arms, values = _offered(problem)
         start = time.process_time()
         points = fixed if fixed is not None and arms is given else arms.to(here)
-        with checks.known_finite():
-            index = method.choose(state, points, generator)
+        index = method.choose(state, points, generator)
         seconds += time.process_time() - start
         regret = float(values.max() - values[index])
         reward = problem.observe(arms[index : index + 1])

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -345,23 +344,7 @@ def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
     return value
 
 
-_FINITE: ContextVar[bool] = ContextVar("_FINITE", default=False)
-
-
-@contextlib.contextmanager
-def known_finite(known: bool = True) -> Iterator[None]:
-    """Let ``points`` pass values unread, for a caller that has read them all: each read makes a device wait.
-
-    With False it reads them again.
-    """
-    token = _FINITE.set(known)
-    try:
-        yield
-    finally:
-        _FINITE.reset(token)
-
-
 def _refuse_infinite(name: str, X: Tensor) -> None:
     """Raise unless all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
-    if not (_FINITE.get() or math.isfinite(X.sum().item()) or bool(torch.isfinite(X).all())):
+    if not (math.isfinite(X.sum().item()) or bool(torch.isfinite(X).all())):
         raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -14,16 +13,11 @@ from kbo import checks
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import PosteriorModel
-from kbo.models.base import name_constructor
 from kbo.regression import Posterior
 
 
 class CheckedAcquisition(AcquisitionFunction):
     """An acquisition function whose mistakes in shapes and arguments are named."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        name_constructor(cls)
 
     def __call__(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""

@@ -85,12 +85,12 @@ class ConstrainedKernelUCB(JointAcquisition):
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         term = self.objective
-        with self.located(X) as found:
-            slack, (state, P) = self._slack(found), found[term]
-            finite, floor = term.confidence.finite_on(state), X.new_zeros(())
-            if finite:  # below all means, otherwise below all deviations
-                floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
-            return torch.where(slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack).mean(-1)
+        found = self.located(X)
+        slack, (state, P) = self._slack(found), found[term]
+        finite, floor = term.confidence.finite_on(state), X.new_zeros(())
+        if finite:  # below all means, otherwise below all deviations
+            floor = term.offset - abs(term.weight) * self._limits(term, state)[0]
+        return torch.where(slack >= 0, torch.maximum(term.bounds(state, P), floor), floor + slack).mean(-1)
 
     def slack(self, X: Tensor) -> Tensor:
         """Return the least slack [...] of the limits at X [... d], by the optimistic (or ``certain``) bounds.
@@ -99,9 +99,8 @@ class ConstrainedKernelUCB(JointAcquisition):
         largest posterior mean, so that those of different functions compare.
         """
         one = checks.shaped("X", X).ndim == 1  # as nonlinear constraints are given points
-        with self.located(X.unsqueeze(0) if one else X) as found:
-            slack = self._slack(found)
-            return slack.squeeze(-1) if one else slack
+        slack = self._slack(self.located(X.unsqueeze(0) if one else X))
+        return slack.squeeze(-1) if one else slack
 
     def _slack(self, found: Mapping[KernelUCB, Located]) -> Tensor:
         """Return the least slack [...], given posteriors and points."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botorch.acquisition.objective import PosteriorTransform
@@ -15,7 +14,6 @@ from kbo.acquisition.base import CheckedAcquisition
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.models.base import located
 from kbo.regression import Posterior
 
 Located = tuple[Posterior, Tensor]
@@ -79,12 +77,9 @@ class JointAcquisition(CheckedAcquisition):
     def _delta(self) -> float:
         return sum(term.confidence.delta_on(term.state()) for term in self.terms.values())
 
-    @contextlib.contextmanager
-    def located(self, X: Tensor) -> Iterator[dict[KernelUCB, Located]]:
-        """Give for each term its posterior and the points X [... d] in its inputs; see ``kbo.models.base.located``."""
-        terms = self.terms.values()
-        with located([term.model for term in terms], X) as found:
-            yield dict(zip(terms, found, strict=True))
+    def located(self, X: Tensor) -> dict[KernelUCB, Located]:
+        """Return for each term its posterior and the points X [... d] in its inputs."""
+        return {term: term.model.at(X) for term in self.terms.values()}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""

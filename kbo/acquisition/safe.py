@@ -50,14 +50,14 @@ class SafeExpander(SafeUCB):
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the points X [b 1 d]."""
-        with self.located(X) as found:
-            parts, slack = [], self._slack(found)
-            for term, (state, Z) in found.items():
-                if self.X_pending is not None:
-                    state = term.with_pending(state)
-                prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
-                parts.append(safe_sqrt(state.predict(Z)[1] / prior))
-            return torch.where(slack >= 0, torch.stack(parts).amax(0), slack).squeeze(-1)
+        found = self.located(X)
+        parts, slack = [], self._slack(found)
+        for term, (state, Z) in found.items():
+            if self.X_pending is not None:
+                state = term.with_pending(state)
+            prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
+            parts.append(safe_sqrt(state.predict(Z)[1] / prior))
+        return torch.where(slack >= 0, torch.stack(parts).amax(0), slack).squeeze(-1)
 
 
 def optimize_safely(

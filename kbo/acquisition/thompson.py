@@ -23,7 +23,6 @@ from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
 from kbo.models import PosteriorModel
-from kbo.models.base import located
 from kbo.regression import Function, Posterior, centred_draws, draw_path
 
 
@@ -79,9 +78,9 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         first = 0 if self.X_pending is None else len(self.X_pending)
-        with located([self.model], X) as [(state, P)]:
-            g = torch.stack([self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1)
-            return (self.weight * self.confidence.inflated(state, P, g) + self.offset).mean(-1)
+        state, P = self.model.at(X)
+        g = torch.stack([self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1)
+        return (self.weight * self.confidence.inflated(state, P, g) + self.offset).mean(-1)
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
@@ -132,6 +131,5 @@ class InflatedPosteriorSampling(SamplingStrategy):
             InvalidInput: X is not one set of points, or has too many of them (see ``centred_draws``).
         """
         rule = self.rule
-        with located([rule.model], X) as [(state, P)]:
-            draws = inflated_draws(rule.confidence, state, P, num_samples, rule.generator)
+        draws = inflated_draws(rule.confidence, *rule.model.at(X), num_samples, rule.generator)
         return X[(rule.weight * draws).argmax(-1)]

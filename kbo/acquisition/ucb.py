@@ -14,7 +14,6 @@ from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.models import PosteriorModel
-from kbo.models.base import located
 from kbo.regression import Hypothetical, Posterior
 
 
@@ -42,8 +41,7 @@ class KernelUCB(ConfidenceAcquisition):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        with located([self.model], X) as [(state, P)]:
-            return self.bounds(state, P).mean(-1)
+        return self.bounds(*self.model.at(X)).mean(-1)
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the bound [b q] of each point of the batches X [b q d]; the value of a batch is their mean.
@@ -63,8 +61,9 @@ class KernelUCB(ConfidenceAcquisition):
         """Return the posterior with the pending points; kept as long as it stays as it is."""
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
-            with checks.inside("X_pending"), checks.known_finite(False):
-                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
+            with checks.inside("X_pending"):
+                P = checks.points("its rows, in the inputs of the model,", self.model.transform_inputs(self.X_pending))
+                view = Hypothetical(state, P)
             self._conditioned = state.version, view
         return self._conditioned[1]
 

@@ -16,23 +16,6 @@ from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
 from kbo.read_only import ReadOnly, refuse_change
 from kbo.regression import Posterior
-from kbo.regression.locking import lock_methods, of_state
-
-_LOCKED = (
-    *(
-        "interval",
-        "upper",
-        "lower",
-        "quick_interval",
-        "quick_upper",
-        "argmax_upper",
-        "argmax_lower",
-        "inflated",
-        "width",
-    ),
-    *("finite_on", "objections", "guarantee_on", "update"),
-)
-"""Methods during which the posterior, their first argument, stays as it is."""
 
 
 class Confidence(metaclass=ReadOnly):
@@ -56,10 +39,6 @@ class Confidence(metaclass=ReadOnly):
         noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        lock_methods(cls, _LOCKED, of_state)
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_change(self, name)
@@ -203,9 +182,6 @@ class Confidence(metaclass=ReadOnly):
         deviation = safe_sqrt(state.predict(X)[1])
         known = deviation == 0  # and g with it
         return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
-
-
-lock_methods(Confidence, _LOCKED, of_state)
 
 
 class OverPoints(Confidence):

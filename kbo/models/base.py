@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import itertools
-import math
-import types
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,17 +30,6 @@ from kbo.regression import Hypothetical, Posterior
 _MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
 
 
-def name_constructor(kind: type) -> None:
-    """Give a class that inherits its constructor a copy of it, so that Python's messages name the class in hand."""
-    given: Any = kind.__init__
-    if "__init__" in vars(kind) or not isinstance(given, types.FunctionType):
-        return
-    own = types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
-    own.__kwdefaults__ = given.__kwdefaults__
-    functools.update_wrapper(own, given).__qualname__ = f"{kind.__qualname__}.__init__"
-    kind.__init__ = own
-
-
 class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     """The part of a single-output BoTorch model that only needs a ``Posterior``.
 
@@ -65,14 +48,6 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     @abstractmethod
     def state(self) -> Posterior:
         """The ``Posterior`` in the units of the (transformed) inputs and targets."""
-
-    def hyperparameters(self) -> Tensor:
-        """Return all numbers [h] on which the meaning of the data depends; none by default."""
-        return self.train_targets.new_empty(0)
-
-    def state_of(self, hyperparameters: list[float]) -> Posterior:
-        """Return ``state``, given the present hyperparameters."""
-        return self.state
 
     @property
     def variances(self) -> Tensor | None:
@@ -124,6 +99,12 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """Return points in the dtype of the data, after the input transform."""
         return super().transform_inputs(self.cast("X", X), input_transform)
 
+    def at(self, X: Tensor) -> tuple[Posterior, Tensor]:
+        """Return ``state``, and the points X [... d] in its inputs."""
+        if self.training:
+            self.eval()
+        return self.state, self.transform_inputs(X)
+
     def posterior(
         self,
         X: Tensor,
@@ -154,8 +135,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             )
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
-        with located([self], X) as [(state, P)]:
-            distribution = self._distribution(state, P)
+        distribution = self._distribution(*self.at(X))
         if observation_noise is not False:
             noise = observation_noise
             if noise is True:
@@ -244,32 +224,6 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         if not isinstance(idcs, list) or idcs != [0]:
             raise InvalidInput(f"idcs must be [0], since the model has one output, got {checks.shown(idcs)}.")
         return self
-
-
-@contextlib.contextmanager
-def located(models: Sequence[PosteriorModel], X: Tensor) -> Iterator[list[tuple[Posterior, Tensor]]]:
-    """Give the posterior of each model and the points X [... d] in its inputs; within, all points are known as finite.
-
-    The hyperparameters and the test of the points are one read of the device.
-
-    Raises:
-        InvalidInput: X has another type or device than the data, or is not finite.
-    """
-    for model in models:
-        if model.training:
-            model.eval()
-    points = [checks.shaped("X", model.transform_inputs(X)) for model in models]
-    parts = [
-        torch.cat([P.detach().sum().view(1), model.hyperparameters()]) for model, P in zip(models, points, strict=True)
-    ]
-    numbers, found = iter(torch.cat(parts).tolist()), []
-    for model, P, part in zip(models, points, parts, strict=True):
-        total, *hyperparameters = itertools.islice(numbers, len(part))
-        if not math.isfinite(total):
-            checks.points("X", P)
-        found.append((model.state_of(hyperparameters), P))
-    with checks.known_finite():
-        yield found
 
 
 def _broadcast(name: str, shape: torch.Size, other_name: str, other: torch.Size) -> None:

@@ -20,7 +20,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
 from kbo.models import saved
-from kbo.models.base import PosteriorModel, name_constructor
+from kbo.models.base import PosteriorModel
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Dictionary, Posterior
 
@@ -37,10 +37,6 @@ class StreamingGP(PosteriorModel):
     """
 
     _likelihood: RidgeLikelihood
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        name_constructor(cls)
 
     def __init__(
         self,
@@ -157,15 +153,11 @@ class StreamingGP(PosteriorModel):
 
         To add data use ``condition_on_observations``: an update of the state itself would be lost.
         """
-        return self.state_of(self.hyperparameters().tolist())
-
-    def state_of(self, hyperparameters: list[float]) -> Any:
-        """Return the posterior, built again if anything has changed, given the present hyperparameters."""
         # A function of data, kernel and ridge. It is checked here, not computed by a method that callers must not
         # forget, because BoTorch, Ax and users change kernels, data and devices without calling the model.
         if self.training:
             self.eval()
-        built = self._built
+        hyperparameters, built = self.hyperparameters().tolist(), self._built
         if built is None or hyperparameters != built[0]:
             state = self._new_state()
             self._learn(state, self.train_inputs[0], self.train_targets, self.train_Yvar)
@@ -173,7 +165,6 @@ class StreamingGP(PosteriorModel):
                 self._first_values = hyperparameters
             for caveat in (*self._caveats, *[_CHANGED] * (hyperparameters != self._first_values)):
                 state.add_caveat(caveat)
-            # Last and as one value: no other thread, and no interrupt, comes between a state and what it is for.
             self._built = built = hyperparameters, state
         return built[1]
 
@@ -274,8 +265,7 @@ class StreamingGP(PosteriorModel):
         wants_graph = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
-        values = self.hyperparameters().tolist()
-        state = self.state_of(values)
+        values, state = self.hyperparameters().tolist(), self.state
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")

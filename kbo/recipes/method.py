@@ -228,8 +228,7 @@ class Method:
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         size, generator = checks.whole("size", size, 1), checks.generator(generator)
-        with checks.known_finite():
-            return self.rule.choose(self, state, points, size, generator)
+        return self.rule.choose(self, state, points, size, generator)
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].

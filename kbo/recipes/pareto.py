@@ -93,8 +93,7 @@ def pareto_set(
             raise InvalidInput(f"epsilon must be above 0, [{len(states)}] or one number, got {checks.shown(epsilon)}.")
     else:
         margin = points.new_full((len(states),), checks.positive("epsilon", epsilon))
-    with checks.known_finite():
-        intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
+    intervals = [c.interval(state, points) for state, c in zip(states, confidences, strict=True)]
     lower, upper = (torch.stack(side, -1) for side in zip(*intervals, strict=True))
     width = decided(upper - lower, "width of the bounds")
     front = _count(lower, lower, strictly=True) == 0

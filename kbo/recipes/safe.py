@@ -61,7 +61,6 @@ class SafeSet:
         self._slack: Tensor = points.new_empty(0, len(points))  # of each limit, at most the certain one; kept from 0 on
 
     @torch.no_grad()
-    @checks.known_finite()
     def update(self, limits: Sequence[Limit]) -> None:
         """Add the points that are certain by the bounds of this round; pass the limits in the same order every time.
 
@@ -84,7 +83,6 @@ class SafeSet:
         return slack
 
     @torch.no_grad()
-    @checks.known_finite()
     def widest(
         self,
         objective: Posterior,
@@ -119,7 +117,6 @@ class SafeSet:
         raise AssertionError("the point of the largest lower bound is in M")
 
     @torch.no_grad()
-    @checks.known_finite()
     def grows(self) -> bool:
         """Return whether there are expanders: whether S could grow by a further observation."""
         near = self._nearest()

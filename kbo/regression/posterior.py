@@ -29,21 +29,11 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import has_known_formula, measured_error
-from kbo.locking import Lock
-from kbo.regression.locking import lock_methods, own
 from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
-
-_LOCKED = (
-    *("update", "move_ridge", "fork", "fork_frozen", "state_dict", "load_state_dict", "observe"),
-    *("at", "at_moving", "all_ridges", "predict", "covariance", "log_det", "quad", "rss", "effective_dimension"),
-    *("leverage", "leverage_sum", "sample", "check", "rounding_error"),
-    *("residuals", "residual_trace", "residual_log_det", "residual_norm", "locations", "spectrum", "root"),
-)
-"""Methods and properties that change a state or read what changes; their intermediate results are kept in it."""
 
 _FEW = 16
 """Points of each kind at which a state dict has values of the kernel."""
@@ -134,8 +124,7 @@ class Answers(ABC):
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return the same draws [count N] with their mean."""
         mean = self.predict(X)[0]
-        with checks.known_finite():
-            return mean + self.deviations(X, count, generator)
+        return mean + self.deviations(X, count, generator)
 
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
         """Return a draw of the function less its mean, [... d] -> [...], to be evaluated and differentiated anywhere.
@@ -167,9 +156,8 @@ class LowRankAnswers(Answers):
         self.state.check(Z, "Z")
         if Z is not X:
             self.state.check(X)
-        with checks.known_finite():
-            _, U, V = self.factored(X)
-            return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
+        _, U, V = self.factored(X)
+        return self.state.prior(X, Z) - U.mT @ (V if Z is X else self.factored(Z)[2])
 
 
 class PriorAnswers(LowRankAnswers):
@@ -363,12 +351,7 @@ class Posterior(Stateful, ABC):
     schedule: RidgeSchedule | None = None
     rounding: float = 0.0
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        lock_methods(cls, _LOCKED, own)
-
     def __init__(self, ridge: float) -> None:
-        self._lock = Lock()
         self._ridge: float = checks.positive("ridge", ridge)
         self.prior_version: int = fresh_version()
         self.changed()
@@ -510,15 +493,6 @@ class Posterior(Stateful, ABC):
     # Written once
 
     @property
-    def lock(self) -> Any:
-        """A ``threading.RLock``, held during every call that reads or changes the state.
-
-        Hold it over several calls between which no other thread is to update the state. Call no optimiser meanwhile: it
-        may be waiting for this lock in another thread, which has that of the optimiser.
-        """
-        return self._lock.lock
-
-    @property
     def ridge(self) -> float:
         """The regulariser; ``move_ridge`` replaces it."""
         return self._ridge
@@ -624,8 +598,8 @@ class Posterior(Stateful, ABC):
         return algebra_error(self.terms, self.trace, ridge)
 
     def check(self, X: Tensor, name: str = "X") -> None:
-        """Raise InvalidInput unless X [... d] is finite and fits the data in dtype, device and columns."""
-        checks.points(name, X, self.like if self.dimension else None, self.dimension)
+        """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""
+        checks.shaped(name, X, self.like if self.dimension else None, self.dimension)
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, a finite number above zero."""
@@ -696,9 +670,6 @@ class Posterior(Stateful, ABC):
 
     def _at(self, ridge: Ridge) -> Answers:
         return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
-
-
-lock_methods(Posterior, _LOCKED, own, inherited=True)
 
 
 def _few(sets: Sequence[Tensor]) -> Tensor | None:

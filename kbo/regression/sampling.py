@@ -96,8 +96,7 @@ def centred_draws(
     if X.ndim != 2 or not len(X):
         raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
     ridge = checks.maybe(checks.positive, "ridge", ridge)
-    with checks.known_finite():
-        return state.at(ridge).deviations(X, count, checks.generator(generator))
+    return state.at(ridge).deviations(X, count, checks.generator(generator))
 
 
 def draw_path(

@@ -87,7 +87,6 @@ class _ConditionedAnswers(ViewAnswers):
         self.P, self.targets, self.weights = view.P, view.targets, view.weights
 
     @cached_property
-    @checks.known_finite()
     def _factor(self) -> tuple[Tensor, Tensor]:
         """The factor L [... p p] of S, and the trace of cov(P, P) with weights [...]; kept if it is constant."""
         key = self.state.version, self.ridge
@@ -115,7 +114,6 @@ class _ConditionedAnswers(ViewAnswers):
         U, V = (side.expand(*A.shape[:-2], *side.shape[-2:]) for side in (U, V))
         return self._shifted(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
 
-    @checks.known_finite()
     def _shifted(self, mean: Tensor, A: Tensor) -> Tensor:
         """``mean + c(x)'S^-1 (y_P - mean(P))``, given ``A = L^-1 c(X)``."""
         if self.targets is None:
@@ -123,7 +121,6 @@ class _ConditionedAnswers(ViewAnswers):
         misfit = (self.targets - self.inner.predict(self.P)[0]).unsqueeze(-1)
         return mean + (A.mT @ torch.linalg.solve_triangular(self._factor[0], misfit, upper=False)).squeeze(-1)
 
-    @checks.known_finite()
     def _whitened(self, X: Tensor) -> Tensor:
         """``L^-1 cov(P, X)`` [... p q], for points that the answers of the observed data have checked."""
         if self.P.ndim == 2:  # one P for the whole batch: solve for it once

@@ -13,7 +13,7 @@ from kbo.stateful import fresh_version, passed_on, passes_on
 
 @passes_on(
     "state",
-    *("lock", "like", "hypothetical", "weighted", "unit_variance", "ridge_moved", "repeats"),
+    *("like", "hypothetical", "weighted", "unit_variance", "ridge_moved", "repeats"),
     *("caveats", "anchors", "prior_version", "schedule", "least_ridge", "residuals", "residual_trace"),
     *("residual_log_det", "residual_norm", "rounding", "rounding_error", "terms", "needs_refresh", "locations"),
     *("hyperparameters", "check", "radial", "draw_prior", "assumed_kernel_error", "add_caveat", "move_ridge"),
