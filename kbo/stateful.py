@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
-import math
 import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 from torch import Tensor
 
-from kbo.errors import InvalidInput, KboError
-from kbo.locking import Lock, after_fork_in_child
+from kbo.errors import InvalidInput
+from kbo.locking import after_fork_in_child
 
 C = TypeVar("C", bound=type)
 
@@ -57,7 +54,7 @@ class Stateful:
     """An object whose memory is its attributes.
 
     A fork copies what may change: stateful parts (once, also where two attributes refer to the same part), lists, sets
-    and dicts; it has a lock of its own. Everything else is shared, tensors too: they are never written in place, except
+    and dicts. Everything else is shared, tensors too: they are never written in place, except
     in the growing buffers of ``kbo.linalg``, which copy them.
     """
 
@@ -77,48 +74,26 @@ class Stateful:
         return twin
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values and tensors with a checksum, from which ``load_state_dict`` continues exactly."""
-        state = _plain(self)
-        return {**state, "checksum": checksum(state)}
+        """Return plain values and tensors, from which ``load_state_dict`` continues exactly."""
+        return _plain(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of ``state_dict``, for an equally constructed object.
 
         Raises:
-            InvalidInput: The state is of another class, of an object that was constructed otherwise or of another
-                version of kbo, or was changed or damaged since it was made; then the memory stays as it is.
+            InvalidInput: The state is of another class, or of an object that was constructed otherwise.
         """
-        name = type(self).__name__
-        plain = {key: state[key] for key in state if key != "checksum"} if isinstance(state, dict) else state
-        self.check_state_dict(plain)
-        if state.get("checksum") != checksum(plain):
-            raise InvalidInput(
-                f"the state dict of a {name} does not have the checksum that was made with it: it was changed or "
-                "damaged. Load another copy, or build the object from its data."
-            )
-        try:
-            self.fork().restore(plain)  # a rehearsal: a failure changes a copy only
-        except KboError:
-            raise
-        except Exception as error:
-            raise InvalidInput(
-                f"the state dict does not fit this {name} ({error!s:.200}): load it into an equally constructed object."
-            ) from error
-        self.restore(plain)
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Replace the memory by a part of a state dict whose checksum is right; what differs from it may raise."""
         self.check_state_dict(state)
         for name in self.saved:
             part = getattr(self, name)
             if isinstance(part, Stateful):
-                part.restore(state[name])
+                part.load_state_dict(state[name])
             else:
                 setattr(self, name, _plain(state[name]))
         self.restored()
 
     def restored(self) -> None:
-        """Derive what is not saved from what is; called at the end of ``restore``."""
+        """Derive what is not saved from what is; called at the end of ``load_state_dict``."""
 
     def check_state_dict(self, state: dict[str, Any]) -> None:
         """Raise InvalidInput unless the state is of this class."""
@@ -137,34 +112,10 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
         return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
-    return copy.copy(value) if isinstance(value, list | set | Lock) else value
+    return copy.copy(value) if isinstance(value, list | set) else value
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Stateful):
         return {"class": type(value).__name__, **{name: _plain(getattr(value, name)) for name in value.saved}}
     return value.clone() if isinstance(value, Tensor) else copy.copy(value)
-
-
-def checksum(value: Any) -> float:
-    """Return the CRC-32 of tensors and plain values, nested in dicts and lists; NaN, equal to none, if it has none."""
-    try:
-        return functools.reduce(lambda crc, part: zlib.crc32(part, crc), _bytes_of(value), 0)
-    except (TypeError, ValueError, RuntimeError):  # of sparse tensors, of those without data, and the like
-        return math.nan
-
-
-def _bytes_of(value: Any) -> Iterator[bytes]:
-    if isinstance(value, Tensor):
-        yield f"{value.dtype} {tuple(value.shape)}".encode()
-        yield value.detach().cpu().contiguous().numpy().tobytes()
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield repr(key).encode()
-            yield from _bytes_of(part)
-    elif isinstance(value, list | tuple) and any(isinstance(part, Tensor | dict | list | tuple) for part in value):
-        yield f"{type(value).__name__} {len(value)}".encode()
-        for part in value:
-            yield from _bytes_of(part)
-    else:
-        yield repr(value).encode()

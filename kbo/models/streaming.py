@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import PrecomputedKernel
-from kbo.models import saved
 from kbo.models.base import PosteriorModel
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
 from kbo.regression import Dictionary, Posterior
@@ -208,38 +207,14 @@ class StreamingGP(PosteriorModel):
         self.train_inputs, self.train_targets, self._built = (X,), y, None
 
     def get_extra_state(self) -> Tensor:
-        """Return the place of the checksum, which ``state_dict`` fills in."""
-        return torch.zeros((), dtype=torch.int64)
+        """Return whether kernel, ridge or transforms were chosen after data: a state dict has it, as in PyTorch."""
+        changed = len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
+        return torch.tensor(changed or bool(self._caveats))
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Do nothing: ``load_state_dict`` has compared the checksum."""
-
-    def state_dict(self, *args: Any, prefix: str = "", **options: Any) -> dict[str, Any]:
-        """Return kernel, ridge and transforms with a checksum; the data are not among them. As in PyTorch."""
-        state = super().state_dict(*args, prefix=prefix, **options)
-        changed = len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
-        state[prefix + saved.CHECKSUM] = saved.checksum_of(_part(state, prefix), changed or bool(self._caveats))
-        return state
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        if saved.late(_part(state_dict, prefix)) and not self._caveats:
+        """Take over whether the values of a state dict were chosen after data."""
+        if bool(state) and not self._caveats:
             self.add_caveat("kernel, ridge or transforms come from the state dict of a model that had data before them")
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, **options: Any) -> None:
-        """Replace kernel, ridge and transforms by those of an equally constructed model.
-
-        Args:
-            state_dict: From ``state_dict()``.
-            strict: Whether all values are needed, with the checksum; False takes those that are given.
-            **options: As in BoTorch.
-
-        Raises:
-            InvalidInput: Values are missing, have another shape, were changed or damaged, or are not finite; then
-                nothing is replaced.
-        """
-        saved.check(type(self).__name__, state_dict, self.state_dict(), strict)
-        super().load_state_dict(state_dict, strict, **options)
 
     def _extract_targets_and_noise(self) -> tuple[Tensor, Tensor | None]:
         return self.train_targets.unsqueeze(-1), None if self.train_Yvar is None else self.train_Yvar.unsqueeze(-1)
@@ -342,10 +317,6 @@ def _unbatched(name: str, X: Tensor) -> Tensor:
             "each batch; to cross-validate a model take botorch.cross_validation.loo_cv."
         )
     return checks.rows(name, X)
-
-
-def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _numbers(transform: torch.nn.Module) -> list[Tensor]:

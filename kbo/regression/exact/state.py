@@ -186,13 +186,13 @@ class KernelRidge(Posterior):
         self._basis = (self._basis or Eigenbasis(self.data, self._kernel_for(self.like))).grown()
         return self._basis
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace data and ridge by those of a state dict; the kernel is that of this object."""
         self.check_state_dict(state)
         self._begin(None)
         if (saved := state["data"]) is not None:
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
-            data.restore(saved)
+            data.load_state_dict(saved)
             self._begin(data)
             data.trace, data.largest = read(state["trace"], self.prior_variance(data.X).max())
             data.kernel_error = self._kernel_for(data.X).error(data.X.tolist())

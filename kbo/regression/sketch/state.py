@@ -223,12 +223,12 @@ class NystromRidge(Posterior):
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
         self._ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
-        self.sketch.restore(state["sketch"])
+        self.sketch.load_state_dict(state["sketch"])
         self.assumed = state["assumed"]
         self.changed()
 

@@ -90,9 +90,9 @@ class AdaptiveRidge(View):
         followed = self.state.follow(points)
         return followed.moving() if self._schedule.continuous else followed
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for an equally constructed state."""
         self.check_state_dict(state)
-        self._schedule.restore(state["schedule"])
+        self._schedule.load_state_dict(state["schedule"])
         self.state.move_ridge(self._schedule.ridge)
-        self.state.restore(state["state"])
+        self.state.load_state_dict(state["state"])
