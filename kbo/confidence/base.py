@@ -30,11 +30,10 @@ class Confidence(metaclass=ReadOnly):
     Attributes:
         guarantee: Statement that holds with probability ``1 - delta`` on exact posteriors, in words that name every
             assumption; None if nothing is proved.
-        covers_sketches: Whether the bounds account for ``residual_trace`` and ``residual_norm`` of an approximate
-            posterior, so that the statement holds on it too.
-        covers_weights: Whether the theorem holds for observations of different noise levels, those of a posterior with
-            weights: it must be about data seen through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the
-            noise (docs/theory/weights.md).
+        covers: What the theorem covers of an ``error`` and a ``provenance``, some of ``"sketch"``: the bounds account
+            for the error of an approximate posterior; ``"weights"``: observations of different noise levels, seen
+            through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the noise (docs/theory/weights.md);
+            ``"moved ridge"``: a ridge that was chosen from the data.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
         noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
@@ -49,8 +48,7 @@ class Confidence(metaclass=ReadOnly):
         super().__delattr__(name)
 
     guarantee: str | None = None
-    covers_sketches: bool = False
-    covers_weights: bool = False
+    covers: frozenset[str] = frozenset()
     delta: float = 1.0
     noise_std: float | None = None
 
@@ -63,7 +61,7 @@ class Confidence(metaclass=ReadOnly):
         if self.objections(state):
             return None
         weights = "; for an observation of weight w that is said of sqrt(w) times its noise, and w was known before it"
-        return f"{self.statement_on(state)}{weights * state.weighted}"
+        return f"{self.statement_on(state)}{weights * state.provenance.weighted}"
 
     def statement_on(self, state: Posterior) -> str | None:
         """Return ``guarantee`` in the words that fit this posterior, objections aside; None if nothing is proved."""
@@ -72,24 +70,39 @@ class Confidence(metaclass=ReadOnly):
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
 
-        Those of the ``parts`` count too. A subclass whose theorem has further conditions extends it.
+        What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. The objections of
+        the ``parts`` count too. A subclass whose theorem has further conditions extends it.
         """
-        reasons = [*state.objections(), *(reason for part in self.parts() for reason in part.objections(state))]
+        given, assumed = state.provenance, self.noise_std
+        reasons = [*given.caveats, *(reason for part in self.parts() for reason in part.objections(state))]
+        if given.hypothetical:
+            reasons.append(
+                "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
+            )
+        if 0 < given.repeats[0] == given.repeats[1]:
+            reasons.append(
+                f"each of the {given.repeats[0]} repeated observations has exactly the value before, so noise is not "
+                "independent: does the objective fix a random seed?"
+            )
+        if state.dtype != torch.float64:
+            reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
         if self.statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self.least_ridge_used(state))
-        if not self.covers_sketches and float(state.residual_trace) > 0:
+        if "sketch" not in self.covers and float(state.error.trace) > 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
             )
-        known, assumed = state.unit_variance, self.noise_std
+        known = given.unit_variance
         if known is not None and assumed is not None and assumed**2 < known * (1 - 1e-9):
             reasons.append(
                 f"the noise variances that were given mean noise_std = {known**0.5:.3g}, the root of the ridge, and "
                 f"the bound assumes {assumed:.3g}: let the ridge be noise_std ** 2"
             )
-        if not self.covers_weights and state.weighted:
+        if "weights" not in self.covers and given.weighted:
             reasons.append("the theorem is about one noise level, and the observations have weights")
+        if "moved ridge" not in self.covers and given.ridge_moved and self.ridge(state) == state.ridge:
+            reasons.append("the ridge was chosen after the first observation, and the theorem needs one chosen before")
         return list(dict.fromkeys(reasons))
 
     def parts(self) -> list[Confidence]:
@@ -208,9 +221,9 @@ class OverPoints(Confidence):
             self._outside = not (X.shape == points.shape and torch.equal(X, points)) and not _rows(X) <= _rows(points)
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; more if the ridge was moved, or bounds were computed elsewhere."""
+        """Return the reasons as for any confidence; one more if bounds were computed elsewhere."""
         asked = f"bounds were computed at points other than the {self.n_points} that the theorem is about"
-        return super().objections(state) + moved_ridge(state, state.ridge) + [asked] * self._outside
+        return super().objections(state) + [asked] * self._outside
 
 
 def _rows(X: Tensor) -> set[tuple[float, ...]]:
@@ -270,16 +283,7 @@ class WidthConfidence(Confidence):
     """Bounds of the form ``mean +- width * sqrt(variance)`` at one ridge.
 
     Where something is proved of them, they are widened by what rounding may do to them.
-
-    Attributes:
-        any_ridge: Whether they hold at ridges that were chosen from the data.
     """
-
-    any_ridge: bool = False
-
-    def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; one more if the ridge follows the data, unless ``any_ridge``."""
-        return super().objections(state) + ([] if self.any_ridge else moved_ridge(state, self.ridge(state)))
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor:
@@ -297,14 +301,6 @@ class WidthConfidence(Confidence):
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return ``mean + width g``."""
         return state.predict(X, self.ridge(state))[0] + self.width(state).to(g) * g if self.finite_on(state) else g
-
-
-def moved_ridge(state: Posterior, ridge: float) -> list[str]:
-    """Return the objection to a theorem about a fixed ridge if this ridge was moved after data had come."""
-    moved = (state.schedule is not None or state.ridge_moved) and ridge == state.ridge
-    return (
-        ["the ridge was chosen after the first observation, and the theorem needs one chosen before"] if moved else []
-    )
 
 
 class SubGaussian(Confidence):

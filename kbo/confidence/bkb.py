@@ -25,7 +25,7 @@ from kbo.regression import Posterior
 class _Projected(SubGaussian, WidthConfidence):
     """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights"})
 
     @abstractmethod
     def missed(self, state: Posterior) -> float:
@@ -33,12 +33,12 @@ class _Projected(SubGaussian, WidthConfidence):
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the dictionary misses too much at this round."""
-        error, covered = float(state.residual_norm()), self.missed(state)
+        error, covered = float(state.error.norm()), self.missed(state)
         short = f"the error of the dictionary is up to {error:.3g}, and the theorem allows {covered:.3g}"
         return super().objections(state) + [short] * (error > covered)
 
     def statement_on(self, state: Posterior) -> str | None:
-        if self.guarantee is None or float(state.residual_trace) == 0:
+        if self.guarantee is None or float(state.error.trace) == 0:
             return self.guarantee
         return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
 

@@ -1,6 +1,6 @@
 """Rounding in float64: bounds are widened by what it may do to them, and objected to where that is not small.
 
-Bounds are stated as ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.rounding_error(a)`` the computed
+Bounds are stated as ``mean +- width sqrt(variance)`` at some ridge a. With ``e = state.error.rounding(a)`` the computed
 mean is off by at most ``e sqrt(variance quad / a)``, and the others by a factor of at most 1 + e: all of it is relative
 to the standard deviation, so a wider width accounts for it (docs/theory/rounding.md).
 """
@@ -49,17 +49,17 @@ class Error(NamedTuple):
 
 def error(state: Posterior, ridge: float | Tensor) -> Tensor:
     """Return the error of rounding at a ridge as it is accounted for: at most ``MOST``."""
-    return torch.clamp_max(state.rounding_error(ridge), MOST)
+    return torch.clamp_max(state.error.rounding(ridge), MOST)
 
 
 def endpoints(state: Posterior) -> tuple[Tensor, Tensor]:
     """Return the error at an infinite ridge and at 1, for the caller to read and make an ``Error`` of."""
-    return state.rounding_error(math.inf), state.rounding_error(1.0)
+    return state.error.rounding(math.inf), state.error.rounding(1.0)
 
 
 def log_det_error(state: Posterior, ridge: float) -> Tensor:
     """Return what rounding may have taken from the log-determinant at a ridge, []."""
-    return math.sqrt(state.terms + 1) * error(state, ridge)
+    return math.sqrt(state.error.terms + 1) * error(state, ridge)
 
 
 def radius_factor(e: float, terms: int, delta: float) -> float:
@@ -78,9 +78,9 @@ def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tenso
 
 def objections(state: Posterior, ridge: float) -> list[str]:
     """Return the objection to a bound that reads the posterior at a ridge where rounding is not small."""
-    e = float(state.rounding_error(ridge))
+    e = float(state.error.rounding(ridge))
     reasons = [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []
-    if (assumed := state.assumed_kernel_error()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
+    if (assumed := state.error.of_kernel()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
         reasons.append(
             f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel whose formula is "
             f"unknown, {assumed:.2g} of k(x, x): use a larger ridge, or another kernel of GPyTorch"

@@ -32,12 +32,13 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights"})
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
         super().__init__(noise_std, norm_bound, delta)
         self.least_ridge: float | None = None if least_ridge is None else checks.positive("least_ridge", least_ridge)
-        self.any_ridge: bool = least_ridge is not None
+        if least_ridge is not None:
+            self.covers = self.covers | {"moved ridge"}
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the ridge is below ``least_ridge``."""
@@ -69,7 +70,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights"})
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, eta: float) -> None:
         super().__init__(noise_std, norm_bound, delta)
@@ -86,6 +87,6 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
 def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
-    log_det, missed = state.log_det(least), state.residual_log_det(least)
+    log_det, missed = state.log_det(least), state.error.log_det(least)
     log_det = log_det + rounding.log_det_error(state, least).to(log_det)
-    return log_det + missed, norm_bound * (state.residual_norm() / ridge).sqrt()
+    return log_det + missed, norm_bound * (state.error.norm() / ridge).sqrt()

@@ -131,7 +131,7 @@ class NystromGP(StreamingGP):
     """A Gaussian process in the features of a dictionary; the cost of a step does not grow with n.
 
     Martingale-mixture bounds on it are valid with every dictionary (``kbo.confidence.MartingaleMixture``), but only as
-    tight as the dictionary is good: ``model.state.residual_trace`` is the part of the kernel that it misses. Models
+    tight as the dictionary is good: ``model.state.error.trace`` is the part of the kernel that it misses. Models
     that are conditioned on new data update the dictionary. Differentiable fantasies leave it as it is, and condition
     the DTC posterior as if it were a prior, which is not the DTC posterior of all data (law of total variance off by
     up to a tenth).

@@ -173,7 +173,7 @@ class StreamingGP(PosteriorModel):
             state.update(X, y)
         else:
             state.update(X, y, weights=self.ridge.detach().to(variances) / variances)
-            state.unit_variance = float(self.ridge.detach())
+            state.note(unit_variance=float(self.ridge.detach()))
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""

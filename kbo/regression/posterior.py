@@ -13,13 +13,14 @@ On paper                                            | in code
 ``y'(I + K / ridge)^-1 y``                          | ``quad()``
 ``|y - mean(X)|^2``                                 | ``rss()``
 ``Tr K (K + ridge I)^-1``                           | ``effective_dimension()``
-``Tr E``, a bound of the operator norm of E         | ``residual_trace``, ``residual_norm()``
+``Tr E``, a bound of the operator norm of E         | ``error.trace``, ``error.norm()``
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,12 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.kernels import has_known_formula, measured_error
-from kbo.regression.numerics import algebra_error, as_ridges, joint_draws
+from kbo.regression.numerics import as_ridges, joint_draws
+from kbo.regression.provenance import Error, Provenance, few
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
-
-_FEW = 16
-"""Points of each kind at which a state dict has values of the kernel."""
 
 MOST_JOINT = 2048
 """Points whose joint covariance is decomposed or remembered."""
@@ -324,32 +322,19 @@ class Posterior(Stateful, ABC):
 
     Attributes:
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
-        hypothetical: Whether some observations are hypothetical: then no bound on it is a theorem.
-        caveats: Reasons why no theorem covers bounds on these data, in words; see ``add_caveat``.
-        weighted: Whether an observation has another weight than 1.
-        unit_variance: The noise variance of an observation of weight 1, if variances were given; None if not.
-        repeats: How many observations repeated a location, and how many of these exactly its last value; zero if not
-            counted.
-        ridge_moved: Whether the ridge was moved after data had come: then bounds about a fixed ridge are no theorems.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
         schedule: The rule that moves the ridge as data come in; None if it stays.
-        rounding: Bound of the rounding error of ``quad`` and ``rss``, in squared units of y; zero for sums of squares.
+        provenance: What was given up of the assumptions of theorems.
         prior_version: A number that a state shares with its forks: equal ones have the same kernel. If ``saved`` names
             something that the prior depends on, ``restored`` sets a new one.
     """
 
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
-    hypothetical: bool = False
-    weighted: bool = False
-    unit_variance: float | None = None
-    repeats: tuple[int, int] = (0, 0)
-    ridge_moved: bool = False
-    caveats: tuple[str, ...] = ()
+    provenance: Provenance = Provenance()
     anchors: Tensor | None = None
     needs_refresh: bool = False
     schedule: RidgeSchedule | None = None
-    rounding: float = 0.0
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
@@ -427,51 +412,14 @@ class Posterior(Stateful, ABC):
         return self.fork()
 
     @property
-    def least_ridge(self) -> float:
-        """The least ridge at which log-determinants and variances keep their digits."""
-        return 0.0
-
-    @property
-    def terms(self) -> int:
-        """Terms of the longest sum of a step of the algebra, in which rounding piles up; see ``rounding_error``."""
-        return self.n
-
-    @property
-    def residuals(self) -> Tensor:
-        """The diagonal of E over distinct locations, each times the weight of its observations, [m]; empty if E = 0."""
-        return self.like.new_zeros(0)
-
-    @property
-    def residual_trace(self) -> Tensor:
-        """``Tr E``, []."""
-        return self.residuals.sum()
-
-    def residual_log_det(self, ridge: float | Sequence[float]) -> Tensor:
-        """Return an upper bound of ``ln det(I + E / ridge)``, never above ``Tr E / ridge``; [] or [r].
-
-        Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
-        """
-        residuals = self.residuals
-        if not residuals.shape[0]:
-            return residuals.new_zeros((len(ridge),) if isinstance(ridge, Sequence) else ())
-        return (residuals / torch.as_tensor(ridge, dtype=self.dtype, device=self.device).unsqueeze(-1)).log1p().sum(-1)
-
-    def residual_norm(self) -> Tensor:
-        """Return an upper bound of the operator norm of E, []."""
-        return torch.zeros((), dtype=self.dtype, device=self.device)
+    def error(self) -> Error:
+        """What an approximation of the kernel matrix and rounding do to the answers."""
+        return Error(self)
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:
         """Observed locations [m d] and the weights of each row's observations together [m]; None if not kept."""
         return None
-
-    def assumed_kernel_error(self) -> float:
-        """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
-        kernel: Any = getattr(self, "kernel", None)
-        if kernel is None or has_known_formula(kernel) or self.locations is None:
-            return 0.0
-        points = _few([self.locations[0]])
-        return 0.0 if points is None else measured_error(kernel, points)
 
     @property
     def hyperparameters(self) -> list[Tensor]:
@@ -528,26 +476,29 @@ class Posterior(Stateful, ABC):
     def restored(self) -> None:  # noqa: D102
         self.changed()
 
+    def note(self, **changes: Any) -> None:
+        """Change entries of ``provenance``, for example ``unit_variance=0.01``."""
+        self.provenance = replace(self.provenance, **changes)
+
     def add_caveat(self, reason: str) -> None:
         """Add a reason why no theorem covers bounds on these data, in words; forks have it too.
 
         For what only the caller knows, for example a model whose kernel was changed after the data had come.
         """
-        self.caveats = (*self.caveats, checks.text("reason", reason))
+        self.note(caveats=(*self.provenance.caveats, checks.text("reason", reason)))
 
     @property
     def assumed(self) -> dict[str, Any]:
-        """Ridge, kernel and caveats, which bounds on the data assume: for a state dict.
+        """What bounds on the data assume, for a state dict: ridge, provenance and kernel.
 
         Of the kernel, its classes and parameters, and its values among a few of the state's own points.
         """
         kernel: Any = getattr(self, "kernel", None)
-        points = _few([part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None])
+        sets = [part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None and len(part)]
+        points = torch.cat([few(part) for part in sets]) if sets else None
         return {
             "ridge": self.ridge,
-            "ridge_moved": self.ridge_moved,
-            "caveats": list(self.caveats),
-            "unit_variance": self.unit_variance,
+            "provenance": asdict(self.provenance),
             "kernel": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
             "parameters": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
             "values": None if points is None else self.prior(points, points).detach().clone(),
@@ -555,30 +506,14 @@ class Posterior(Stateful, ABC):
 
     @assumed.setter
     def assumed(self, saved: dict[str, Any]) -> None:
-        """Take over ridge and caveats of a saved state; one more if its data came under another kernel."""
+        """Take over ridge and provenance of a saved state; one caveat more if its data came under another kernel."""
         own = self.assumed
         same = own["kernel"] == saved["kernel"] and all(
             map(_equal, [*own["parameters"], own["values"]], [*saved["parameters"], saved["values"]])
         )
-        self.caveats = (*saved["caveats"], *["the data were saved under another kernel"] * (not same and self.n > 0))
-        self._ridge, self.ridge_moved = saved["ridge"], saved["ridge_moved"]
-        self.unit_variance = saved["unit_variance"]
-
-    def objections(self) -> list[str]:
-        """Return the reasons why no theorem covers a bound on this posterior, in words; none if theorems do."""
-        reasons = [*self.caveats]
-        if self.hypothetical:
-            reasons.append(
-                "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
-            )
-        if 0 < self.repeats[0] == self.repeats[1]:
-            reasons.append(
-                f"each of the {self.repeats[0]} repeated observations has exactly the value before, so noise is not "
-                "independent: does the objective fix a random seed?"
-            )
-        if self.dtype != torch.float64:
-            reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
-        return reasons
+        self.provenance, self._ridge = Provenance(**saved["provenance"]), saved["ridge"]
+        if self.n and not same:
+            self.add_caveat("the data were saved under another kernel")
 
     def refuse_weights(self, weights: Tensor | None) -> None:
         """Raise InvalidInput if there are weights: for ``update`` of a posterior that takes none."""
@@ -588,15 +523,6 @@ class Posterior(Stateful, ABC):
                 "or NystromRidge."
             )
 
-    def rounding_error(self, ridge: float | Tensor) -> Tensor:
-        """Return e, which bounds what rounding in float64 does to the answers at a ridge, [] or the shape of ridge.
-
-        ``e = 4 (t + 1) u (t + 1 + Tr K / ridge)`` with t = ``terms`` and ``u = 2^-53``. As long as e is small, variance
-        and ``quad`` are within e times themselves of their values in exact arithmetic, the mean is within
-        ``e sqrt(variance quad / ridge)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
-        """
-        return algebra_error(self.terms, self.trace, ridge)
-
     def check(self, X: Tensor, name: str = "X") -> None:
         """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""
         checks.shaped(name, X, self.like if self.dimension else None, self.dimension)
@@ -604,7 +530,8 @@ class Posterior(Stateful, ABC):
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, a finite number above zero."""
         self._ridge = checks.positive("ridge", ridge)
-        self.ridge_moved |= self.n > 0
+        if self.n:
+            self.note(ridge_moved=True)
         self.changed()
 
     def predict(self, X: Tensor, ridge: Ridge = None) -> tuple[Tensor, Tensor]:
@@ -653,7 +580,7 @@ class Posterior(Stateful, ABC):
         ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
         subadditive).
         """
-        trace = self.residual_trace
+        trace = self.error.trace
         return self._each(ridge, lambda answers: answers.effective_dimension() + trace / answers.ridge)
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -670,12 +597,6 @@ class Posterior(Stateful, ABC):
 
     def _at(self, ridge: Ridge) -> Answers:
         return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
-
-
-def _few(sets: Sequence[Tensor]) -> Tensor | None:
-    """Return up to ``_FEW`` points of each set [n d], evenly spaced in their order; None without points."""
-    few = [points[:: -(-len(points) // _FEW) or 1] for points in sets]
-    return torch.cat(few) if sum(map(len, few)) else None
 
 
 def _equal(a: Tensor | None, b: Tensor | None) -> bool:

@@ -283,7 +283,7 @@ class SpectralRidges(AllRidges):
     resolvent: Resolvent
 
     def number(self, name: str, ridges: Tensor) -> Tensor:  # noqa: D102
-        warn_below_precision(min(ridges.tolist()), self.state.least_ridge)
+        warn_below_precision(min(ridges.tolist()), self.state.error.least_ridge)
         return getattr(self.resolvent, name)(self.resolvent.grid(ridges)).to(self.state.dtype)
 
     def quad_at(self) -> Callable[[float], float]:  # noqa: D102

@@ -87,7 +87,7 @@ class MartingaleMixture(SubGaussian):
         InvalidInput: A number out of its range, or an unknown kind.
     """
 
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights", "moved ridge"})
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class MartingaleMixture(SubGaussian):
             self._refuse_if_refuted(state)
             # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
             # evidence, and only where rounding is small.
-            doubtful = state.hypothetical or rounding.objections(state, self.least_ridge_used(state))
+            doubtful = state.provenance.hypothetical or rounding.objections(state, self.least_ridge_used(state))
             if bool(crossed.any()) and not doubtful:
                 self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
@@ -211,12 +211,12 @@ class MartingaleMixture(SubGaussian):
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
             found = costs(state, self.noise_std, self.delta, ridges, many=many)
-            numbers = state.trace, state.residual_norm(), *rounding.endpoints(state)
+            numbers = state.trace, state.error.norm(), *rounding.endpoints(state)
             trace, error, at_infinity, at_one, *values = read(*numbers, *found)
             quads, rounded = values[: len(self.ridges)], rounding.Error.through(at_infinity, at_one)
             cost = dict(zip(ridges, values[len(ridges) :], strict=True))
             C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error)
-            C *= rounding.radius_factor(rounded.at(self.mixture_ridge), state.terms, self.delta)
+            C *= rounding.radius_factor(rounded.at(self.mixture_ridge), state.error.terms, self.delta)
             squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=True)]
             if min(squares) < 0:
                 self._refuse_if_refuted(state)
@@ -231,7 +231,7 @@ class MartingaleMixture(SubGaussian):
         """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
         many = self.kind != "amm"
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
-        widened = self._widened(square, float(state.residual_norm()))
+        widened = self._widened(square, float(state.error.norm()))
         return torch.tensor(widened, dtype=state.dtype, device=state.device)
 
     def _widened(self, square: float, error: float) -> float:

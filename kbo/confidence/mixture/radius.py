@@ -107,7 +107,7 @@ def costs(
         quads, gains = answers.quad(at), answers.log_det(at)
     else:  # one ridge, for which the state has a factor
         quads, gains = state.quad(ridges), state.log_det(ridges)
-    gains = gains + state.residual_log_det(ridges)
+    gains = gains + state.error.log_det(ridges)
     return quads, quads + noise_std**2 * (gains + 2 * math.log(1 / delta))
 
 
@@ -148,7 +148,7 @@ def ridge_range(state: Posterior, a0: float, trace: float) -> tuple[float, float
         a0: The ridge of the mixture.
         trace: The trace of the posterior, which the caller has read.
     """
-    low = min(10 * max(state.n, 1) * state.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
+    low = min(10 * max(state.n, 1) * state.error.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
     return low, 1e12 * max(trace, a0)
 
 
@@ -188,11 +188,11 @@ def norm_lower_bound(
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
     own, trace = mixture_ridges(noise_std, scale), state.trace
-    of_trace, error, *ends = read(trace, state.residual_norm(), *rounding.endpoints(state))
+    of_trace, error, *ends = read(trace, state.error.norm(), *rounding.endpoints(state))
     rounded = rounding.Error.through(*ends) if rounded_down else rounding.Error(0.0, 0.0)
     if math.isinf(floor := rounded.least_ridge):
         return trace.new_zeros(())
-    factor = rounding.radius_factor(rounded.at(max(own[0], floor)), state.terms, delta)
+    factor = rounding.radius_factor(rounded.at(max(own[0], floor)), state.error.terms, delta)
     square, error = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor), factor * error
     quad = state.all_ridges().quad_at()
 

@@ -17,7 +17,7 @@ from kbo.regression import Posterior
 class _Adaptive(Confidence):
     """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights", "moved ridge"})
     variants: tuple[str, ...]
 
     def statement_on(self, state: Posterior) -> str:
@@ -58,7 +58,7 @@ class _Adaptive(Confidence):
                 f"{type(self).__name__} needs NoiseBounds of variant {wanted}, the state's are {bounds.variant!r}: "
                 "other variants rest on another event."
             )
-        if check and not state.hypothetical:
+        if check and not state.provenance.hypothetical:
             bounds.refuse_if_refuted()
         return bounds
 
@@ -76,7 +76,6 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
     """
 
     variants: tuple[str, ...] = ("paper", "tight", "tight+grid")
-    any_ridge = True
 
     def width(self, state: Posterior) -> Tensor:
         """Return ``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
@@ -85,7 +84,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
             RefutedAssumptions: The bounds of the noise level contradict each other.
         """
         bounds = self.noise_bounds(state, check=True)
-        error, D = float(state.residual_norm()), bounds.deviation(state)
+        error, D = float(state.error.norm()), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
         return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
 

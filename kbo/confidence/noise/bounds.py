@@ -226,9 +226,9 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
             return
         if self.is_mixture or self.variant == "tight+grid":
             rounded = rounding.Error.through(*read(*rounding.endpoints(state)))
-            self._floor = max(self._floor, state.least_ridge, rounded.least_ridge)
+            self._floor = max(self._floor, state.error.least_ridge, rounded.least_ridge)
         elif self.n == 0:  # these rest on an event at one ridge, which must not follow the data
-            self._floor = max(self._floor, state.least_ridge)
+            self._floor = max(self._floor, state.error.least_ridge)
         self.n = state.n
         if self.is_mixture:
             self._update_mixture(state)
@@ -247,7 +247,7 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
             raise InvalidInput(f"variant {self.variant!r} rests on another event: use AdaptiveMixture.")
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
-        gain = float(self._at(state.observed, ridge).log_det() + state.residual_log_det(ridge)) if state.n else 0.0
+        gain = float(self._at(state.observed, ridge).log_det() + state.error.log_det(ridge)) if state.n else 0.0
         return 2 * math.log(1 / delta) + gain
 
     def _at(self, state: Posterior, ridge: float) -> Answers:
@@ -262,8 +262,8 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
         C_t = printed_deviation(t, self.event_delta)
         least, most = stitched(t, self.event_delta)
         most = t * (1 + math.sqrt(2 * C_t / t)) ** 2 if printed else most
-        rss, rounding = self._at(state, self.ridge).rss(), state.rounding
-        rss, error = torch.stack([rss, state.residual_norm().to(rss)]).tolist()
+        rss, rounding = self._at(state, self.ridge).rss(), state.error.of_quad
+        rss, error = torch.stack([rss, state.error.norm().to(rss)]).tolist()
         fit = Fit(t, max(rss - rounding, 0), self.ridge, self.norm_bound, error, most)
         self._lower = max(self.lower, at_least(fit))
         fit, D = fit._replace(rss=rss + rounding), self.deviation(state)
@@ -325,17 +325,17 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
             return
         answers = state.all_ridges()
         values = answers.ridges(ridges)
-        quads, gains = answers.quad(values), answers.log_det(values) + state.residual_log_det(ridges)
-        table = torch.stack([quads, gains, state.residual_norm().to(quads).expand_as(quads)])
+        quads, gains = answers.quad(values), answers.log_det(values) + state.error.log_det(ridges)
+        table = torch.stack([quads, gains, state.error.norm().to(quads).expand_as(quads)])
         quads, gains, (error, *_) = table.tolist()
         least, most = averaged(state.n, self.event_delta, self.variant == "mixture+strict")
         # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
-        halves = [max(quad + state.rounding, 1e-300) for quad in quads], [-gain / 2 for gain in gains]
+        halves = [max(quad + state.error.of_quad, 1e-300) for quad in quads], [-gain / 2 for gain in gains]
         precision = crossing(*halves, math.log(1 / self.mixture_delta) - least / 2)
         if precision > 0:
             self._upper = min(self.upper, math.sqrt(0.5 / precision))
         for ridge, quad in zip(ridges, quads, strict=True):
-            unexplained = max(quad - state.rounding - ridge * self.norm_bound**2, 0)
+            unexplained = max(quad - state.error.of_quad - ridge * self.norm_bound**2, 0)
             energy = math.sqrt(unexplained) - self.norm_bound * math.sqrt(error)
             self._lower = max(self.lower, energy / math.sqrt(most))
         if math.isfinite(self.upper):

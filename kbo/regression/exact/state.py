@@ -19,6 +19,7 @@ from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
 from kbo.regression.numerics import algebra_error, warn_below_precision
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, PriorAnswers
+from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 
 _MOST_FACTORS = 8
@@ -95,6 +96,7 @@ class KernelRidge(Posterior):
         if self.data.layout != layout:
             self._factors.clear()
             self._basis = None
+        self.note(weighted=self.data.weight_range != (1.0, 1.0), repeats=self.data.repeats)
         self.changed()
 
     def _prior_of(self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
@@ -135,28 +137,9 @@ class KernelRidge(Posterior):
     def trace(self) -> Tensor:  # noqa: D102
         return self.like.new_full((), self.data.trace if self.data else 0.0)
 
-    def rounding_error(self, ridge: float | Tensor) -> Tensor:
-        """Return e as for any posterior, on the host as far as the ridge is."""
-        data = self.data
-        e = algebra_error(self.terms, data.trace, ridge, data.kernel_error) if data else algebra_error(0, 0.0, ridge)
-        return e if isinstance(e, Tensor) else self.like.new_full((), e)
-
     @property
-    def least_ridge(self) -> float:  # noqa: D102
-        largest = (self.data.largest or 1.0) * self.data.weight_range[1] if self.data else 1.0
-        return ill_conditioned_ratio(self.dtype) * largest
-
-    @property
-    def weighted(self) -> bool:  # noqa: D102
-        return self.data is not None and self.data.weight_range != (1.0, 1.0)
-
-    @property
-    def repeats(self) -> tuple[int, int]:  # noqa: D102
-        return self.data.repeats if self.data else (0, 0)
-
-    @property
-    def terms(self) -> int:  # noqa: D102
-        return self.data.rows if self.data else 0
+    def error(self) -> Error:  # noqa: D102
+        return _ExactError(self)
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
@@ -171,7 +154,7 @@ class KernelRidge(Posterior):
         assert self.data is not None
         factor = self._factors.pop(ridge, None)
         if factor is None:
-            warn_below_precision(ridge, self.least_ridge)
+            warn_below_precision(ridge, self.error.least_ridge)
             factor = Factor(ridge, self.data, self._kernel_for(self.like))
         if factor.cholesky.n < self.data.rows:
             factor.grow()
@@ -204,3 +187,23 @@ class KernelRidge(Posterior):
         if key not in self._frozen:
             self._frozen[key] = freeze(self.kernel, X)
         return self._frozen[key]
+
+
+class _ExactError(Error):
+    """Rounding alone."""
+
+    @property
+    def least_ridge(self) -> float:
+        data = self.state.data
+        largest = (data.largest or 1.0) * data.weight_range[1] if data else 1.0
+        return ill_conditioned_ratio(self.state.dtype) * largest
+
+    @property
+    def terms(self) -> int:
+        return self.state.data.rows if self.state.data else 0
+
+    def rounding(self, ridge: float | Tensor) -> Tensor:
+        """Return e as for any posterior, on the host as far as the ridge is."""
+        data = self.state.data
+        e = algebra_error(self.terms, data.trace if data else 0.0, ridge, data.kernel_error if data else 0.0)
+        return e if isinstance(e, Tensor) else self.state.like.new_full((), e)

@@ -25,6 +25,7 @@ from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.numerics import algebra_error, warn_below_precision
 from kbo.regression.posterior import Posterior
+from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
 from kbo.regression.sketch.dictionary import Dictionary
@@ -91,12 +92,9 @@ class NystromRidge(Posterior):
 
     kernel: Kernel = passed_on("_kernel")
     n: int = passed_on("sketch.n")
-    weighted: bool = passed_on("sketch.weighted")
-    repeats: tuple[int, int] = passed_on("sketch.repeats")
     m: int = passed_on("sketch.m")
     anchors: Tensor | None = passed_on("sketch.features.anchors")
     dictionary: Dictionary = passed_on("sketch.dictionary")
-    rounding: float = passed_on("sketch.rounding")
     needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
 
     def move_ridge(self, ridge: float) -> None:
@@ -111,13 +109,14 @@ class NystromRidge(Posterior):
         if len(X) == 0:
             return
         self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
+        self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
         self.changed()
 
     def at(self, ridge: float | None = None) -> SketchAnswers:
         """In O(m^2) per new row at the state's own ridge, else O(m^3)."""
         ridge = self.ridge if ridge is None else ridge
         if self.n:
-            warn_below_precision(ridge, self.least_ridge)
+            warn_below_precision(ridge, self.error.least_ridge)
         if ridge not in self._answers:
             self._answers[ridge] = SketchAnswers(self, ridge)
         return self._answers[ridge]
@@ -162,35 +161,8 @@ class NystromRidge(Posterior):
         return self.number(self.sketch.trace)
 
     @property
-    def least_ridge(self) -> float:  # noqa: D102
-        return ill_conditioned_ratio(torch.float64) * (self.sketch.kappa or 1.0)
-
-    @property
-    def residuals(self) -> Tensor:  # noqa: D102
-        return self.sketch.residuals().to(self.like)
-
-    @property
-    def residual_trace(self) -> Tensor:  # noqa: D102
-        return self.number(self.sketch.residual_trace())
-
-    def residual_log_det(self, ridge: float | Sequence[float]) -> Tensor:  # noqa: D102
-        at = self.sketch.residual_log_det
-        return self.like.new_tensor([at(a) for a in ridge]) if isinstance(ridge, Sequence) else self.number(at(ridge))
-
-    @property
-    def terms(self) -> int:
-        """The anchors, and the root of the observations: the roundings of a long sum cancel in part."""
-        return self.m + math.isqrt(self.n)
-
-    def rounding_error(self, ridge: float | Tensor) -> Tensor:
-        """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
-        sketch = self.sketch
-        e = algebra_error(self.terms, sketch.trace, ridge, sketch.kernel_error)
-        e = e + sketch.feature_rounding() / ridge + sketch.stretched()
-        return e if isinstance(e, Tensor) else self.number(e)
-
-    def residual_norm(self) -> Tensor:  # noqa: D102
-        return self.number(self.sketch.residual_norm())
+    def error(self) -> Error:  # noqa: D102
+        return _SketchError(self)
 
     @property
     def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
@@ -235,3 +207,43 @@ class NystromRidge(Posterior):
     def number(self, value: float) -> Tensor:
         """Return a number of the host as one of the answers, []."""
         return self.like.new_full((), value)
+
+
+class _SketchError(Error):
+    """The error of the dictionary, and rounding."""
+
+    @property
+    def least_ridge(self) -> float:
+        return ill_conditioned_ratio(torch.float64) * (self.state.sketch.kappa or 1.0)
+
+    @property
+    def of_quad(self) -> float:
+        return self.state.sketch.rounding
+
+    @property
+    def residuals(self) -> Tensor:
+        return self.state.sketch.residuals().to(self.state.like)
+
+    @property
+    def trace(self) -> Tensor:
+        return self.state.number(self.state.sketch.residual_trace())
+
+    def norm(self) -> Tensor:
+        return self.state.number(self.state.sketch.residual_norm())
+
+    def log_det(self, ridge: float | Sequence[float]) -> Tensor:
+        at = self.state.sketch.residual_log_det
+        single = not isinstance(ridge, Sequence)
+        return self.state.number(at(ridge)) if single else self.state.like.new_tensor([at(a) for a in ridge])
+
+    @property
+    def terms(self) -> int:
+        """The anchors, and the root of the observations: the roundings of a long sum cancel in part."""
+        return self.state.m + math.isqrt(self.state.n)
+
+    def rounding(self, ridge: float | Tensor) -> Tensor:
+        """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
+        sketch = self.state.sketch
+        e = algebra_error(self.terms, sketch.trace, ridge, sketch.kernel_error)
+        e = e + sketch.feature_rounding() / ridge + sketch.stretched()
+        return e if isinstance(e, Tensor) else self.state.number(e)

@@ -8,6 +8,7 @@ their order alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
+from kbo.regression.provenance import Provenance
 from kbo.regression.views.view import View, given
 from kbo.stateful import passed_on, passes_on
 
@@ -57,6 +59,11 @@ class AdaptiveRidge(View):
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
     schedule: RidgeSchedule = passed_on("_schedule")
+
+    @property
+    def provenance(self) -> Provenance:
+        """That of the state; its ridge may move at any time."""
+        return replace(self.state.provenance, ridge_moved=True)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other; the ridge follows each."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from kbo import checks
 from kbo.regression.posterior import AllRidges, Answers, Posterior
+from kbo.regression.provenance import Provenance
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.views.tracked import Tracked, track
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
@@ -32,9 +35,10 @@ class BatchView(View):
         self.chosen: int = 0
 
     @property
-    def hypothetical(self) -> bool:
-        """Whether points were chosen already."""
-        return self.chosen > 0 or self.state.hypothetical
+    def provenance(self) -> Provenance:
+        """That of the state; hypothetical once points were chosen."""
+        own = self.state.provenance
+        return replace(own, hypothetical=self.chosen > 0 or own.hypothetical)
 
     @torch.no_grad()
     def observe(self, index: int) -> None:

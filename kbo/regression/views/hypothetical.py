@@ -12,6 +12,7 @@ shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -22,6 +23,7 @@ from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
 from kbo.regression.numerics import clamped
 from kbo.regression.posterior import AllRidges, Answers, Posterior
+from kbo.regression.provenance import Provenance
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
@@ -64,7 +66,10 @@ class Hypothetical(View):
         self.targets: Tensor | None = None if targets is None else targets.clone()
         self.weights: Tensor = weights.detach().clone()
 
-    hypothetical = True
+    @property
+    def provenance(self) -> Provenance:  # noqa: D102
+        return replace(self.state.provenance, hypothetical=True)
+
     kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = None  # version and ridge of a factor, and it
 
     def fork_frozen(self) -> Posterior:  # noqa: D102

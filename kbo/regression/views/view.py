@@ -13,11 +13,8 @@ from kbo.stateful import fresh_version, passed_on, passes_on
 
 @passes_on(
     "state",
-    *("like", "hypothetical", "weighted", "unit_variance", "ridge_moved", "repeats"),
-    *("caveats", "anchors", "prior_version", "schedule", "least_ridge", "residuals", "residual_trace"),
-    *("residual_log_det", "residual_norm", "rounding", "rounding_error", "terms", "needs_refresh", "locations"),
-    *("hyperparameters", "check", "radial", "draw_prior", "assumed_kernel_error", "add_caveat", "move_ridge"),
-    *("fork_frozen", "all_ridges"),
+    *("like", "provenance", "error", "anchors", "prior_version", "schedule", "needs_refresh", "locations"),
+    *("hyperparameters", "check", "radial", "draw_prior", "note", "move_ridge", "fork_frozen", "all_ridges"),
 )
 class View(Posterior):
     """Another posterior with a few answers changed; all the others are passed on.
@@ -68,7 +65,7 @@ class View(Posterior):
     @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone."""
-        return self.state.observed if self.hypothetical else self
+        return self.state.observed if self.provenance.hypothetical else self
 
 
 def given(weights: Tensor | None) -> dict[str, Tensor]:
