@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Self, TypeVar
 
@@ -37,17 +36,6 @@ def fresh_version() -> int:
 def passed_on(path: str) -> Any:
     """Return the attribute or method of a class that is read from a part of its objects, by ``part.name``."""
     return property(attrgetter(path))
-
-
-def passes_on(part: str, *names: str) -> Callable[[C], C]:
-    """Return a class decorator: these inherited attributes and methods are those of a part of the object."""
-
-    def decorated(cls: C) -> C:
-        for name in names:
-            setattr(cls, name, passed_on(f"{part}.{name}"))
-        return cls
-
-    return decorated
 
 
 class Stateful:

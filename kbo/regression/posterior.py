@@ -392,10 +392,6 @@ class Posterior(Stateful, ABC):
         """Return the answers at any ridges."""
         return AllRidges(self)
 
-    def at_moving(self, ridge: float) -> Answers:
-        """Return the answers at a ridge that moves at every observation, so that nothing of it is worth keeping."""
-        return self.at(ridge)
-
     def follow(self, points: Tensor) -> Followed:
         """Return answers for the fixed points [A d] that follow this state; ``views.Tracked`` reads them."""
         return Followed(self, points)

@@ -252,7 +252,7 @@ class NoiseBounds(RidgeSchedule, metaclass=ReadOnly):
 
     def _at(self, state: Posterior, ridge: float) -> Answers:
         """Return the answers at a ridge; one that may move at every observation needs no factor of its own."""
-        return state.at_moving(ridge) if self.continuous else state.at(ridge)
+        return state.all_ridges().at(ridge) if self.continuous else state.at(ridge)
 
     # The sandwich of Durand et al. (2018)
 

@@ -115,9 +115,6 @@ class KernelRidge(Posterior):
     def all_ridges(self) -> AllRidges:  # noqa: D102
         return AllRidges(self) if self.data is None else ExactRidges(self, self.basis())
 
-    def at_moving(self, ridge: float) -> Answers:  # noqa: D102
-        return self.all_ridges().at(ridge)
-
     def follow(self, points: Tensor) -> Followed:  # noqa: D102
         return FollowedExact(self, points)
 

@@ -18,10 +18,9 @@ from kbo.errors import InvalidInput
 from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
 from kbo.regression.views.view import View, given
-from kbo.stateful import passed_on, passes_on
+from kbo.stateful import passed_on
 
 
-@passes_on("state", "version", "at_moving")  # the version moves with the ridge
 class AdaptiveRidge(View):
     """The same posterior as ``state``, at the ridge that a schedule chooses after every observation.
 
@@ -59,6 +58,7 @@ class AdaptiveRidge(View):
         return f"AdaptiveRidge({self.state!r}, {self._schedule!r})"
 
     schedule: RidgeSchedule = passed_on("_schedule")
+    version: int = passed_on("state.version")  # which moves with the ridge
 
     @property
     def provenance(self) -> Provenance:
@@ -90,7 +90,7 @@ class AdaptiveRidge(View):
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; by default at the one chosen last."""
         if self._schedule.continuous and (ridge is None or ridge == self.ridge):
-            return self.state.at_moving(self.ridge)
+            return self.state.all_ridges().at(self.ridge)
         return self.state.at(ridge)
 
     def follow(self, points: Tensor) -> Followed:  # noqa: D102

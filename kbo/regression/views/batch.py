@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +14,9 @@ from kbo.regression.provenance import Provenance
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.views.tracked import Tracked, track
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
-from kbo.stateful import passes_on
+from kbo.stateful import passed_on
 
 
-@passes_on("after", "needs_refresh", "fork_frozen")
-@passes_on("state", "observed")
 class BatchView(View):
     """``state`` after hypothetical observations at some of the points: variances as then, means and widths as now.
 
@@ -33,6 +32,10 @@ class BatchView(View):
         super().__init__(state)
         self.after: Tracked = track(state.fork_frozen(), points)
         self.chosen: int = 0
+
+    needs_refresh: bool = passed_on("after.needs_refresh")
+    fork_frozen: Any = passed_on("after.fork_frozen")
+    observed: Posterior = passed_on("state.observed")
 
     @property
     def provenance(self) -> Provenance:
@@ -57,13 +60,16 @@ class BatchView(View):
         return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
 
 
-@passes_on("after", "covariance", "deviations", "draw_function")
 class _BatchAnswers(ViewAnswers):
     """Means of the observed data, variances after the choices."""
 
     def __init__(self, view: Posterior, inner: Answers, after: Answers) -> None:
         super().__init__(view, inner)
         self.after = after
+
+    covariance: Any = passed_on("after.covariance")
+    deviations: Any = passed_on("after.deviations")
+    draw_function: Any = passed_on("after.draw_function")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)[0], self.after.predict(X)[1]

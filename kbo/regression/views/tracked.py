@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,10 +11,9 @@ from kbo.errors import InvalidInput
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
 from kbo.regression.views.view import View, ViewAnswers, ViewRidges
-from kbo.stateful import passes_on
+from kbo.stateful import passed_on
 
 
-@passes_on("state", "version", "at_moving", "follow")
 class Tracked(View):
     """The same posterior as ``state``, cheap at the points it tracks: finite action sets are scored after every step.
 
@@ -35,6 +36,9 @@ class Tracked(View):
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         self._points = points.detach().clone()
         self.followed: Followed = state.follow(self._points)
+
+    version: int = passed_on("state.version")
+    follow: Any = passed_on("state.follow")
 
     @property
     def points(self) -> Tensor:

@@ -7,15 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from kbo import checks
-from kbo.regression.posterior import AllRidges, Answers, Posterior
-from kbo.stateful import fresh_version, passed_on, passes_on
+from kbo.regression.posterior import AllRidges, Answers, Posterior, RidgeSchedule
+from kbo.regression.provenance import Error, Provenance
+from kbo.stateful import fresh_version, passed_on
 
 
-@passes_on(
-    "state",
-    *("like", "provenance", "error", "anchors", "prior_version", "schedule", "needs_refresh", "locations"),
-    *("hyperparameters", "check", "radial", "draw_prior", "note", "move_ridge", "fork_frozen", "all_ridges"),
-)
 class View(Posterior):
     """Another posterior with a few answers changed; all the others are passed on.
 
@@ -48,6 +44,23 @@ class View(Posterior):
     _ridge: float = passed_on("state.ridge")
     n: int = passed_on("state.n")
     trace: Tensor = passed_on("state.trace")
+    like: Tensor = passed_on("state.like")
+    provenance: Provenance = passed_on("state.provenance")
+    error: Error = passed_on("state.error")
+    anchors: Tensor | None = passed_on("state.anchors")
+    needs_refresh: bool = passed_on("state.needs_refresh")
+    schedule: RidgeSchedule | None = passed_on("state.schedule")
+    locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
+    prior_version: int = passed_on("state.prior_version")
+    hyperparameters: list[Tensor] = passed_on("state.hyperparameters")
+    # Methods
+    check: Any = passed_on("state.check")
+    note: Any = passed_on("state.note")
+    radial: Any = passed_on("state.radial")
+    draw_prior: Any = passed_on("state.draw_prior")
+    move_ridge: Any = passed_on("state.move_ridge")
+    fork_frozen: Any = passed_on("state.fork_frozen")
+    all_ridges: Any = passed_on("state.all_ridges")
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
         return self.state.prior(X, Z)
@@ -73,7 +86,6 @@ def given(weights: Tensor | None) -> dict[str, Tensor]:
     return {} if weights is None else {"weights": weights}
 
 
-@passes_on("inner", "factored", "deviations", "draw_function")
 class ViewAnswers(Answers):
     """Answers of a view; all that are not overridden are those of the underlying posterior.
 
@@ -85,6 +97,10 @@ class ViewAnswers(Answers):
     def __init__(self, view: Posterior, inner: Answers) -> None:
         super().__init__(view, inner.ridge)
         self.inner = inner
+
+    factored: Any = passed_on("inner.factored")
+    deviations: Any = passed_on("inner.deviations")
+    draw_function: Any = passed_on("inner.draw_function")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self.inner.predict(X)
@@ -105,7 +121,6 @@ class ViewAnswers(Answers):
         return self.inner.effective_dimension()
 
 
-@passes_on("inner", "number", "quad_at", "path", "at")
 class ViewRidges(AllRidges):
     """Any ridges of a view; all that is not overridden is that of the underlying posterior.
 
@@ -117,3 +132,8 @@ class ViewRidges(AllRidges):
     def __init__(self, view: Posterior, inner: AllRidges) -> None:
         super().__init__(view)
         self.inner = inner
+
+    number: Any = passed_on("inner.number")
+    quad_at: Any = passed_on("inner.quad_at")
+    path: Any = passed_on("inner.path")
+    at: Any = passed_on("inner.at")
