@@ -34,9 +34,7 @@ def run(
     ] = None,
     first: Annotated[int | None, typer.Option(help=options.FIRST, show_default="no such round")] = None,
     noise_upper: Annotated[float | None, typer.Option(help=options.NOISE_UPPER, show_default="none")] = None,
-    noise_variant: Annotated[
-        str | None, typer.Option(help=options.NOISE_VARIANT, show_default="the method's own")
-    ] = None,
+    strict_noise: Annotated[bool, typer.Option("--strict-noise", help=options.STRICT_NOISE)] = False,
     workers: Workers = None,
     engine: Engine = "processes",
     address: Address = None,
@@ -62,7 +60,10 @@ def run(
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = BanditProblem(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
     names = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
-    methods = [BanditMethod(name, ridge=ridge, multiplier=multiplier, noise_variant=noise_variant) for name in names]
+    methods = [
+        BanditMethod(name, ridge=ridge, multiplier=multiplier, noise="strict" if strict_noise else None)
+        for name in names
+    ]
     processes = options.engine_of(engine, address, workers)
     with _experiment():
         typer.echo(compare(chosen, methods, seeds, _folder(out), workers=processes, progress=not quiet))

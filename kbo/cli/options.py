@@ -33,7 +33,7 @@ NOISE_UPPER = (
     'Upper bound of the noise level for methods without a given noise level: "...-fixed" use it, "...-adaptive" begin '
     "with it."
 )
-NOISE_VARIANT = 'Variant of NoiseBounds for "...-adaptive": "mixture+strict", for example, assumes less of the noise.'
+STRICT_NOISE = '"dmm-ucb-adaptive", "cmm-ucb-adaptive": assume less of the noise, that it is strictly sub-Gaussian.'
 FIRST = "Index of an arm that is pulled in one uncounted round before the first."
 WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 ENGINES = ("processes", "ray")

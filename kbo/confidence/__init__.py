@@ -12,7 +12,7 @@ from kbo.confidence.mixture.certificate import Certificate, certify, cone_progra
 from kbo.confidence.mixture.radius import MIXED_SCALES, norm_lower_bound, refuse_if_refuted, squared_radius
 from kbo.confidence.mixture.unknown_norm import PRACTICAL_MULTIPLE, UnknownNorm
 from kbo.confidence.noise.adaptive import AdaptiveMixture, AdaptiveSelfNormalized
-from kbo.confidence.noise.bounds import NoiseBounds
+from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel
 from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 
 __all__ = [
@@ -33,7 +33,9 @@ __all__ = [
     "ImprovedGPUCB",
     "Limit",
     "MartingaleMixture",
+    "MixtureNoiseBounds",
     "NoiseBounds",
+    "NoiseLevel",
     "SelfNormalized",
     "SubGaussian",
     "UnknownNorm",

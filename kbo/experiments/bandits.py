@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from kbo import bandit, checks, recipes, regression
+from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
+from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.sweep.cells import Cell
 from kbo.problems import BANDITS, Bandit, RKHSBandit
 from kbo.regression import Dictionary, GreedyDictionary
@@ -30,6 +32,13 @@ DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
 """Kinds of dictionaries by name."""
 
 
+NOISE: dict[str, Callable[..., NoiseLevel]] = {
+    "paper": functools.partial(DurandNoiseBounds, printed=True),
+    "tight": functools.partial(DurandNoiseBounds, printed=False),
+}
+"""Noise bounds of Durand et al. (2018) at a ridge that follows the upper bound exactly; "strict" is of the recipe."""
+
+
 @dataclass(frozen=True)
 class BanditMethod:
     """A recipe and its options.
@@ -40,7 +49,7 @@ class BanditMethod:
         ridge: Its ridge, if not the recipe's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
         dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
-        noise_variant: Variant of its noise bounds, if not the recipe's own.
+        noise: One of ``NOISE``, other noise bounds than the recipe's own.
     """
 
     method: str
@@ -48,14 +57,14 @@ class BanditMethod:
     ridge: float | None = None
     multiplier: float | None = None
     dictionary: Mapping[str, Any] | None = field(default=None, hash=False)
-    noise_variant: str | None = None
+    noise: str | None = None
 
     @property
     def settings(self) -> str:
         """Ridge, multiplier and variant in words, as far as they are set."""
         numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
         words = "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
-        return words if self.noise_variant is None else f"{words} {self.noise_variant}"
+        return words if self.noise is None else f"{words} {self.noise}"
 
     @property
     def uses_norm_bound(self) -> bool:
@@ -128,7 +137,7 @@ class BanditProblem:
         method = BanditMethod(method) if isinstance(method, str) else method
         recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
         finite = environment.fixed_arms is not None or recipe.counts_each_round
-        return recipe.make(
+        made = recipe.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
             environment.norm_bound if self.given_norm is None else self.given_norm,
@@ -143,8 +152,14 @@ class BanditProblem:
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            noise_variant=method.noise_variant,
+            strict_noise=method.noise == "strict",
         )
+        if method.noise in (None, "strict") or made.noise is None:
+            return made
+        bounds = NOISE[method.noise](
+            *(made.noise.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
+        )
+        return replace(made, noise=bounds, ridge=bounds.ridge)
 
     @property
     def label(self) -> str:

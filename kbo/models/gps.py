@@ -21,7 +21,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import NoiseBounds
+from kbo.confidence import NoiseLevel
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.models.base import PosteriorModel
@@ -261,17 +261,16 @@ class AdaptiveRidgeGP(StreamingGP):
         train_X: Tensor,
         train_Y: Tensor,
         kernel: Kernel,
-        noise_bounds: NoiseBounds,
+        noise_bounds: NoiseLevel,
         dictionary: Dictionary | None = None,
         input_transform: InputTransform | None = None,
         outcome_transform: OutcomeTransform | None = None,
     ) -> None:
-        if not isinstance(noise_bounds, NoiseBounds):
-            raise InvalidInput(f"noise_bounds must be a kbo.confidence.NoiseBounds, got {type(noise_bounds).__name__}.")
+        checks.instance("noise_bounds", noise_bounds, NoiseLevel, ", for example NoiseBounds(...)")
         if noise_bounds.n:
             raise InvalidInput(f"noise_bounds have seen {noise_bounds.n} observations: pass new ones.")
         super().__init__(train_X, train_Y, kernel, noise_bounds.ridge, input_transform, outcome_transform)
-        self.noise_bounds: NoiseBounds = noise_bounds.fork()
+        self.noise_bounds: NoiseLevel = noise_bounds.fork()
         self.dictionary = dictionary
         self._new_state()  # a dictionary that cannot be used is an error now, not later
 

@@ -53,8 +53,8 @@ class Certified:
             trials in the order of their starts, up to the first that has not reported, and nothing is certified after
             a trial has failed, was stopped early, was lost and started again, or has a value at parameters that ``ask``
             did not return (docs/theory/trials.md).
-        noise_variant: Variant of ``NoiseBounds``, for the methods that bound the noise level online; their own by
-            default. "dmm-ucb-adaptive" and "cmm-ucb-adaptive" with "mixture+strict" assume least of the noise.
+        strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive", which bound the noise level online, assume only
+            strictly sub-Gaussian noise, not also that it has no more mass near zero than Gaussian noise.
     """
 
     kernel: Kernel
@@ -64,7 +64,7 @@ class Certified:
     scale: Scale = 1.0
     noise_upper: float | None = None
     completion_independent_of_noise: bool = False
-    noise_variant: str | None = None
+    strict_noise: bool = False
 
     default_method: ClassVar[str] = "dmm-ucb"
     certified: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class Certified:
         fingerprint(self.kernel, space.columns)
         recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
         points = _finite(space, method) if recipe.fixed_kernel else None
-        numbers = {name: getattr(self, name) for name in ("scale", "noise_upper", "noise_variant")}
+        numbers = {name: getattr(self, name) for name in ("scale", "noise_upper", "strict_noise")}
         numbers |= {"horizon": n_trials, "points": points}
         made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
         _check_noise(method, self, knows_level=recipe.noise == "given")
@@ -160,8 +160,9 @@ class Certified:
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
         numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "delta", "scale")}
-        for name in ("noise_upper", "noise_variant", "completion_independent_of_noise"):
+        for name in ("noise_upper", "completion_independent_of_noise"):
             numbers |= {name: value} if (value := getattr(self, name)) else {}
+        numbers |= {"noise_variant": "mixture+strict"} if self.strict_noise else {}  # as journals of before name it
         return {"setting": "certified", "kernel": fingerprint(self.kernel, space.columns), **numbers}
 
 

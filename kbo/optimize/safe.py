@@ -32,7 +32,7 @@ class Safe(Certified):
         kernel, noise_std, norm_bound, delta, scale: As for ``Certified``; a constraint has its own ``noise_std`` and
             ``norm_bound``.
         start: Parameters that are known to keep all limits, at least one.
-        noise_upper, completion_independent_of_noise, noise_variant: As for ``Certified``.
+        noise_upper, completion_independent_of_noise, strict_noise: As for ``Certified``.
 
     Raises:
         InvalidInput: No start, or as for ``Certified``.

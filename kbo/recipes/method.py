@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from kbo import checks
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
 from kbo.acquisition.ucb import KernelUCB
-from kbo.confidence import Confidence, FixedWidth, NoiseBounds
+from kbo.confidence import Confidence, FixedWidth, NoiseLevel
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
@@ -44,7 +44,7 @@ class Inputs:
         ridge: The ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
         ridges: The grid of "dmm-ucb", instead of the paper's.
         dictionary: The dictionary of a sketched posterior, instead of the recipe's own.
-        noise_variant: Variant of ``NoiseBounds``, instead of the recipe's own.
+        strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only strictly sub-Gaussian noise.
         multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do; this removes the
             guarantee.
     """
@@ -63,7 +63,7 @@ class Inputs:
     ridge: float = 0.0
     ridges: list[float] | None = None
     dictionary: Dictionary | None = None
-    noise_variant: str | None = None
+    strict_noise: bool = False
     multiplier: float | None = None
 
 
@@ -163,7 +163,7 @@ class Method:
     ridge: float
     confidence: Confidence | None
     dictionary: Dictionary | None = None
-    noise: NoiseBounds | None = None
+    noise: NoiseLevel | None = None
     rule: Rule = field(default_factory=UpperBound)
     posterior: Callable[[Kernel, float], Posterior] = KernelRidge
 

@@ -28,7 +28,9 @@ from kbo.confidence import (
     FixedWidth,
     ImprovedGPUCB,
     MartingaleMixture,
+    MixtureNoiseBounds,
     NoiseBounds,
+    NoiseLevel,
     SelfNormalized,
     UnknownNorm,
     widths,
@@ -72,12 +74,12 @@ class Recipe:
         dictionary: Makes the dictionary of a sketched posterior; None for an exact one, unless a dictionary is given.
         rule: The choice of the next point.
         noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper``), or "online", that is
-            ``NoiseBounds``, which the ridge follows.
+            ``noise_bounds``, which the ridge follows.
         norm: Source of the norm bound: "given" (``norm_bound``), "estimated" from the data, or "unused".
         needs: Names of inputs that must be given, besides noise level and norm bound.
         takes: Names of ``OPTIONS`` that may be given.
-        noise_variants: Variants of ``NoiseBounds`` that fit if ``noise`` is "online"; the first is the recipe's own.
-        noise_share: Share of delta at which ``NoiseBounds`` are taken.
+        noise_bounds: Their class if ``noise`` is "online".
+        noise_share: Share of delta at which they are taken.
         fixed_kernel: Whether the bound rests on distances between points under a kernel that must not be refitted; to
             search a space it needs all ``points`` of it.
         counts_each_round: Whether ``n_points`` counts the arms of one round, not of all rounds.
@@ -93,7 +95,7 @@ class Recipe:
     norm: Literal["given", "estimated", "unused"] = "given"
     needs: Collection[str] = ()
     takes: Collection[str] = ("multiplier",)
-    noise_variants: Sequence[str] = ()
+    noise_bounds: type[NoiseLevel] = NoiseBounds
     noise_share: float = 1.0
     fixed_kernel: bool = False
     counts_each_round: bool = False
@@ -134,8 +136,8 @@ class Recipe:
         if self.noise == "upper bound":
             s.noise_std = given["noise_upper"]
         if self.noise == "online":
-            variant = s.noise_variant or self.noise_variants[0]
-            noise = NoiseBounds(s.norm_bound, self.noise_share * s.delta, s.noise_upper, s.noise_lower, variant)
+            strict = {"strict": True} if s.strict_noise else {}
+            noise = self.noise_bounds(s.norm_bound, self.noise_share * s.delta, s.noise_upper, s.noise_lower, **strict)
             s.ridge = noise.ridge
         elif "ridge" not in given:
             s.ridge = self.ridge(s)
@@ -157,10 +159,8 @@ class Recipe:
             if name in OPTIONS and name not in self.takes:
                 takes = ", ".join(self.takes) or "no options"
                 raise InvalidInput(f"method {self.name!r} has {OPTIONS[name]}: do not pass {name}. It takes {takes}.")
-            if name == "noise_variant" and value not in self.noise_variants:
-                fit = " or ".join(map(repr, self.noise_variants))
-                reason = f"rests on noise bounds of variant {fit}" if fit else "does not bound the noise level"
-                raise InvalidInput(f"method {self.name!r} {reason}: do not pass noise_variant={value!r}.")
+            if name == "strict_noise" and checks.flag(name, value) and self.noise_bounds is not MixtureNoiseBounds:
+                raise InvalidInput(f"method {self.name!r} has no MixtureNoiseBounds: do not pass strict_noise.")
             if name in ("horizon", "n_points", "ridge", "noise_std", "noise_upper") and value is not None:
                 checks.positive(name, value)
         checks.non_negative("multiplier", given.get("multiplier", 0.0))
@@ -261,7 +261,7 @@ def _adaptive_mixture(kind: str) -> Recipe:
         f"{kind}-ucb-adaptive",
         lambda s: AdaptiveMixture(kind),
         noise="online",
-        noise_variants=AdaptiveMixture.variants,
+        noise_bounds=MixtureNoiseBounds,
         takes=("dictionary",),
     )
 
@@ -273,7 +273,6 @@ def _ek_ucb(s: Inputs) -> Confidence:
 
 _EXACT = ("ridge", "multiplier")
 _SKETCHED = ("ridge", "dictionary", "multiplier")
-_SANDWICHES = ("tight+grid", "tight", "paper")
 
 _ENTRIES = (
     Recipe("random", None, rule=UniformChoice, norm="unused", takes=()),
@@ -328,7 +327,6 @@ _ENTRIES = (
         "kernel-ucb-adaptive",
         lambda s: AdaptiveSelfNormalized(),
         noise="online",
-        noise_variants=_SANDWICHES,
         takes=("dictionary",),
     ),
     # The radius of Thompson sampling is taken at delta / 12, Durand et al. (2018), Sec. 6.4.
@@ -340,7 +338,6 @@ _ENTRIES = (
         lambda s: AdaptiveSelfNormalized(),
         rule=ThompsonSampling,
         noise="online",
-        noise_variants=_SANDWICHES,
         noise_share=1 / 4,
         takes=("dictionary",),
     ),

@@ -46,12 +46,10 @@ class RidgeSchedule(Stateful, ABC):
     Attributes:
         ridge: The ridge after the data seen so far.
         n: Observations seen so far.
-        continuous: Whether the ridge may move at every observation, so that no factor of its own is worth having.
     """
 
     ridge: float
     n: int = 0
-    continuous: bool
 
     @abstractmethod
     def update(self, state: Posterior) -> None:
@@ -228,10 +226,6 @@ class AllRidges:
         """
         return PathOneByOne(self.state, X.reshape(-1, *X.shape[-2:]))
 
-    def at(self, ridge: float) -> Answers:
-        """Return the answers at one ridge."""
-        return self.state.at(ridge)
-
     def ridges(self, values: Sequence[float]) -> Tensor:
         """Return ridges [r] as the tensor that the other methods take: on the host, where they can be compared."""
         return torch.tensor(values, dtype=self.state.dtype)
@@ -298,10 +292,6 @@ class Followed(Stateful):
         if len(self.points) > MOST_JOINT:
             return self.state.at(ridge).deviations(self.points, count, generator)
         return joint_draws(self.covariance(ridge), count, generator)
-
-    def moving(self) -> Followed:
-        """Return the same for a ridge that moves at every observation."""
-        return self
 
 
 class Posterior(Stateful, ABC):

@@ -169,12 +169,6 @@ class Resolvent(Stateful, ABC):
         rest = at.W * (self.target[0] - border @ self.C.mT)
         return rest.square().sum(-1) + border.square().sum(-1)
 
-    def whiten(self, p: Tensor, p_border: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
-        """``diag(l + a)^-1/2 p`` and ``L^-1 e_p`` for p [n0 q]: the factors of ``p'H^-1 p``."""
-        _, W, L, *_ = self.shifted(ridge.reshape(1))
-        e = p_border - self.C.mT @ (W.mT * p)
-        return W.mT.sqrt() * p, torch.linalg.solve_triangular(L[0], e, upper=False)
-
 
 class SpectralPath(RidgePath):
     """The path of groups of points over a ``Resolvent``.

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from kbo.confidence import NoiseBounds
+from kbo.confidence import NoiseLevel
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
 from kbo.optimize.events import Ask, Fail, Prune, Tell
@@ -198,7 +198,7 @@ def _numbers(optimizer: Optimizer) -> dict[str, Any]:
     numbers, state = belief.assumptions(), belief.posterior
     found = {name: numbers[name] for name in ("noise_std", "norm_bound")}
     found |= {"ridge": state.ridge, "anchors": None if state.anchors is None else len(state.anchors)}
-    if isinstance(state.schedule, NoiseBounds):
+    if isinstance(state.schedule, NoiseLevel):
         found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
     return found
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kbo.confidence.base import Confidence, Delegated, WidthConfidence
 from kbo.confidence.mixture.bound import MartingaleMixture
-from kbo.confidence.noise.bounds import NoiseBounds
+from kbo.confidence.noise.bounds import MixtureNoiseBounds, NoiseBounds, NoiseLevel
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior
 
@@ -18,7 +19,8 @@ class _Adaptive(Confidence):
     """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
     covers = frozenset({"sketch", "weights", "moved ridge"})
-    variants: tuple[str, ...]
+    rests_on: type[NoiseLevel]
+    """The class of noise bounds whose event is that of the confidence."""
 
     def statement_on(self, state: Posterior) -> str:
         """Return that of the noise bounds."""
@@ -39,24 +41,23 @@ class _Adaptive(Confidence):
     def finite_on(self, state: Posterior) -> bool:
         return math.isfinite(self.noise_bounds(state).upper)
 
-    def noise_bounds(self, state: Posterior, check: bool = False) -> NoiseBounds:
+    def noise_bounds(self, state: Posterior, check: bool = False) -> Any:
         """Return the noise bounds that the ridge of ``state`` follows.
 
         Raises:
-            InvalidInput: It follows none, or a variant of them that rests on another event.
+            InvalidInput: It follows none, or those of another class, which rest on another event.
             RefutedAssumptions: They contradict each other, if ``check``.
         """
-        bounds = state.schedule
-        if not isinstance(bounds, NoiseBounds):
+        bounds, wanted = state.schedule, self.rests_on.__name__
+        if not isinstance(bounds, NoiseLevel):
             raise InvalidInput(
                 f"{type(self).__name__} reads the noise level from the state, and a {type(state).__name__} without "
-                "NoiseBounds knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
+                f"{wanted} knows none: use kbo.AdaptiveRidge(state, bounds) or kbo.models.AdaptiveRidgeGP."
             )
-        if bounds.variant not in self.variants:
-            wanted = " or ".join(f'"{variant}"' for variant in self.variants)
+        if not isinstance(bounds, self.rests_on):
             raise InvalidInput(
-                f"{type(self).__name__} needs NoiseBounds of variant {wanted}, the state's are {bounds.variant!r}: "
-                "other variants rest on another event."
+                f"{type(self).__name__} needs {wanted}, the state has {type(bounds).__name__}, which rest on another "
+                "event."
             )
         if check and not state.provenance.hypothetical:
             bounds.refuse_if_refuted()
@@ -75,7 +76,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         >>> lower, upper = AdaptiveSelfNormalized().interval(state, X)
     """
 
-    variants: tuple[str, ...] = ("paper", "tight", "tight+grid")
+    rests_on = NoiseBounds
 
     def width(self, state: Posterior) -> Tensor:
         """Return ``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
@@ -103,7 +104,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
         InvalidInput: An unknown kind.
     """
 
-    variants: tuple[str, ...] = ("mixture", "mixture+strict")
+    rests_on = MixtureNoiseBounds
 
     def __init__(self, kind: str = "cmm") -> None:
         self.kind: str = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it
@@ -121,7 +122,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
 class _AtNoiseLevel(MartingaleMixture):
     """The mixture at the upper bound of the noise level; its messages name the numbers that were given."""
 
-    def __init__(self, bounds: NoiseBounds, kind: str, ridge: float) -> None:
+    def __init__(self, bounds: MixtureNoiseBounds, kind: str, ridge: float) -> None:
         level = max(bounds.upper, 1e-150)  # targets without any noise; a larger level is valid
         super().__init__(level, bounds.norm_bound, bounds.mixture_delta, kind, level**2 / ridge)
         self._mixture_ridges = bounds.mixture_ridges[::-1]

@@ -37,15 +37,6 @@ def stitched(t: int, delta: float) -> tuple[float, float]:
     return t - spread, t + spread + 2 * L
 
 
-def printed_deviation(t: int, delta: float) -> float:
-    """Return ``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` with ``c_t = ln(pi^2 (1 + ln t)^2 / 6)``.
-
-    Durand et al. (2018), Theorem 3; c_t is what the proof needs, in print it is infinite at t = 1.
-    """
-    c = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
-    return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
-
-
 def averaged(t: int, delta: float, strict: bool) -> tuple[float, float]:
     """Return the energies at which the averages of the supermartingales over a fixed grid of g reach 1 / delta.
 

@@ -5,7 +5,7 @@ sketch, ``rss = |y - f_lam(x_1..t)|^2``, and D is at least ``|Phi xi|^2 / sigma^
 
 On paper                                                                | in code
 ``sqrt(rss) <= |xi| + C sqrt(max(lam / 2, |E|))``                       | ``at_least``
-``|xi|^2 - 2 sigma^2 D - 2 sigma X <= rss``                             | ``at_most``, ``at_most_printed``
+``|xi|^2 - 2 sigma^2 D - 2 sigma X <= rss``                             | ``at_most``
 ``X = C sqrt(lam D)``, more on a sketch                                 | ``Fit.cross``
 
 docs/papers.md has the proofs.
@@ -61,12 +61,3 @@ def at_most(fit: Fit, D: float, least: float) -> float:
     """
     a, b = (least - 2 * D) / fit.t, 2 * fit.cross(D) / fit.t
     return (b + math.sqrt(b * b + 4 * a * fit.rss / fit.t)) / (2 * a) if a > 0 else math.inf
-
-
-def at_most_printed(fit: Fit, D: float, C_t: float) -> float:
-    """Return the weaker form of the paper, Theorem 3, case 2, for ``least = t - 2 sqrt(t C_t)``."""
-    alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
-    half = fit.cross(D) / (2 * fit.t)
-    if alpha <= 0:
-        return math.inf
-    return (math.sqrt(math.sqrt(fit.rss / fit.t) * alpha + half) + math.sqrt(half)) ** 2 / alpha**2

@@ -20,7 +20,15 @@ import pandas as pd
 from torch import Tensor
 
 from kbo import bandit
-from kbo.confidence import AdaptiveMixture, Confidence, NoiseBounds, SelfNormalized, WangDeFreitas, widths
+from kbo.confidence import (
+    AdaptiveMixture,
+    Confidence,
+    MixtureNoiseBounds,
+    NoiseLevel,
+    SelfNormalized,
+    WangDeFreitas,
+    widths,
+)
 from kbo.errors import RefutedAssumptions
 from kbo.experiments import bandits
 from kbo.experiments.bandits import BanditMethod, BanditProblem
@@ -64,8 +72,8 @@ INDEPENDENT: tables.Published = {
 UCB = [
     BanditMethod(ORACLE),
     BanditMethod(FIXED),
-    BanditMethod(f"{ADAPTIVE}, paper", ADAPTIVE, noise_variant="paper"),
-    BanditMethod(f"{ADAPTIVE}, tight", ADAPTIVE, noise_variant="tight"),
+    BanditMethod(f"{ADAPTIVE}, paper", ADAPTIVE, noise="paper"),
+    BanditMethod(f"{ADAPTIVE}, tight", ADAPTIVE, noise="tight"),
     BanditMethod(ADAPTIVE),
     BanditMethod(MIXTURE),
 ]
@@ -74,7 +82,7 @@ UCB = [
 TS = [
     BanditMethod("kernel-ts-oracle"),
     BanditMethod("kernel-ts-fixed"),
-    BanditMethod("kernel-ts-adaptive, paper", "kernel-ts-adaptive", noise_variant="paper"),
+    BanditMethod("kernel-ts-adaptive, paper", "kernel-ts-adaptive", noise="paper"),
     BanditMethod("kernel-ts-adaptive"),
     BanditMethod("kernel-ts"),
 ]
@@ -190,7 +198,7 @@ def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | No
     assert arms is not None
     at = (state := method.state(arms)), arms, environment.mean(arms)
     bounds, confidence, t = state.schedule, method.confidence, 0
-    assert isinstance(bounds, NoiseBounds)
+    assert isinstance(bounds, NoiseLevel)
     assert confidence is not None
     failed, closest, cmm = dict.fromkeys(FAILURES, False), 0.0, AdaptiveMixture("cmm")
     steps = rounds_of(method, environment, state, rounds)
@@ -199,7 +207,7 @@ def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | No
             next(steps)
             if t % 10 == 0 or t == rounds:
                 closest = max(closest, _reach(confidence, *at))
-                if bounds.variant == "mixture" and (t % 100 == 0 or t in (20, 50, rounds)):
+                if isinstance(bounds, MixtureNoiseBounds) and (t % 100 == 0 or t in (20, 50, rounds)):
                     failed["cmm envelope"] |= _reach(cmm, *at) > 1 + TOLERANCE
     except RefutedAssumptions:
         failed["refuted"] = True

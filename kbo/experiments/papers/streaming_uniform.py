@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from kbo.confidence import AdaptiveMixture, NoiseBounds
+from kbo.confidence import AdaptiveMixture, NoiseLevel
 from kbo.experiments.bandits import BanditMethod, BanditProblem
 from kbo.experiments.draw import lines
+from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from kbo.experiments.sweep.cells import Cell
 from kbo.recipes.method import Method
@@ -32,7 +33,7 @@ def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
     return BanditProblem("streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every)
 
 
-class _FixedGain(NoiseBounds):
+class _FixedGain(DurandNoiseBounds):
     """Noise bounds for a ridge that stays: the log-determinant is that at the ridge."""
 
     def deviation(self, state: Posterior) -> float:
@@ -40,7 +41,7 @@ class _FixedGain(NoiseBounds):
 
 
 FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
-_FIXED: dict[str, type[NoiseBounds]] = {FIXED_RIDGE: NoiseBounds, FIXED_GAIN: _FixedGain}
+_FIXED: dict[str, type[DurandNoiseBounds]] = {FIXED_RIDGE: DurandNoiseBounds, FIXED_GAIN: _FixedGain}
 """Noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays.
 
 The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
@@ -50,8 +51,8 @@ _MIXTURES = {"amm-adaptive": "amm", "dmm-adaptive": "dmm", "cmm-adaptive": "cmm"
 """Kinds of ``AdaptiveMixture`` that replace the bound of the method."""
 
 _UNKNOWN_NOISE = {
-    "paper": BanditMethod(ADAPTIVE, noise_variant="paper"),
-    "tight": BanditMethod(ADAPTIVE, noise_variant="tight"),
+    "paper": BanditMethod(ADAPTIVE, noise="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise="tight"),
     "tight+grid": BanditMethod(ADAPTIVE),
     **dict.fromkeys(_MIXTURES, BanditMethod(MIXTURE)),
 }
@@ -85,7 +86,7 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
     state = made.state(arms)
     bounds = state.schedule
     if fixed is not None:
-        bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, "paper")
+        bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, printed=True)
         state = track(KernelRidge(environment.kernel, bounds.ridge), arms)
     rows = []
     for t in range(1, rounds + 1):
@@ -96,7 +97,7 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
             bounds.update(state)
         if t % every == 0:
             row: dict[str, Any] = {"round": t, "ridge": state.ridge}
-            if isinstance(bounds, NoiseBounds):
+            if isinstance(bounds, NoiseLevel):
                 row |= {"upper": bounds.upper, "lower": bounds.lower}
             if fixed is None and made.confidence is not None:
                 lower, upper = made.confidence.interval(state, arms)

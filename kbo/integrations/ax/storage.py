@@ -34,7 +34,7 @@ from kbo.acquisition import (
     InflatedThompsonSampling,
     KernelUCB,
 )
-from kbo.confidence import NoiseBounds
+from kbo.confidence import MixtureNoiseBounds, NoiseBounds
 from kbo.errors import InvalidInput
 from kbo.integrations.ax.constraints import Supported
 from kbo.integrations.ax.models import (
@@ -79,9 +79,12 @@ def register() -> None:
     register_transform(Seen)
     for kind in STORABLE.values():
         CORE_ENCODER_REGISTRY.setdefault(kind, lambda k: {"__type": "KboKernel", "description": describe_kernel(k)})
-    CORE_ENCODER_REGISTRY[NoiseBounds] = lambda bounds: {"__type": "NoiseBounds", **bounds.description}
+    for kind in (NoiseBounds, MixtureNoiseBounds):
+        CORE_ENCODER_REGISTRY[kind] = lambda bounds: {"__type": type(bounds).__name__, **bounds.description}
     CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
-    CORE_DECODER_REGISTRY.update({kind.__name__: kind for kind in (NoiseBounds, Certified, Practical)})
+    CORE_DECODER_REGISTRY.update(
+        {kind.__name__: kind for kind in (NoiseBounds, MixtureNoiseBounds, Certified, Practical)}
+    )
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:

@@ -10,7 +10,6 @@ so repeated points keep one decomposition for all ridges.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from kbo.kernels import DenseKernel
 from kbo.regression.exact.observations import Observations
 from kbo.regression.numerics import differentiable_once
-from kbo.regression.posterior import Answers, LowRankAnswers, Posterior
+from kbo.regression.posterior import Posterior
 from kbo.regression.resolvent import Number, Resolvent, Shifted, SpectralPath, SpectralRidges
 
 
@@ -159,46 +158,3 @@ class ExactRidges(SpectralRidges):
         variance = basis.k.diagonal(X)
         prior = basis.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
         return SpectralPath(basis, *basis.coordinates(X.reshape(-1, X.shape[-1])), prior, variance, basis.data.trace)
-
-    def at(self, ridge: float) -> Answers:  # noqa: D102
-        return BasisAnswers(self, ridge)
-
-
-class BasisAnswers(LowRankAnswers):
-    """Answers of an exact posterior at one ridge, from the eigenbasis."""
-
-    def __init__(self, ridges: ExactRidges, ridge: float) -> None:
-        super().__init__(ridges.state, ridge)
-        self.ridges = ridges
-        self.single: Tensor = ridges.ridges([ridge])
-
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        mean, variance = self.ridges.predict(X, self.single)
-        return mean[0], variance[0]
-
-    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean [... q] and W, W [... n q]: ``covariance(x, z) = k(x, z) - W(x)'W(z)``."""
-        self.state.check(X)
-        basis, ridge = self.ridges.resolvent, self.single[0]
-        p, border = basis.whiten(*basis.coordinates(X.reshape(-1, X.shape[-1])), ridge)
-        zv, zy = basis.whiten(*(target.unsqueeze(-1) for target in basis.target), ridge)
-        mean = (zv.mT @ p + zy.mT @ border).reshape(X.shape[:-1])
-        W = torch.cat([p, border])
-        W = W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
-        return mean, W, W
-
-    def log_det(self) -> Tensor:  # noqa: D102
-        return self.ridges.log_det(self.single)[0]
-
-    def quad(self) -> Tensor:  # noqa: D102
-        return self.ridges.quad(self.single)[0]
-
-    def rss(self) -> Tensor:  # noqa: D102
-        return self.ridges.rss(self.single)[0]
-
-    def effective_dimension(self) -> Tensor:  # noqa: D102
-        return self.ridges.effective_dimension(self.single)[0]
-
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
-        """Return a draw from a factor at this ridge."""
-        return self.state.at(self.ridge).draw_function(like, generator)

@@ -59,9 +59,6 @@ class FollowedExact(Followed):
         (basis, p, border), prior = self.in_basis(), self.prior.unsqueeze(-1)
         return SpectralPath(basis, p, border, prior.unsqueeze(-1), prior, basis.data.trace)
 
-    def moving(self) -> Followed:  # noqa: D102
-        return _FollowedBasis(self.state, self.points)
-
     @torch.no_grad()
     def in_basis(self) -> tuple[Eigenbasis, Tensor, Tensor]:
         """Return the eigenbasis, and the points in it [n0 A] and at its border [b A]."""
@@ -97,23 +94,6 @@ class FollowedExact(Followed):
             columns.mean = columns.mean + factor.z[start:stop] @ w
             columns.variance = columns.variance - w.square().sum(0)
         return columns
-
-
-class _FollowedBasis(FollowedExact):
-    """The same at a ridge that moves at every observation: from the eigenbasis, which serves all ridges."""
-
-    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
-        if self.state.data is None:
-            return super().predict(ridge)
-        moments = self.path().grid(self.state.all_ridges().ridges([ridge]))
-        return moments.mean[0, :, 0], moments.covariance[0, :, 0, 0]
-
-    def covariance(self, ridge: float) -> Tensor:
-        if self.state.data is None or len(self.points) > MOST_JOINT:
-            return super().covariance(ridge)
-        basis, p, border = self.in_basis()
-        W = torch.cat(basis.whiten(p, border, p.new_tensor(ridge)))
-        return self.joint_prior() - W.mT @ W
 
 
 class _Columns(Stateful):

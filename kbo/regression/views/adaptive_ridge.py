@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import Answers, Followed, Posterior, RidgeSchedule
+from kbo.regression.posterior import Posterior, RidgeSchedule
 from kbo.regression.provenance import Provenance
 from kbo.regression.views.view import View, given
 from kbo.stateful import passed_on
@@ -86,16 +86,6 @@ class AdaptiveRidge(View):
     def move_ridge(self, ridge: float) -> None:
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
         raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
-
-    def at(self, ridge: float | None = None) -> Answers:
-        """Return the answers at one ridge; by default at the one chosen last."""
-        if self._schedule.continuous and (ridge is None or ridge == self.ridge):
-            return self.state.all_ridges().at(self.ridge)
-        return self.state.at(ridge)
-
-    def follow(self, points: Tensor) -> Followed:  # noqa: D102
-        followed = self.state.follow(points)
-        return followed.moving() if self._schedule.continuous else followed
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for an equally constructed state."""

@@ -86,9 +86,6 @@ class _BatchRidges(ViewRidges):
     def path(self, X: Tensor) -> RidgePath:
         return _BatchPath(self.inner.path(X), self.after.path(X))
 
-    def at(self, ridge: float) -> Answers:
-        return _BatchAnswers(self.state, self.inner.at(ridge), self.after.at(ridge))
-
 
 class _BatchPath(RidgePath):
     """Mean and ``quad`` of one path, covariance of another."""

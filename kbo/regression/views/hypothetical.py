@@ -172,15 +172,12 @@ class _ConditionedRidges(ViewRidges):
         weights = weights.expand(*batch, -1).flatten(0, -2)
         return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), weights, targets)
 
-    def at(self, ridge: float) -> Answers:
-        return _ConditionedAnswers(self.state, self.inner.at(ridge))
-
     def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         P, targets, weights = self.state.P, self.state.targets, self.state.weights
         if X.ndim == 1 or P.ndim > 2 or weights.ndim > 1 or (targets is not None and targets.ndim > 1):
             return super().predict(X, ridges)
         # One P for all points: eliminated once at each ridge, where a path has a copy of P in every group.
-        mean, variance = zip(*(self.at(ridge).predict(X) for ridge in ridges.tolist()), strict=True)
+        mean, variance = zip(*(self.state.at(ridge).predict(X) for ridge in ridges.tolist()), strict=True)
         return torch.stack(mean), torch.stack(variance)
 
 

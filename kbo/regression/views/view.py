@@ -136,4 +136,3 @@ class ViewRidges(AllRidges):
     number: Any = passed_on("inner.number")
     quad_at: Any = passed_on("inner.quad_at")
     path: Any = passed_on("inner.path")
-    at: Any = passed_on("inner.at")

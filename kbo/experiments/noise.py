@@ -1,0 +1,72 @@
+"""Noise bounds as in Durand, Maillard & Pineau (2018): the ridge is ``upper^2 / C^2`` after every observation.
+
+On paper                                                        | in code
+``C_t = ln(e/delta) (1 + c_t / ln(1/delta))`` (Theorem 3)       | ``_printed_deviation``
+Theorem 3, case 2, with ``least = t - 2 sqrt(t C_t)``           | ``_at_most_printed``
+D at ``lower^2 / C^2``, the least ridge there may be (Thm 2)    | ``_reference``
+
+``kbo.confidence.NoiseBounds`` has the same event without slack, at ridges of a grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kbo.confidence import NoiseBounds
+from kbo.confidence.noise.fit import Fit
+from kbo.errors import InvalidInput
+from kbo.regression import Posterior
+
+_LEAST = 1.6e-7
+"""The least probability of an event for which C_t of the paper is large enough at all times."""
+
+
+class DurandNoiseBounds(NoiseBounds):
+    """The bounds with the printed constants, or without slack; they need an upper bound to begin with.
+
+    Args:
+        norm_bound, delta, upper, lower: As for ``NoiseBounds``; they learn little from a lower bound of 0.
+        printed: Whether the constants are those in print.
+    """
+
+    def __init__(self, norm_bound: float, delta: float, upper: float, lower: float = 0.0, *, printed: bool) -> None:
+        self.printed = printed
+        super().__init__(norm_bound, delta, upper, lower)
+        if not math.isfinite(self.upper):
+            raise InvalidInput("these noise bounds need an upper bound of the noise level to begin with: pass upper.")
+        if printed and self.event_delta < _LEAST:
+            raise InvalidInput(f"the printed bounds are proved for delta of at least {3 * _LEAST:.2g}, got {delta:g}.")
+
+    def _raise_floor(self, state: Posterior) -> None:
+        if self.n == 0:  # the event is at one ridge, which must not follow the data
+            self._floor = max(self._floor, state.error.least_ridge)
+
+    def _ridge(self) -> float:
+        return max((self.upper / self.norm_bound) ** 2, self._floor)
+
+    def _reference(self) -> tuple[float, float]:
+        least = max((self.lower / self.norm_bound) ** 2, self._floor)
+        return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
+
+    def _learn(self, state: Posterior) -> None:
+        if not self.printed:
+            super()._learn(state)
+            return
+        t, C_t = state.n, _printed_deviation(state.n, self.event_delta)
+        self._lower, fit = self._from_below(state, t * (1 + math.sqrt(2 * C_t / t)) ** 2)
+        self._upper = min(self.upper, _at_most_printed(fit, self.deviation(state), C_t))
+        self.ridge = self._ridge()
+
+
+def _printed_deviation(t: int, delta: float) -> float:
+    """Return C_t; c_t is what the proof needs, in print it is infinite at t = 1."""
+    c = math.log(math.pi**2 * (1 + math.log(t)) ** 2 / 6)
+    return math.log(math.e / delta) * (1 + c / math.log(1 / delta))
+
+
+def _at_most_printed(fit: Fit, D: float, C_t: float) -> float:
+    alpha = 1 - math.sqrt(C_t / fit.t) - math.sqrt((C_t + 2 * D) / fit.t)
+    half = fit.cross(D) / (2 * fit.t)
+    if alpha <= 0:
+        return math.inf
+    return (math.sqrt(math.sqrt(fit.rss / fit.t) * alpha + half) + math.sqrt(half)) ** 2 / alpha**2
