@@ -73,7 +73,7 @@ class Confidence(metaclass=ReadOnly):
         What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. The objections of
         the ``parts`` count too. A subclass whose theorem has further conditions extends it.
         """
-        given, assumed = state.provenance, self.noise_std
+        given, assumed = posterior(state).provenance, self.noise_std
         reasons = [*given.caveats, *(reason for part in self.parts() for reason in part.objections(state))]
         if given.hypothetical:
             reasons.append(
@@ -172,7 +172,7 @@ class Confidence(metaclass=ReadOnly):
 
     def ridge(self, state: Posterior) -> float:
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
-        return state.ridge
+        return posterior(state).ridge
 
     def least_ridge_used(self, state: Posterior) -> float:
         """Return the least ridge at which the bounds read the posterior: there rounding does most."""
@@ -195,6 +195,11 @@ class Confidence(metaclass=ReadOnly):
         deviation = safe_sqrt(state.predict(X)[1])
         known = deviation == 0  # and g with it
         return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
+
+
+def posterior(state: Any) -> Posterior:
+    """Return ``state`` if it is a posterior: a model has one, and is none."""
+    return checks.instance("state", state, Posterior, "; that of a model is model.state")
 
 
 class OverPoints(Confidence):
@@ -291,10 +296,10 @@ class WidthConfidence(Confidence):
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         ridge = self.ridge(state)
-        mean, variance = state.predict(X, ridge)
-        width = self.width(state)
+        answers, width = state.at(ridge), self.width(state)
+        mean, variance = answers.predict(X)
         if self.statement_on(state) is not None:
-            width = rounding.widened(rounding.error(state, ridge), width, state.quad(ridge), ridge)
+            width = rounding.widened(rounding.accounted(state.error, ridge), width, answers.quad(), ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
@@ -348,7 +353,7 @@ class Delegated(Confidence):
 
     def in_force(self, state: Posterior) -> Any:
         """Return the confidence with these bounds on ``state``, the same one until that changes."""
-        chosen = self._chosen
+        chosen, state = self._chosen, posterior(state)
         if chosen is None or chosen[0] != state.version:
             self._chosen = chosen = state.version, self.choose(state)
         return chosen[1]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding, widths
-from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, finite_set
+from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, finite_set, posterior
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -52,14 +52,14 @@ class FiniteSet(OverPoints):
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        mean, variance = state.predict(X)
+        mean, variance = posterior(state).predict(X)
         self.ask(X)
         if self.variant == "mixture":
             width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)
         else:
             width = widths.srinivas(self.n_points, state.n + 1, self.delta)
             width = widths.exact_tail(width) if self.variant == "quantile" else width
-        width = rounding.widened(rounding.error(state, state.ridge), width, state.quad(), state.ridge)
+        width = rounding.widened(rounding.accounted(state.error, state.ridge), width, state.quad(), state.ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 

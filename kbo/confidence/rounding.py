@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from kbo import regression
 from kbo.regression import Posterior
 
 _UNKNOWN = 1e-3
@@ -47,19 +48,19 @@ class Error(NamedTuple):
         return self.steep / (MOST - self.flat) if self.flat < MOST else math.inf
 
 
-def error(state: Posterior, ridge: float | Tensor) -> Tensor:
+def accounted(error: regression.Error, ridge: float | Tensor) -> Tensor:
     """Return the error of rounding at a ridge as it is accounted for: at most ``MOST``."""
-    return torch.clamp_max(state.error.rounding(ridge), MOST)
+    return torch.clamp_max(error.rounding(ridge), MOST)
 
 
-def endpoints(state: Posterior) -> tuple[Tensor, Tensor]:
+def endpoints(error: regression.Error) -> tuple[Tensor, Tensor]:
     """Return the error at an infinite ridge and at 1, for the caller to read and make an ``Error`` of."""
-    return state.error.rounding(math.inf), state.error.rounding(1.0)
+    return error.rounding(math.inf), error.rounding(1.0)
 
 
-def log_det_error(state: Posterior, ridge: float) -> Tensor:
+def log_det_error(error: regression.Error, ridge: float) -> Tensor:
     """Return what rounding may have taken from the log-determinant at a ridge, []."""
-    return math.sqrt(state.error.terms + 1) * error(state, ridge)
+    return math.sqrt(error.terms + 1) * accounted(error, ridge)
 
 
 def radius_factor(e: float, terms: int, delta: float) -> float:
@@ -78,9 +79,10 @@ def widened(e: Tensor, width: float | Tensor, quad: Tensor, ridge: float | Tenso
 
 def objections(state: Posterior, ridge: float) -> list[str]:
     """Return the objection to a bound that reads the posterior at a ridge where rounding is not small."""
-    e = float(state.error.rounding(ridge))
+    error = state.error
+    e = float(error.rounding(ridge))
     reasons = [f"rounding at the ridge {ridge:.3g} may move the bounds by {e:.2g} of their width"] if e > MOST else []
-    if (assumed := state.error.of_kernel()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
+    if (assumed := error.of_kernel()) and not 4 * assumed * float(state.trace) / ridge <= _UNKNOWN:
         reasons.append(
             f"the ridge {ridge:.3g} is small against the error that is assumed of a kernel whose formula is "
             f"unknown, {assumed:.2g} of k(x, x): use a larger ridge, or another kernel of GPyTorch"

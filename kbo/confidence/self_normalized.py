@@ -87,6 +87,6 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
 def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
-    log_det, missed = state.log_det(least), state.error.log_det(least)
-    log_det = log_det + rounding.log_det_error(state, least).to(log_det)
-    return log_det + missed, norm_bound * (state.error.norm() / ridge).sqrt()
+    error, log_det = state.error, state.at(least).log_det()
+    log_det = log_det + rounding.log_det_error(error, least).to(log_det) + error.log_det(least)
+    return log_det, norm_bound * (error.norm() / ridge).sqrt()

@@ -12,6 +12,7 @@ from kbo.regression.posterior import (
     PriorAnswers,
     RidgeSchedule,
 )
+from kbo.regression.provenance import Error, Provenance
 from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling import Function, SamplePath, centred_draws, draw_path
 from kbo.regression.sketch.dictionary import (
@@ -43,6 +44,7 @@ __all__ = [
     "BatchedResampling",
     "Candidate",
     "Dictionary",
+    "Error",
     "FixedDictionary",
     "Followed",
     "Function",
@@ -56,6 +58,7 @@ __all__ = [
     "OnlineRowSampling",
     "Posterior",
     "PriorAnswers",
+    "Provenance",
     "RidgePath",
     "RidgeSchedule",
     "SamplePath",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
+
+_MOST_ANSWERS = 8
+"""Ridges whose answers are remembered until the state changes."""
 
 MOST_JOINT = 2048
 """Points whose joint covariance is decomposed or remembered."""
@@ -297,9 +300,9 @@ class Followed(Stateful):
 class Posterior(Stateful, ABC):
     """A kernel ridge regression of everything observed so far.
 
-    A subclass defines ``n``, ``trace``, ``prior``, ``prior_variance``, ``update`` and ``at``, sets ``like`` with the
-    first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. It copies
-    what it keeps of kernel and data, and writes no tensor in place, because forks share them. Points are the rows of X,
+    A subclass defines ``n``, ``trace``, ``prior``, ``prior_variance``, ``update`` and ``answer``, sets ``like`` with
+    the first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. It
+    copies what it keeps of kernel and data, and writes no tensor in place, because forks share them. Points are the rows of X,
     of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or list [r], which
     gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many ridges use
     ``all_ridges()``.
@@ -368,8 +371,8 @@ class Posterior(Stateful, ABC):
         """
 
     @abstractmethod
-    def at(self, ridge: float | None = None) -> Answers:
-        """Return the answers at one ridge; None for the state's own. Without data they are ``PriorAnswers``."""
+    def answer(self, ridge: float) -> Answers:
+        """Return the answers at a ridge, given that there are data; ``at`` remembers them."""
 
     @property
     @abstractmethod
@@ -426,6 +429,16 @@ class Posterior(Stateful, ABC):
 
     # Written once
 
+    def at(self, ridge: float | None = None) -> Answers:
+        """Return the answers at one ridge; None for the state's own."""
+        ridge = self._ridge if ridge is None else ridge
+        found = self._answers.get(ridge)
+        if found is None:
+            found = self._answers[ridge] = self.answer(ridge) if self.n else PriorAnswers(self, ridge)
+            if len(self._answers) > _MOST_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+        return found
+
     @property
     def ridge(self) -> float:
         """The regulariser; ``move_ridge`` replaces it."""
@@ -457,7 +470,12 @@ class Posterior(Stateful, ABC):
 
     def changed(self) -> None:
         """Give the state a new version."""
-        self._version = fresh_version()
+        self._version, self._answers = fresh_version(), {}
+
+    def fork_with(self, memo: dict[int, Any]) -> Self:  # noqa: D102
+        fork = super().fork_with(memo)
+        fork._answers = {}  # these are about the original
+        return fork
 
     def restored(self) -> None:  # noqa: D102
         self.changed()

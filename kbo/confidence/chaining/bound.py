@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence.base import Confidence, OverPoints, finite_set
+from kbo.confidence.base import Confidence, OverPoints, finite_set, posterior
 from kbo.confidence.chaining.bonus import Bonus, Cuts, Steps
 from kbo.confidence.gaussian import gaussian_statement
 from kbo.confidence.widths import contal, exact_tail, srinivas
@@ -134,7 +134,7 @@ class Chaining(OverPoints):
         Raises:
             InvalidInput: There is no finite set.
         """
-        observed = state.observed
+        observed = posterior(state).observed
         if self.points is None:
             return self._compute(observed, self._set(observed, X))
         if self._bonus is None or self._bonus[0] != observed.version:

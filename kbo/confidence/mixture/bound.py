@@ -26,7 +26,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian, one_set
+from kbo.confidence.base import SubGaussian, one_set, posterior
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
     TOO_LARGE,
@@ -206,12 +206,12 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding, so F is empty.
         """
-        known = self._known
+        known, state = self._known, posterior(state)
         if known is None or known[0] != state.version:
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
             found = costs(state, self.noise_std, self.delta, ridges, many=many)
-            numbers = state.trace, state.error.norm(), *rounding.endpoints(state)
+            numbers = state.trace, state.error.norm(), *rounding.endpoints(state.error)
             trace, error, at_infinity, at_one, *values = read(*numbers, *found)
             quads, rounded = values[: len(self.ridges)], rounding.Error.through(at_infinity, at_one)
             cost = dict(zip(ridges, values[len(ridges) :], strict=True))

@@ -188,7 +188,7 @@ def norm_lower_bound(
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
     own, trace = mixture_ridges(noise_std, scale), state.trace
-    of_trace, error, *ends = read(trace, state.error.norm(), *rounding.endpoints(state))
+    of_trace, error, *ends = read(trace, state.error.norm(), *rounding.endpoints(state.error))
     rounded = rounding.Error.through(*ends) if rounded_down else rounding.Error(0.0, 0.0)
     if math.isinf(floor := rounded.least_ridge):
         return trace.new_zeros(())

@@ -183,7 +183,7 @@ class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
             self._learn(state)
 
     def _raise_floor(self, state: Posterior) -> None:
-        rounded = rounding.Error.through(*read(*rounding.endpoints(state)))
+        rounded = rounding.Error.through(*read(*rounding.endpoints(state.error)))
         self._floor = max(self._floor, state.error.least_ridge, rounded.least_ridge)
 
     @abstractmethod

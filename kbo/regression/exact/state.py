@@ -18,7 +18,7 @@ from kbo.regression.exact.follow import FollowedExact
 from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
 from kbo.regression.numerics import algebra_error, warn_below_precision
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, PriorAnswers
+from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
 from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 
@@ -107,10 +107,9 @@ class KernelRidge(Posterior):
         trace, largest = read((prior if weights is None else weights * prior).sum(), prior.max())
         return trace, largest
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def answer(self, ridge: float) -> Answers:
         """In O(n^2) per new row for a ridge that was used before, else O(n^3)."""
-        ridge = self.ridge if ridge is None else ridge
-        return PriorAnswers(self, ridge) if self.data is None else OneRidge(self, self.factor(ridge))
+        return OneRidge(self, self.factor(ridge))
 
     def all_ridges(self) -> AllRidges:  # noqa: D102
         return AllRidges(self) if self.data is None else ExactRidges(self, self.basis())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -24,7 +24,7 @@ from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.numerics import algebra_error, warn_below_precision
-from kbo.regression.posterior import Posterior
+from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
@@ -88,7 +88,6 @@ class NystromRidge(Posterior):
     def changed(self) -> None:  # noqa: D102
         super().changed()
         self._spectrum: SketchedResolvent | None = None
-        self._answers: dict[float, SketchAnswers] = {}
 
     kernel: Kernel = passed_on("_kernel")
     n: int = passed_on("sketch.n")
@@ -112,14 +111,17 @@ class NystromRidge(Posterior):
         self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
         self.changed()
 
-    def at(self, ridge: float | None = None) -> SketchAnswers:
-        """In O(m^2) per new row at the state's own ridge, else O(m^3)."""
+    def at(self, ridge: float | None = None) -> Answers:
+        """In O(m^2) per new row at the state's own ridge, else O(m^3); without data too."""
         ridge = self.ridge if ridge is None else ridge
+        if ridge not in self._answers:
+            self._answers[ridge] = self.answer(ridge)
+        return self._answers[ridge]
+
+    def answer(self, ridge: float) -> Answers:  # noqa: D102
         if self.n:
             warn_below_precision(ridge, self.error.least_ridge)
-        if ridge not in self._answers:
-            self._answers[ridge] = SketchAnswers(self, ridge)
-        return self._answers[ridge]
+        return SketchAnswers(self, ridge)
 
     def all_ridges(self) -> SketchedRidges:  # noqa: D102
         return SketchedRidges(self)
@@ -184,11 +186,6 @@ class NystromRidge(Posterior):
         columns = X.shape[-1] if points is None else points.shape[-1]
         if columns and (X.dtype, X.device, columns) != (like.dtype, like.device, like.shape[-1]):
             self._begin(X.new_empty(0, columns))
-
-    def fork_with(self, memo: dict[int, Any]) -> Self:  # noqa: D102
-        fork = super().fork_with(memo)
-        fork._answers = {}  # these read the data of the original
-        return fork
 
     def fork_frozen(self) -> NystromRidge:  # noqa: D102
         fork = self.fork()

@@ -34,7 +34,7 @@ class View(Posterior):
 
     def changed(self) -> None:
         """Give the view a new version, beside that of the underlying posterior."""
-        self._own_version = fresh_version()
+        self._own_version, self._answers = fresh_version(), {}
 
     @property
     def version(self) -> int:
@@ -70,6 +70,9 @@ class View(Posterior):
 
     def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
         return self.state.at(ridge)
+
+    def answer(self, ridge: float) -> Answers:  # noqa: D102
+        return self.at(ridge)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] to the underlying posterior."""
