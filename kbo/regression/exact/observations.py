@@ -61,6 +61,7 @@ class Observations(Stateful):
         self.within: Tensor = y.new_zeros(())
         self._one: Tensor = y.new_ones(())
         self.n: int = 0
+        self.rows: int = 0
         self.weight_range: tuple[float, float] = (1.0, 1.0)
         self.trace: float = 0.0
         self.largest: float = 0.0
@@ -74,7 +75,6 @@ class Observations(Stateful):
     X: Tensor = passed_on("_X.value")
     y: Tensor = passed_on("_y.value")
     counts: Tensor = passed_on("_counts.value")
-    rows: int = passed_on("_X.n")
 
     @property
     def uniform(self) -> bool:
@@ -107,6 +107,7 @@ class Observations(Stateful):
         self._X.append(X)
         self._counts.append(counts)
         self._y.append(y)
+        self.rows += len(X)
         self.blocks.append(self.rows)
         if self._repeats > max(_FEWEST_REPEATS_TO_FOLD, len(self._seen) // 2):
             self._fold()
@@ -116,11 +117,13 @@ class Observations(Stateful):
         if within is not None:
             self.within = self.within + within
         self._X, self._counts, self._y = GrowingTensor(X), GrowingTensor(counts), GrowingTensor(y)
+        self.rows = len(X)
         self.blocks = [self.rows]
         self.layout = fresh_version()
         self._repeats = 0
 
     def restored(self) -> None:  # noqa: D102
+        self.rows = len(self.X)
         self._seen = dict(zip(map(tuple, self.X.tolist()), self.y.tolist(), strict=True))
         self._repeats = self.rows - len(self._seen)
         self.layout = fresh_version()
