@@ -25,7 +25,7 @@ import torch
 
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 TIMERS = {"ITIMER_REAL": signal.ITIMER_REAL, "ITIMER_VIRTUAL": signal.ITIMER_VIRTUAL, "ITIMER_PROF": signal.ITIMER_PROF}
-SECONDS_TO_END = float(os.environ.get("KBO_TEST_SECONDS_TO_END", "60"))
+SECONDS_TO_END = float(os.environ.get("KBO_TEST_SECONDS_TO_END", "600"))
 """How long threads, child processes and files that a test has told to end may take."""
 
 
@@ -96,6 +96,10 @@ KINDS = {
     "default dtype": Kind(
         lambda: {"dtype": torch.get_default_dtype()}, lambda before: torch.set_default_dtype(before["dtype"])
     ),
+    "default device": Kind(
+        lambda: {"device": torch.get_default_device()}, lambda before: torch.set_default_device(before["device"])
+    ),
+    "errors of numpy": Kind(np.geterr, lambda before: np.seterr(**before)),
     "threads of torch": Kind(
         lambda: {"threads": torch.get_num_threads()}, lambda before: torch.set_num_threads(before["threads"])
     ),
