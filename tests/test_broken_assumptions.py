@@ -214,9 +214,11 @@ def reused(transform) -> KernelRidgeGP:
 
 
 def at_other_points() -> str:
-    bound, state = FiniteSet(X[:20], 0.1), exact()
+    bound, by_number, state = FiniteSet(X[:20], 0.1), FiniteSet(20, 0.1), exact()
     bound.interval(state, X[:3].flip(0).repeat(2, 1))
     assert bound.guarantee_on(state)
+    by_number.interval(state, X[:22])
+    assert not by_number.guarantee_on(state)
     assert pareto_set([state, state], [FiniteSet(X[:20], 0.1), bound], X[:22], 0.1).guarantee is None
     return on(copy.deepcopy(bound), state)
 
