@@ -277,7 +277,7 @@ WORDS = {
     "entries": "space|parameter|bounds",
     "params": "params|parameter",
     "run": "run|journal|evaluations",
-    "path": "path|journal",
+    "path": "path|journal|cannot write",
 }
 """Regular expressions for arguments that messages may call otherwise."""
 
