@@ -12,16 +12,13 @@ import torch
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize, recipes
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds, widths
-from kbo.confidence.chaining.bonus import Cuts, Steps
+from kbo.confidence.chaining.bonus import Cuts
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import GaussianProcessBandit, GraphBandit
@@ -110,24 +107,6 @@ def test_the_first_level_is_no_step_where_nothing_is_known_whatever_the_units():
         assert Chaining(DELTA, points=Z).upper(state, Z).tolist() == [0.0] * 5
 
 
-@given(st.dictionaries(st.integers(1, 1000), st.floats(0.01, 10), min_size=1, max_size=9))
-def test_steps_and_their_majorant(steps):
-    steps = dict(sorted(steps.items(), reverse=True))
-    bonus = Steps([edge / 100 for edge in steps], list(steps.values()))
-    edges = torch.tensor([0.0, *bonus.edges[::-1], 12.0], dtype=torch.float64)
-    std = torch.cat([torch.linspace(0, 12, 997).double(), edges, edges * (1 + 1e-12)]).sort().values
-    expected = [sum(h for e, h in zip(bonus.edges, bonus.heights, strict=True) if e * (1 + 1e-13) < x) for x in std]
-    assert bonus(std).tolist() == pytest.approx(expected)
-    assert (bonus.majorant(std) >= bonus(std) * (1 - 1e-12)).all()
-    # Equal at the upper corners, just above an edge: no continuous non-decreasing majorant is smaller there.
-    close(bonus.majorant(edges[:-1]), bonus(edges[:-1] * (1 + 1e-12)), 1e-12)
-    close(bonus.majorant(edges * (1 + 1e-13)), bonus.majorant(edges * (1 - 1e-13)), 1e-9)  # no jump at any edge
-    between = (0.3 * edges[:-1] + 0.7 * edges[1:]).requires_grad_()
-    (gradient,) = torch.autograd.grad(bonus.majorant(between).sum(), between)
-    assert (gradient > 0).all()
-    assert gradcheck(bonus.majorant, between, eps=1e-7, atol=1e-4)
-
-
 # The finite set, views and guarantees
 
 
@@ -171,7 +150,6 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     Z, X, y = uniform(30, 2), uniform(10, 2, seed=50), normal(10, 50)
     state = fed(10)
     assert Chaining(DELTA, points=Z).guarantee_on(state) is None
-    assert Chaining(DELTA, points=Z, smooth=True).guarantee_on(state) is None
     assert Chaining(DELTA, rigorous=True).guarantee_on(state) is None  # a second set in a round would be one too many
     rigorous = Chaining(DELTA, rigorous=True, points=Z)
     for word in ("30 points", "at least 1 - 0.05", "prior", "ridge"):
@@ -197,16 +175,6 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
 # What is proved
 
 
-def test_the_rigorous_bound_is_hardly_wider_than_the_union_bound():
-    Z, union = uniform(500, 2), FiniteSet(500, DELTA, "quantile")
-    for lengthscale, ridge in ((0.05, 0.1), (0.3, 1e-3), (3.0, 0.1)):
-        for n in (0, 10, 60):
-            state = KernelRidge(rbf(lengthscale), ridge)
-            state.update(uniform(n, 2, seed=50), normal(n))
-            (lower, upper), (low, high) = (c.interval(state, Z) for c in (Chaining(DELTA, True, Z), union))
-            assert float(((upper - lower) / (high - low)).max()) < 1.01
-
-
 def test_interior_cuts_are_those_of_the_dense_formulas_where_points_are_alike():
     """A point, and far from it many that are nearly one: there a chain is worth more than a union over all points."""
     Z = torch.cat([torch.zeros(1, 1).double(), 50 + 1e-4 * uniform(1499, 1)])
@@ -227,30 +195,6 @@ def test_where_the_prior_knows_everything_nothing_is_explored():
     state = KernelRidge(ScaleKernel(LinearKernel()).double(), 0.1)
     for kind in KINDS.values():
         assert bool((torch.stack(Chaining(DELTA, points=Z, **kind).interval(state, Z)) == 0).all())
-
-
-def failures(shrink: float, Z: Tensor, runs: int = 20, rounds: int = 8) -> int:
-    """Runs in which a draw of the prior leaves the rigorous bounds somewhere at some time, on points they choose."""
-    with torch.no_grad():
-        root = torch.linalg.cholesky(rbf(0.3)(Z).to_dense() + 1e-9 * torch.eye(len(Z)).double())
-    failed = 0
-    for seed in range(runs):
-        f, noise = root @ normal(len(Z), seed), 0.1 * normal(rounds, 1000 + seed)
-        state, confidence, held = track(KernelRidge(rbf(0.3), 0.01), Z), Chaining(0.1, rigorous=True, points=Z), True
-        for t in range(rounds):
-            lower, upper = confidence.interval(state, Z)
-            held &= bool(((f - (lower + upper) / 2).abs() <= shrink * (upper - lower) / 2).all())
-            i = int(upper.argmax())
-            state.update(Z[i : i + 1], f[i : i + 1] + noise[t])
-        failed += not held
-    return failed
-
-
-def test_the_rigorous_bound_holds_for_draws_of_the_prior_and_not_for_nothing():
-    Z = uniform(100, 2)
-    assert failures(1.0, Z) <= 1
-    assert failures(1.0, torch.cat([uniform(10, 2), 3 + 1e-3 * uniform(90, 2)])) <= 1
-    assert failures(0.4, Z, runs=8) > 4
 
 
 # In BoTorch
@@ -304,9 +248,6 @@ def test_a_box_is_searched_by_gradients():
     acqf, box = ChainingUCB(gp(20, 6, 0.8), design, DELTA), torch.tensor([[0.0] * 6, [1.0] * 6]).double()
     _, value = optimize_acqf(acqf, box, q=1, num_restarts=4, raw_samples=64, options={"seed": 0, "maxiter": 50})
     assert float(value) >= float(acqf(uniform(512, 1, 6, seed=9)).max())
-    inside = uniform(5, 1, 6, seed=3).requires_grad_()
-    (gradient,) = torch.autograd.grad(acqf(inside).sum(), inside)
-    assert (gradient.abs().amax(-1) > 1e-3).all()
     batch, _ = optimize_acqf(acqf, box, q=2, num_restarts=2, raw_samples=16, options={"maxiter": 10})
     assert float(torch.pdist(batch)) > 0.01
 
@@ -366,16 +307,7 @@ def test_the_recipes_choose_the_largest_dense_bound(game, kind):
     assert game == "graphs" or len(set(batch)) > 2
 
 
-def test_chaining_has_far_less_regret_than_chance_and_keeps_its_chain_between_refreshes():
-    late = {}
-    for name in ("chaining-ucb", "chaining-ucb-rigorous", "random"):
-        rows = [
-            list(bandit.play(method(name, problem), problem, 65, seed, initial=5))
-            for seed in range(2)
-            for problem in [PROBLEMS["gp-draw"](seed)]
-        ]
-        late[name] = sum(row["regret"] for run in rows for row in run[40:])
-    assert max(late["chaining-ucb"], late["chaining-ucb-rigorous"]) < 0.6 * late["random"]
+def test_a_recipe_keeps_its_chain_between_refreshes_and_with_given_points_is_about_those():
     problem = PROBLEMS["gp-draw"](1)
     played, chains, arms = method("chaining-ucb", problem), [], problem.arms()
     state = played.state(problem.fixed_arms)
@@ -385,9 +317,6 @@ def test_chaining_has_far_less_regret_than_chance_and_keeps_its_chain_between_re
         state.update(arms[index : index + 1], problem.observe(arms[index : index + 1]))
     assert [i for i in range(1, 16) if chains[i] is not chains[i - 1]] == [1, 3, 7, 15]
 
-
-def test_a_recipe_with_given_points_is_about_those():
-    problem = PROBLEMS["gp-draw"](1)
     assert "50 points" in method("chaining-ucb-rigorous", problem, points=problem.arms()[:50]).confidence.guarantee
     assert method("chaining-ucb", problem).confidence.points is None
 
@@ -404,34 +333,24 @@ class Watched(GraphBandit):
         return super().observe(X)
 
 
-def test_initial_arms_are_the_same_for_all_methods_of_a_seed():
+def test_initial_arms_are_the_same_for_all_methods_of_a_seed_and_best_is_the_least_regret_so_far():
     pulled = {}
     for name, seed in (("chaining-ucb", 3), ("gp-ucb", 3), ("random", 3), ("gp-ucb", 4)):
         problem = Watched()
         rows = list(bandit.play(method(name, problem), problem, 4, seed, initial=7))
         assert [row["round"] for row in rows] == [1, 2, 3, 4]
         assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
-        assert len(problem.pulled) == 11
+        means = problem.mean(problem.arms())
+        regrets = (means.max() - means[problem.pulled]).tolist()
+        assert len(regrets) == 11
+        assert [row["regret"] for row in rows] == pytest.approx(regrets[7:], abs=1e-14)
+        assert [row["best"] for row in rows] == pytest.approx([min(regrets[:t]) for t in range(8, 12)], abs=1e-14)
         pulled[name, seed] = problem.pulled[:7]
     assert pulled["chaining-ucb", 3] == pulled["gp-ucb", 3] == pulled["random", 3] != pulled["gp-ucb", 4]
     assert len(set(pulled["random", 3])) > 2
-
-
-@pytest.mark.parametrize("first", [None, 5])
-def test_best_is_the_least_regret_so_far_uncounted_rounds_included(first):
-    seen_before = False
-    for seed in range(6):
-        problem = Watched(seed=seed)
-        rows = list(bandit.play(method("random", problem), problem, 12, seed, initial=4, first=first))
-        arms, means = problem.arms(), problem.mean(problem.arms())
-        regrets = (means.max() - means[problem.pulled]).tolist()
-        before = 4 + (first is not None)
-        assert first is None or torch.equal(arms[problem.pulled[0]], arms[first])
-        for t, row in enumerate(rows):
-            assert row["regret"] == pytest.approx(regrets[before + t], abs=1e-14)
-            assert row["best"] == pytest.approx(min(regrets[: before + t + 1]), abs=1e-14)
-        seen_before |= rows[0]["best"] < rows[0]["regret"]
-    assert seen_before
+    list(bandit.play(method("random", first := Watched()), first, 2, 3, initial=7, first=5))
+    assert torch.equal(first.arms()[first.pulled[0]], first.arms()[5])
+    assert len(first.pulled) == 10
 
 
 FINITE = {"a": Int(0, 20), "b": ["x", "y"]}
@@ -467,17 +386,12 @@ def chosen(**options):
         (lambda: chosen(setting=CERTIFIED, bounds=[(0, 10**5)]), "at most 4096"),
         (lambda: chosen(bounds=FINITE), "certified setting"),
         (lambda: play(initial=-1), "initial"),
-        (lambda: play(initial=2.5), "initial"),
-        (lambda: Chaining(1.0), "delta"),
         (lambda: Chaining(DELTA, points=uniform(0, 2)), "points"),
-        (lambda: Chaining(DELTA, points=uniform(3, 2) * math.nan), "points"),
         (lambda: Chaining(DELTA).upper(fed(3), uniform(5, 1, 2)), "points"),
         (lambda: KernelUCB(gp(), Chaining(DELTA))(uniform(4, 1, 2)), "points="),
         (lambda: Chaining(DELTA, points=uniform(5, 3)).upper(fed(4), uniform(3, 2)), "columns"),
         (lambda: Chaining(DELTA).share_covers(FiniteSet(10, 0.1)), "shared with another Chaining"),
         (lambda: PosteriorMetric(gp(), uniform(5, 2)), r"model\.state"),
-        (lambda: ChainingUCB(rbf(1.0), uniform(3, 2), DELTA), "model"),
-        (lambda: ChainingUCB(gp(), uniform(3, 1, 2), DELTA), "points"),
         (lambda: ChainingUCB(gp(), uniform(3, 2), 0.1, previous=Chaining(0.1)), "previous must be the ChainingUCB"),
     ],
 )

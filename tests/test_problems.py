@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from kbo import InvalidInput, MissingExtra, bandit, recipes
-from kbo.confidence import FixedWidth
 from kbo.kernels import freeze
 from kbo.problems import (
     BANDITS,
@@ -26,10 +25,8 @@ from kbo.problems import (
     himmelblau,
     random_graphs,
     shortest_path_features,
-    stationary_kernel,
 )
 from kbo.problems.himmelblau import likeliest_lengthscale
-from kbo.recipes import UniformChoice, UpperBound
 
 CONTEXTUAL = [Bump, Chessboard, StepDiagonal]
 TINY = {"n_lengthscales": 3, "n_ridges": 4, "n_splits": 3}
@@ -152,15 +149,6 @@ def test_classes_are_at_distance_one_and_the_kernel_is_a_product():
     features, classes = (torch.cdist(part, part).square() for part in X.split([13, 3], -1))
     slow = torch.exp(-features / (2 * width**2) - classes / (2 * 0.4**2))
     torch.testing.assert_close(problem.kernel(X).to_dense(), slow, rtol=1e-6, atol=1e-9)
-
-
-def test_kernel_ucb_with_the_default_kernel_beats_random_choice():
-    regret = []
-    for confidence, rule in ((FixedWidth(1.0), UpperBound()), (None, UniformChoice())):
-        problem = ClassificationBandit("wine")
-        method = recipes.Method("fixed", problem.kernel, 0.25, confidence, rule=rule)
-        regret.append(list(bandit.play(method, problem, 100))[-1]["cumulative"])
-    assert regret[0] < 0.65 * regret[1]
 
 
 # The tuning table
@@ -294,16 +282,12 @@ def test_the_covariance_of_the_function_is_the_kernel(dim, side, lengthscale):
     assert problem.norm_bound == pytest.approx(float(problem.coefficients.detach().norm()))
 
 
-def test_whitened_draws_are_independent_standard_normal_numbers():
-    X, draws = 20 * uniform(40, 2, seed=1), 150
-    values = torch.stack([GaussianProcessBandit(1, dim=2, seed=seed).mean(X) for seed in range(draws)])
-    root = torch.linalg.cholesky(torch.exp(-torch.cdist(X, X).square() / 2) + 1e-10 * torch.eye(40).double())
-    white = torch.linalg.solve_triangular(root, values.T, upper=False).T
+def test_coefficients_of_draws_are_standard_normal_numbers():
+    theta = torch.stack([GaussianProcessBandit(1, dim=1, seed=seed).coefficients for seed in range(200)])
     for power, moment, spread in ((1, 0, 1), (2, 1, 2), (4, 3, 96)):
-        assert float(white.pow(power).mean()) == pytest.approx(moment, abs=4 * math.sqrt(spread / white.numel()))
-    correlations = (white.T @ white / draws).tril(-1)
-    assert float(correlations.abs().max()) < 4.5 / math.sqrt(draws)
-    assert float(correlations.square().sum() * draws / (40 * 39 / 2)) < 1.25
+        assert float(theta.pow(power).mean()) == pytest.approx(moment, abs=4 * math.sqrt(spread / theta.numel()))
+    correlations = torch.corrcoef(theta.T)
+    assert float(correlations.tril(-1).square().sum()) == pytest.approx(len(correlations) ** 2 / 2 / 199, rel=0.1)
 
 
 def test_arms_of_a_draw_are_uniform_and_no_part_of_the_function():
@@ -428,24 +412,6 @@ def test_features_count_ordered_pairs_of_any_small_graph():
 # The game, and mistakes
 
 
-def test_the_first_pull_is_used_and_not_counted():
-    class Spy(RKHSBandit):
-        def observe(self, X):
-            pulled.append(X[0])
-            return super().observe(X)
-
-    pulled, problem, twin = [], Spy(seed=1), RKHSBandit(seed=1)
-    method = recipes.make("ay-gp-ucb", problem.kernel, 0.1, 10.0, 0.1)
-    rows = list(bandit.play(method, problem, 5, first=2))
-    assert [row["round"] for row in rows] == [1, 2, 3, 4, 5]
-    arms, state = twin.arms(), method.state()
-    assert torch.equal(pulled[0], arms[2])
-    state.update(arms[2:3], twin.observe(arms[2:3]))
-    arms = twin.arms()
-    assert torch.equal(pulled[1], arms[method.choose(state, arms)])
-    assert rows[0]["regret"] == pytest.approx(float(twin.mean(arms).max() - twin.mean(pulled[1].unsqueeze(0))[0]))
-
-
 def no_class():
     arms = ClassificationBandit("wine").arms()
     arms[0, -3:] = 0.5
@@ -463,24 +429,16 @@ def play(first):
         (lambda: Chessboard(noise_std=-1.0), "noise_std"),
         (lambda: Chessboard().mean(uniform(3, 3)), "columns"),
         (lambda: ClassificationBandit("iris"), "unknown data set 'iris'.*digits"),
-        (lambda: ClassificationBandit("wine", flip=0.6), "below 0.5"),
         (lambda: ClassificationBandit("wine").mean(uniform(2, 16)), "no example"),
         (lambda: ClassificationBandit("wine").mean(no_class()), "no class"),
-        (lambda: TuningTable(n_splits=2.5), "whole number"),
         (lambda: TuningTable(**TINY).observe(uniform(1, 6)), "no arm"),
         (lambda: TuningTable(**TINY).setting(48), "0 to 47"),
         (lambda: play(first=100), "0 to 99"),
-        (lambda: stationary_kernel("cubic", 1.0), "kernel must be one of"),
-        (lambda: StreamingBandit(noise="cauchy"), "noise must be one of .*, got 'cauchy'"),
         (lambda: GaussianProcessBandit(dim=4), "dim must be a whole number from 1 to 3, got 4"),
         (lambda: GaussianProcessBandit(side=100.0, lengthscale=0.01), "features.*larger lengthscale"),
         (lambda: tiny("gp-draw").mean(torch.full((1, 2), 4.1).double()), "outside.*0, 4"),
-        (lambda: tiny("gp-draw").mean(uniform(3, 2).float()), "float32"),
-        (lambda: tiny("himmelblau", trend=-1.0), "trend"),
-        (lambda: GraphBandit(n_graphs=3).graph(3), "0 to 2"),
         (lambda: shortest_path_features(networkx.path_graph(20)), "at most 19 nodes, got 20"),
         (lambda: shortest_path_features(networkx.empty_graph(5)), "no edge"),
-        (lambda: shortest_path_features([[0, 1], [1, 0]]), "networkx"),
     ],
 )
 def test_mistakes_are_named(make, says):

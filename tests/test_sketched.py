@@ -5,8 +5,6 @@ The laws of every posterior and bound, and their formulas, are in ``tests/laws``
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
@@ -14,7 +12,6 @@ from torch import Tensor
 
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound
-from kbo.errors import InvalidInput
 from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, View
 from kbo.regression.sketch.error import BLOCK
@@ -77,14 +74,6 @@ def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_
     assert torch.equal(FixedDictionary.pivoted(kernel, X, 12).points, X[chosen])
     assert len(FixedDictionary.pivoted(matern(0.5), X[:5].repeat(4, 1), 20).points) == 5
     assert len(FixedDictionary.pivoted(rbf(), unit_square(200, 1).to(device), 200, 1e-3).points) < 60
-
-
-@pytest.mark.parametrize("points", [torch.rand(3), torch.rand(3, 0), torch.full((3, 2), math.nan), None], ids=str)
-def test_whatever_is_no_dictionary_is_refused(points):
-    with pytest.raises(InvalidInput):
-        FixedDictionary(points)
-    with pytest.raises(InvalidInput, match="FixedDictionary"):
-        NystromRidge(rbf(), 0.1, points)
 
 
 # The residual

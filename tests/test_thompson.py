@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, ScaleKernel
 from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from kbo import bandit
 from kbo.acquisition import InflatedPosteriorSampling, InflatedThompsonSampling
 from kbo.acquisition.thompson import inflated_draws
-from kbo.confidence import FixedWidth, ImprovedGPUCB, MartingaleMixture, SelfNormalized
+from kbo.confidence import (
+    AdaptiveSelfNormalized,
+    FixedWidth,
+    ImprovedGPUCB,
+    MartingaleMixture,
+    NoiseBounds,
+    SelfNormalized,
+)
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP
-from kbo.problems import RKHSBandit
-from kbo.recipes import Method, ThompsonSampling, UniformChoice
+from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import (
     AdaptiveRidge,
     BatchView,
@@ -150,6 +154,10 @@ def test_draws_follow_the_seed_and_samples_add_the_mean(device, name):
     assert torch.equal(path, draw_path(state, Z, seeded(3))(Z))
     assert not torch.equal(first, centred_draws(state, Z, 3, seeded(4)))
     assert torch.equal(torch.get_rng_state(), global_state)
+    (X, y), single = data(device), STATES[name](Z.float())
+    single.update(X.float(), y.float())
+    assert draw_path(single, Z.float())(Z.float()).dtype == torch.float32
+    assert inflated_draws(OF_NORM, single, Z.float(), 3).dtype == torch.float32
     close(state.sample(Z, 3, seeded(3)), state.predict(Z)[0] + first, 1e-12)
     for draw in (lambda: centred_draws(state, Z), lambda: draw_path(state, Z)(Z)):  # without a generator, torch's own
         torch.set_rng_state(global_state)
@@ -157,13 +165,6 @@ def test_draws_follow_the_seed_and_samples_add_the_mean(device, name):
         assert not torch.equal(first, draw())
         torch.set_rng_state(global_state)
         assert torch.equal(first, draw())
-
-
-def test_remembered_features_give_the_draws_of_the_sketch(device):
-    state, _, Z = fed("tracked-sketch", device)
-    close(centred_draws(state, Z, 3, seeded(3)), centred_draws(state.state, Z.clone(), 3, seeded(3)))
-    other = unit_square(4, 8).to(Z)
-    assert torch.equal(centred_draws(state, other, 3, seeded(3)), centred_draws(state.state, other, 3, seeded(3)))
 
 
 def test_many_points_are_drawn_without_a_matrix_of_their_size(device, monkeypatch):
@@ -191,24 +192,6 @@ def test_chunks_do_not_change_a_draw(device, monkeypatch):
     close(centred_draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
     close(centred_draws(exact, Z, 1, seeded(3))[0], draw_path(exact, Z, seeded(3))(Z), 1e-10)
-
-
-class Counting(MaternKernel):
-    shapes: ClassVar[list[tuple[int, int]]] = []
-
-    def forward(self, x1, x2, diag=False, **params):
-        self.shapes.append((len(x1), len(x2)))
-        return super().forward(x1, x2, diag, **params)
-
-
-def test_a_draw_of_tracked_points_evaluates_the_kernel_for_new_rows_only(device):
-    (X, y), Z = data(device), unit_square(6, 9).to(device)
-    tracked = Tracked(KernelRidge(Counting(nu=1.5).double(), RIDGE), Z)
-    Counting.shapes.clear()
-    for i in range(4):
-        tracked.update(X[i : i + 1], y[i : i + 1])
-        centred_draws(tracked, Z, 1, seeded(3))
-    assert sorted(shape for shape in Counting.shapes if shape[1] == len(Z)) == [*[(1, 6)] * 4, (6, 6)]
 
 
 def test_the_covariance_of_tracked_points_follows_the_data_and_a_few_ridges_are_remembered(device):
@@ -319,15 +302,6 @@ def test_under_a_width_draws_are_the_mean_plus_width_times_the_deviation(device,
         assert torch.equal(drawn, expected)
 
 
-def test_a_bound_with_a_ridge_of_its_own_is_drawn_at_that_ridge(device):
-    state, formulas, Z = fed("tracked-sketch", device)
-    confidence = ImprovedGPUCB(**BOUND, eta=0.3)
-    drawn = inflated_draws(confidence, state, Z, DRAWS, seeded(3))
-    mean, square = formulas.mean(Z, 1.3), confidence.width(state) ** 2
-    assert fits(drawn, mean, square * documented(formulas, Z, 1.3))
-    assert refuted(drawn, mean, square * documented(formulas, Z, RIDGE))
-
-
 @pytest.mark.parametrize(("name", "kind"), [("exact", "dmm"), ("tracked-sketch", "cmm")])
 def test_draws_fill_any_interval_as_a_standard_deviation(device, name, kind):
     state, formulas, Z = fed(name, device)
@@ -340,43 +314,13 @@ def test_draws_fill_any_interval_as_a_standard_deviation(device, name, kind):
     assert refuted(drawn, upper, scale.unsqueeze(-1) * covariance * scale)
 
 
-@pytest.mark.parametrize("name", ["exact", "tracked-sketch"])
-def test_single_precision_stays(device, name):
-    (X, y), Z = data(device), unit_square(6, 9).to(device).float()
-    state, wide = STATES[name](Z), STATES[name](Z.double())
-    state.update(X.float(), y.float())
-    for confidence in (OF_NORM, MartingaleMixture(**BOUND, kind="dmm")):
-        assert inflated_draws(confidence, state, Z, 3, seeded(3)).dtype == torch.float32
-    assert draw_path(state, Z, seeded(3))(Z).dtype == torch.float32
-    wide.update(X.float().double(), y.float().double())
-    close(draw_path(state, Z, seeded(3))(Z).double(), draw_path(wide, Z.double(), seeded(3))(Z.double()), 1.0)
-
-
-class NoBoundYet(FixedWidth):
-    def finite_on(self, state: Posterior) -> bool:
-        return False
-
-    def width(self, state: Posterior) -> Tensor:
-        return torch.tensor(math.inf)
-
-
-class Known(KernelRidge):
-    """Every value is known."""
-
-    def predict(self, X, ridge=None):
-        return torch.ones(len(X)).to(X), torch.zeros(len(X)).to(X)
-
-
-class Two(MartingaleMixture):
-    def interval(self, state, X):
-        return torch.full((len(X),), 2.0).to(X), torch.full((len(X),), 2.0).to(X)
-
-
 def test_draws_without_a_finite_bound_are_the_deviation_and_those_of_a_known_value_are_it(device):
-    state, _, Z = fed("tracked", device)
-    drawn = inflated_draws(NoBoundYet(1.0), state, Z, 4, seeded(3))
-    assert torch.equal(drawn, centred_draws(state, Z, 4, seeded(3)))
-    assert Two(**BOUND).inflated(Known(rbf(), 1.0), Z, torch.zeros(6).to(Z)).tolist() == [2.0] * 6
+    Z = unit_square(6, 9).to(device)
+    unknown = AdaptiveRidge(KernelRidge(matern(1.5), 1.0), NoiseBounds(4.0, 0.1))
+    drawn = inflated_draws(AdaptiveSelfNormalized(), unknown, Z, 4, seeded(3))
+    assert torch.equal(drawn, centred_draws(unknown, Z, 4, seeded(3)))
+    known = KernelRidge(LinearKernel().double(), RIDGE)
+    assert MartingaleMixture(**BOUND).inflated(known, 0 * Z, torch.zeros(6).to(Z)).tolist() == [0.0] * 6
 
 
 # As an acquisition function
@@ -449,17 +393,10 @@ def test_values_are_fixed_by_the_seed_do_not_depend_on_other_rows_and_are_differ
     assert not torch.equal(acqf(X[..., :1, :]), first)
     close(acqf(X[1]), values[1], 1e-10)
     close(acqf(X[1, 2]), values[1, 2:3], 1e-10)
+    close(InflatedThompsonSampling(built, OF_NORM, 3, minus(device, 2.0, 3.0))(X), 2 * values + 3, 1e-12)
     for confidence in (OF_NORM, ImprovedGPUCB(**BOUND, eta=0.01), MartingaleMixture(0.2, 8.0, 0.1, kind="dmm")):
         acqf = InflatedThompsonSampling(built, confidence, 3, minus(device))
         assert gradcheck(acqf, batches(device, 2, 2).requires_grad_())
-
-
-def test_weight_minus_one_minimises_the_same_draw(device):
-    built, X = model(device, "exact"), batches(device, 5, 1)
-    maximised = InflatedThompsonSampling(built, FixedWidth(2.0), 3)(X)
-    close(InflatedThompsonSampling(built, FixedWidth(2.0), 3, minus(device))(X), -maximised, 1e-12)
-    shifted = minus(device, 2.0, 3.0)
-    close(InflatedThompsonSampling(built, FixedWidth(2.0), 3, shifted)(X), 2 * maximised + 3, 1e-12)
 
 
 def test_a_strategy_samples_where_draws_are_largest(device):
@@ -527,35 +464,3 @@ def test_an_acquisition_of_a_method_draws_from_the_generator(device):
     assert isinstance(spread.rule, ThompsonSampling)
     assert spread.confidence.guarantee is None
     assert float(spread.confidence.width(spread.state())) == pytest.approx(0.3 / math.sqrt(RIDGE))
-
-
-@pytest.mark.parametrize("dictionary", [None, GreedyDictionary(0.01)], ids=["exact", "sketched"])
-def test_thompson_sampling_has_far_less_regret_than_chance(dictionary):
-    regret = {"ts": 0.0, "random": 0.0}
-    for seed in range(2):
-        for name in regret:
-            problem = RKHSBandit("rbf", 0.3, dim=2, norm=3.0, noise_std=0.1, n_arms=40, fixed=True, seed=seed)
-            rule, width = (ThompsonSampling(), FixedWidth(1.0)) if name == "ts" else (UniformChoice(), None)
-            sketched = dictionary if name == "ts" else None
-            method = Method(name, problem.kernel, 0.01, width, sketched, rule=rule)
-            regret[name] += list(bandit.play(method, problem, 100, seed))[-1]["cumulative"]
-    assert regret["ts"] < 0.35 * regret["random"]
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda state, Z, built: centred_draws(state, Z, 0), "count"),
-        (lambda state, Z, built: played(FixedWidth(1.0)).choose_batch(state, Z, 1.5), "size"),
-        (lambda state, Z, built: centred_draws(state, Z[0]), "X must"),
-        (lambda state, Z, built: draw_path(state, Z[:, :1]), "columns"),
-        (lambda state, Z, built: InflatedThompsonSampling(torch.nn.Linear(2, 1), FixedWidth(1.0)), "model"),
-        (lambda state, Z, built: InflatedPosteriorSampling(built, FixedWidth(1.0), seed=0.5), "seed"),
-        (lambda state, Z, built: InflatedThompsonSampling(built, OWN, posterior_transform=abs), "posterior_transform"),
-        (lambda state, Z, built: played(None), "has no confidence"),
-    ],
-)
-def test_mistakes_are_named(device, call, says):
-    state, _, Z = fed("exact", device)
-    with pytest.raises(InvalidInput, match=says):
-        call(state, Z, model(device, "exact"))
