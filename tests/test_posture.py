@@ -1,15 +1,24 @@
-"""What is claimed and what is not: guarantees by posterior, and cautious practical intervals."""
+"""What is claimed and what is not: guarantees by posterior, bounds that wrap others, laws for one's own posterior."""
+
+import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import BKB, KUCB, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
+from kbo.confidence import BKB, KUCB, Confidence, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Tracked
+from kbo.testing import check_posterior
+from tests.laws.states import features
+from tests.third_party_posterior import LinearRegression
+
+ROOT = Path(kbo.__file__).parent.parent
 
 
 def test_a_theorem_about_exact_posteriors_claims_nothing_on_a_sketch():
@@ -74,3 +83,105 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     state.predict(X, [0.1, 1.0])
     for old, now in zip(before, path.grid(ridges), strict=True):
         assert torch.equal(now, old)
+
+
+# Bounds that wrap others
+
+
+class Narrowest(Confidence):
+    covers_sketches = covers_weights = True
+
+    def __init__(self, *bounds):
+        self.bounds = dict(enumerate(bounds))
+        self.guarantee = "holds for all"
+
+    def interval(self, state, X):
+        lower, upper = zip(*(bound.interval(state, X) for bound in self.bounds.values()), strict=True)
+        return torch.stack(lower).amax(0), torch.stack(upper).amin(0)
+
+
+class Doubtful(SelfNormalized):
+    def objections(self, state):
+        return [*super().objections(state), "the data are doubtful"]
+
+
+class Independent(Narrowest):
+    def parts(self):
+        return []
+
+
+def written(page: str, start: str):
+    """The class that a page defines."""
+    lines = (ROOT / page).read_text().split(start)[1].splitlines()
+    names = {"Confidence": Confidence}
+    exec("\n".join([start, *itertools.takewhile(lambda line: not line or line.startswith(" "), lines[1:])]), names)
+    return names[start.split()[1].split("(")[0]]
+
+
+def howto(bound):
+    return written("docs/howto.md", "class NonNegative(Confidence):")(bound)
+
+
+def tutorial(bound):
+    return written("tutorials/2_your_own_bound.py", "class KnownRange(Confidence):")(bound, -5.0, 5.0)
+
+
+def observed(ridge=None):
+    state, X = KernelRidge(MaternKernel(nu=2.5).double(), 0.25), torch.linspace(0, 1, 6).double().unsqueeze(-1)
+    state.update(X, X.squeeze(-1))
+    if ridge is not None:
+        state.move_ridge(ridge)
+    return state
+
+
+@pytest.mark.parametrize("wrap", [Narrowest, howto, tutorial, lambda bound: Narrowest(howto(bound))])
+def test_a_bound_that_wraps_another_has_its_objections(wrap):
+    moved, held = observed(ridge=0.5), SelfNormalized(0.5, 2.0, 0.1)  # a ridge that was chosen after the data
+    for bound, state in [(held, moved), (Doubtful(0.5, 2.0, 0.1), observed())]:
+        assert bound.objections(state)
+        assert set(bound.objections(state)) <= set(wrap(bound).objections(state))
+        assert wrap(bound).guarantee_on(state) is None
+    assert not held.objections(observed())
+    assert wrap(held).guarantee_on(observed()) is not None
+    assert Independent(held).objections(moved) == []  # which says that it does not rest on its parts
+
+
+# The laws of a posterior, for one's own
+
+
+class Jittered(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X + 1e-6, y, weights)
+
+
+class Shared(KernelRidge):
+    def fork(self):
+        return self
+
+
+class Centred(KernelRidge):
+    def predict(self, X, ridge=None):
+        mean, variance = super().predict(X, ridge)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+
+class Forgetful(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X[:1], y[:1], weights)
+
+
+def test_posteriors_obey_the_laws_or_do_not_pass():
+    points, kernel = torch.rand(12, 2, dtype=torch.float64), MaternKernel(nu=2.5).double()
+    check_posterior(lambda ridge: KernelRidge(kernel, ridge), points)
+    check_posterior(lambda ridge: LinearRegression(features, ridge), points)
+    for kind in (Jittered, Shared, Centred, Forgetful):
+        with pytest.raises(AssertionError):
+            check_posterior(lambda ridge, kind=kind: kind(kernel, ridge), points)
+
+
+def test_the_page_about_extensions_needs_no_file_of_the_repository():
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert not re.findall(r"^(?:from|import) tests\b", page, re.MULTILINE)
+    for name in ("posterior", "confidence"):
+        listing = (ROOT / "tests" / f"third_party_{name}.py").read_text().split('"""', 2)[2].strip()
+        assert listing in page

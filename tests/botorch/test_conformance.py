@@ -14,22 +14,18 @@ import pytest
 import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
-    PosteriorMean,
-    ProbabilityOfImprovement,
     UpperConfidenceBound,
     qKnowledgeGradient,
     qLowerBoundMaxValueEntropy,
     qMaxValueEntropy,
     qNegIntegratedPosteriorVariance,
     qNoisyExpectedImprovement,
-    qSimpleRegret,
-    qUpperConfidenceBound,
 )
 from botorch.acquisition.analytic import LogConstrainedExpectedImprovement
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import GenericMCObjective, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.acquisition.risk_measures import VaR
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.cross_validation import batch_cross_validation, gen_loo_cv_folds, loo_cv
@@ -118,24 +114,12 @@ WORKS: dict[str, Callable[[Any], Tensor]] = {
     "`subset_output([0])`, `output_indices=[0]`": lambda m: m.posterior(Z, output_indices=[0]).mean,
     "`ModelListGP`": lambda m: listed(m).posterior(Z).mean,
     "`LogExpectedImprovement`": lambda m: LogExpectedImprovement(m, LEVEL)(ONE),
-    "`ProbabilityOfImprovement`": lambda m: ProbabilityOfImprovement(m, LEVEL)(ONE),
     "`UpperConfidenceBound`": lambda m: UpperConfidenceBound(m, 4.0)(ONE),
-    "`PosteriorMean`": lambda m: PosteriorMean(m)(ONE),
     "`qLogExpectedImprovement`": lambda m: qLogExpectedImprovement(m, LEVEL, sampler())(Z),
     "`qLogNoisyExpectedImprovement`": lambda m: qLogNoisyExpectedImprovement(m, X, sampler(), prune_baseline=False)(Z),
-    "`qUpperConfidenceBound`": lambda m: qUpperConfidenceBound(m, 4.0, sampler())(Z),
     "`LogConstrainedExpectedImprovement` of a `ModelListGP`": lambda m: LogConstrainedExpectedImprovement(
         listed(m), LEVEL, 0, {1: (None, LEVEL / 2)}
     )(ONE),
-    "`qLogNoisyExpectedImprovement` of a `ModelListGP` with `constraints`": lambda m: qLogNoisyExpectedImprovement(
-        listed(m),
-        X,
-        sampler(),
-        objective=GenericMCObjective(lambda samples, X=None: samples[..., 0]),
-        constraints=[lambda samples: samples[..., 1] - LEVEL / 2],
-        prune_baseline=False,
-    )(Z),
-    "`qSimpleRegret`": lambda m: qSimpleRegret(m, sampler())(Z),
     "`qKnowledgeGradient`": lambda m: qKnowledgeGradient(m, 4, sampler(4))(points(3, 5, 2, seed=5)),
     "`qNegIntegratedPosteriorVariance`": lambda m: qNegIntegratedPosteriorVariance(m, X)(Z),
     "`qMaxValueEntropy`": lambda m: seeded(lambda: qMaxValueEntropy(m, X), ONE),
@@ -391,39 +375,17 @@ DIFFERS = {
 }
 
 
-def test_observations_of_a_noise_of_their_own_give_the_dense_formulas():
-    model, noise = made(), 0.1 + NEW[:, :1].square()
-    variances = torch.cat([torch.full_like(Y, RIDGE), noise]).squeeze(-1)
-    K_AA, K_AZ = (kernel()(torch.cat([X, NEW]), P).to_dense().detach() for P in (torch.cat([X, NEW]), X))
-    weights = torch.linalg.solve(K_AA + variances.diag(), K_AZ)
-    variance = (kernel()(X).to_dense() - K_AZ.mT @ weights).diagonal().detach()
-    for extra in ((), (4,)):  # fantasies share their noise
-        found = model.condition_on_observations(NEW, Y[:3].expand(*extra, 3, 1), noise=noise).posterior(X)
-        close(found.mean, (weights.mT @ torch.cat([Y, Y[:3]])).expand(found.mean.shape), 1e-8)
-        close(found.variance.squeeze(-1), variance.expand(*extra, -1), 1e-6)
-
-
-def test_joint_entropy_search_is_searched_and_knows_its_optima():
-    acqf = qJointEntropySearch(made(), X[:2] + 0.1, Y[:2] + 3)
-    found = acqf.conditional_model.posterior(X[:2].unsqueeze(1) + 0.1)
-    close(found.mean.squeeze(1), Y[:2] + 3, 1e-3)
-    assert optimize_acqf(acqf, BOUNDS, q=1, **OPTIONS)[1].isfinite()
-    model, box = made(input_transform=Normalize(2)), BOUNDS.T.tolist()
+def test_joint_entropy_search_is_constructed_from_a_data_set():
     dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
     construct = get_acqf_input_constructor(qJointEntropySearch)
-    built = qJointEntropySearch(**construct(model, training_data=dataset, bounds=box, num_optima=2))
-    assert built(ONE).isfinite().all()
+    found = qJointEntropySearch(**construct(made(), training_data=dataset, bounds=BOUNDS.T.tolist(), num_optima=2))
+    assert found(ONE).isfinite().all()
 
 
 def test_an_analytic_acquisition_function_moves_the_model_to_the_dtype_of_its_points():
     model = made()
     close(LogExpectedImprovement(model, LEVEL)(ONE.float()).double(), LogExpectedImprovement(made(), LEVEL)(ONE), 1e-2)
     assert model.train_targets.dtype == torch.float32
-
-
-def test_known_variances_in_a_model_of_any_posterior_are_those_of_its_regression():
-    found, expected = (made(name, train_Yvar=Y.square() + 0.1) for name in ("PosteriorGP", "KernelRidgeGP"))
-    close(moments(found.posterior(Z)), moments(expected.posterior(Z)), 1e-12)
 
 
 def folds(**given: Any) -> Any:
@@ -454,21 +416,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: fit_gpytorch_mll(ExactMarginalLogLikelihood((m := made("PosteriorGP")).likelihood, m)),
         "^PosteriorGP cannot be fitted and has no leave-one-out formula: take a KernelRidgeGP",
     ),
-    "other samplers of paths": (
-        lambda: draw_matheron_paths(made(), torch.Size(), prior_sampler=lambda **_: None),
-        "leave out",
-    ),
     "one point without its row": (lambda: made().posterior(X[0]), r"\(2,\): use X\.unsqueeze"),
     "`observation_noise` as a number": (
         lambda: made().posterior(X, observation_noise=0.1),  # pyright: ignore
         r"a tensor of variances",
     ),
-    "another output": (lambda: made().posterior(X, output_indices=[1]), r"output_indices must be \[0\]"),
     "batches that do not fit": (
         lambda: made().condition_on_observations(Z, Z[..., :1]).posterior(points(5, 4, 2)),
         r"\(5,\), must broadcast",
     ),
-    "targets that do not fit": (lambda: made().condition_on_observations(Z, Y[:3]), r"\[\.\.\. 2 1\]"),
     "searches before there are data": (
         lambda: optimize_acqf(
             KernelUCB(KernelRidgeGP(X[:0], Y[:0], kernel(), 1.0), FixedWidth(2.0)), BOUNDS, q=1, **OPTIONS
@@ -487,10 +443,10 @@ def test_what_is_refused_says_so(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_batched_data_are_refused_by_every_model(name):
-    with pytest.raises(InvalidInput, match=r"inputs.*\(2, 25, 2\).*one model of each batch"):
-        made(name).set_train_data(X.expand(2, 25, 2), Y.squeeze(-1).expand(2, 25))
     with pytest.raises(InvalidInput, match=r"train_X.*\(2, 25, 2\).*one model of each batch"):
         MODELS[name](X.expand(2, 25, 2), Y)
+    with pytest.raises(InvalidInput, match=r"inputs.*\(2, 25, 2\).*one model of each batch"):
+        made(name).set_train_data(X.expand(2, 25, 2), Y.squeeze(-1).expand(2, 25))
 
 
 def test_the_table_in_the_docs_lists_these_cases():

@@ -16,7 +16,7 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from kbo import recipes
-from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, InflatedPosteriorSampling, KernelUCB, SafeExpander
+from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander
 from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
@@ -123,11 +123,8 @@ ONE = torch.ones(1, 1).double()
 MISTAKES: dict[str, Callable[[Any, Any], Any]] = {
     "X": lambda model, device: model.posterior(Z),
     "points": lambda model, device: KernelUCB(model, WIDTH)(Z),
-    "choices": lambda model, device: InflatedPosteriorSampling(model, WIDTH)(Z[:, 0]),
-    "pending": lambda model, device: KernelUCB(model, WIDTH, X_pending=Z[0])(Z.to(device)),
     "new X": lambda model, device: model.condition_on_observations(Z[0], ONE.to(device)),
     "new Y": lambda model, device: model.condition_on_observations(Z[0].to(device), ONE),
-    "train_Y": lambda model, device: KernelRidgeGP(data(5, device)[0], data(5)[1], kernel(), RIDGE),
     "train_Yvar": lambda model, device: KernelRidgeGP(*data(5, device), kernel(), RIDGE, train_Yvar=data(5)[1] ** 2),
     "set": lambda model, device: ChainingUCB(model, Z[:, 0], 0.1),
 }
