@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -63,6 +63,7 @@ class Valleys:
 
 
 @given(several=st.lists(valley, min_size=1, max_size=8), ends=ends)
+@example([(shape, c, 1.0) for shape in SHAPES for c in (-25.0, -7.3, -2.2, 0.01, 1.9, 8.8, 35.0)], (-30.0, 40.0))
 def test_finds_the_minima_of_many_valleys_at_once_within_the_limits(several, ends):
     f, grid = Valleys(several), between(*ends)
     t, value = minimise(f, f.select, grid, f.at(grid.unsqueeze(-1)))
