@@ -28,7 +28,15 @@ from torch import Tensor
 import kbo
 from kbo import AdaptiveRidge, KernelRidge, NystromRidge, confidence
 from kbo.acquisition import CMMUCB, InflatedThompsonSampling, KernelUCB
-from kbo.confidence import AdaptiveMixture, Confidence, FiniteSet, MartingaleMixture, NoiseBounds, SelfNormalized
+from kbo.confidence import (
+    AdaptiveMixture,
+    AdaptiveSelfNormalized,
+    Confidence,
+    FiniteSet,
+    MartingaleMixture,
+    NoiseBounds,
+    SelfNormalized,
+)
 from kbo.integrations.optuna import KBOSampler
 from kbo.kernels import freeze
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP
@@ -37,7 +45,7 @@ from kbo.recipes import pareto_set
 from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, LeverageResampling, Posterior
 
 NUMBERS = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
-CMM, AY = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS)
+CMM, AY, ADAPTIVE = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS), AdaptiveSelfNormalized()
 SETTING = kbo.Certified(RBFKernel().double(), **NUMBERS)
 ONLINE = replace(SETTING, noise_std=None, noise_upper=1.0)
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -265,6 +273,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
+        "the same, the noise level bounded online": lambda: on(ADAPTIVE, Hypothetical(adaptive(), X[:2])),
         "a batch with points chosen": lambda: on(CMM, after(lambda view: view.observe(0), BatchView(exact(), X))),
         "fantasies of BoTorch": lambda: cmm(model().condition_on_observations(X[:3, None], X[:3, None, :1])),
     },
@@ -287,9 +296,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "data refute": {
         "a norm bound that is too small": lambda: raised(lambda: CMM.interval(rough(X, 100 * Y), X)),
-        "the same, the guarantee of an acquisition function": lambda: cmm(
-            KernelRidgeGP(X, 100 * Y[:, None], RBFKernel(), 0.01)
-        ),
+        "the same, the guarantee of an acquisition function": lambda: cmm(MODELS["exact"](X, 100 * Y[:, None])),
     },
     "contradict each other": {
         "noise bounds that contradict each other": lambda: on(AdaptiveMixture(), after(crossed, adaptive("mixture")))

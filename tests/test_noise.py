@@ -26,7 +26,7 @@ from kbo.confidence.noise import energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import stationary_kernel
-from kbo.regression import BatchView, FixedDictionary, Hypothetical, LeverageResampling, NystromRidge, View
+from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge, View
 from kbo.regression.exact.one_ridge import Factor
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
@@ -404,18 +404,6 @@ def test_a_guarantee_names_what_was_told_and_the_class_of_noise():
         assert "at least 0.05 and at most 1, which is also its standard deviation" in words
         assert ("mass near zero" in words) == (variant == "mixture")
     assert "an unknown level" in NoiseBounds(5.0, 0.1).guarantee
-
-
-def test_imagined_observations_leave_the_noise_bounds_alone():
-    state, bound = Case().fed("tight+grid", 40), AdaptiveSelfNormalized()
-    views = Hypothetical(state, Z[:2]), BatchView(state, Z)
-    views[1].observe(3)
-    for view in views:
-        assert view.schedule is state.schedule
-        lower, upper = bound.interval(view, Z)
-        assert (lower < upper).all()
-        assert bound.guarantee_on(view) is None
-    assert bound.guarantee_on(state) == state.schedule.guarantee
 
 
 @pytest.mark.parametrize("dictionary", [None, FixedDictionary(Z)])
