@@ -157,8 +157,8 @@ def test_other_methods_resume_and_change_from_trial_to_trial(method, noise, tmp_
     setting = rough(noise) if noise else rough(None, noise_upper=20.0)
     client, other = (started(method=method, setting=setting, seed=seed) for seed in (3, 4))
     points = run(client, 3, branin)
-    assert points[1] != points[2]
-    assert method == "bkb" or points[2] != run(other, 3, branin)[2]  # bkb draws nothing
+    if method != "bkb":  # which draws nothing
+        assert points[1] != points[2] != run(other, 3, branin)[2]
     assert again(client, tmp_path).get_next_trials(1) == client.get_next_trials(1)
     assert ("at most 20" in kbo_ax.guarantee(client)) == (noise is None)
 
@@ -287,23 +287,21 @@ def test_intermediate_values_never_reach_a_bound():
     assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
 
 
-def test_interval_names_points_that_are_none():
+def test_what_has_no_answer_is_refused():
     client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.1, norm_bound=6.0))
+    point = {"lr": 3e-3, "k": 4, "act": "tanh"}
     with pytest.raises(InvalidInput, match="no bound yet"):
-        kbo_ax.interval(client, {"lr": 3e-3, "k": 4, "act": "tanh"})
+        kbo_ax.interval(client, point)
     assert kbo_ax.guarantee(client).startswith("none")
     run(client, 1, tuning)
     with pytest.raises(InvalidInput, match="point of the search space"):
-        kbo_ax.interval(client, {"lr": 3e-3, "k": 9, "act": "tanh"})
+        kbo_ax.interval(client, {**point, "k": 9})
     with pytest.raises(InvalidInput, match="no strategy of kbo"):
         kbo_ax.interval(Client(), {})
-
-
-def test_data_that_refute_the_assumptions_are_reported():
-    client = started(setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0))
-    run(client, 1, branin)
+    with pytest.raises(InvalidInput, match="standard error of 7"):
+        run(client, 2, tuning, sem=7.0)
     with pytest.raises(RefutedAssumptions):
-        run(client, 2, branin)
+        run(started(setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0)), 3, branin)
 
 
 # Standard errors
@@ -328,14 +326,6 @@ def test_standard_errors_are_the_noise_level_if_all_are_known(errors, words):
     assert ("standard error" in said) == (None not in errors)
 
 
-def test_standard_errors_above_the_noise_level_are_refused():
-    client = started(setting=rough())
-    run(client, 1, branin, sem=5.0)
-    run(client, 1, branin, sem=7.0)
-    with pytest.raises(InvalidInput, match="standard error of 7"):
-        client.get_next_trials(1)
-
-
 # Discrete spaces
 
 
@@ -349,13 +339,6 @@ def test_arms_are_pulled_again():
     assert pulled.count((("c", "b"), ("k", 3))) > 3
     adapter = client._generation_strategy.adapter
     assert len(adapter.botorch_model.train_targets) == 23  # all that was known when the last one was chosen
-
-
-def test_spaces_too_large_to_enumerate():
-    box = [RangeParameterConfig(name=name, parameter_type="int", bounds=(0, 29)) for name in "xyz"]
-    client = started(box, n_initial=4)
-    points = run(client, 6, lambda x, y, z: ((x - 9) ** 2 + (y - 20) ** 2 + (z - 3) ** 2) / 100)
-    assert all(type(value) is int for point in points for value in point.values())
 
 
 # Analyses
@@ -396,16 +379,10 @@ def test_cross_validation_and_analyses(setting):
 # Strategies of one's own, and storage
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        (KernelRidgeGP, {"kernel": matern(0.3, 0.4), "ridge": 0.1}),
-        (AdaptiveRidgeGP, {"kernel": matern(0.3, 0.4), "noise_bounds": NoiseBounds(600.0, 0.1, upper=5.0)}),
-    ],
-)
-def test_five_lines_of_ones_own(model, options, tmp_path):
+def test_five_lines_of_ones_own(tmp_path):
     kbo_ax.register()  # can be repeated
-    config = ModelConfig(botorch_model_class=model, model_options=options)
+    options = {"kernel": matern(0.3, 0.4), "noise_bounds": NoiseBounds(600.0, 0.1, upper=5.0)}
+    config = ModelConfig(botorch_model_class=AdaptiveRidgeGP, model_options=options)
     own = GeneratorSpec(
         Generators.BOTORCH_MODULAR,
         generator_kwargs={
@@ -416,82 +393,65 @@ def test_five_lines_of_ones_own(model, options, tmp_path):
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
     )
     start = GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})
-    nodes = [
-        GenerationNode(name="start", generator_specs=[start], transition_criteria=[MinTrials(2, transition_to="own")]),
-        GenerationNode(name="own", generator_specs=[own]),
-    ]
+    transition = [MinTrials(2, transition_to="own")]
+    nodes = [GenerationNode(name="start", generator_specs=[start], transition_criteria=transition)]
     client = started()
-    client.set_generation_strategy(GenerationStrategy(nodes=nodes))
-    for number, point in client.get_next_trials(2).items():
-        client.complete_trial(number, {"loss": (branin(**point), 0.5)})
-    run(client, 1, branin)
+    client.set_generation_strategy(
+        GenerationStrategy(nodes=[*nodes, GenerationNode(name="own", generator_specs=[own])])
+    )
+    run(client, 3, branin, 0.5)
     loaded = again(client, tmp_path)
     run(loaded, 1, branin)
     kernel = loaded._generation_strategy.adapter.botorch_model.covar_module
     assert kernel.base_kernel.lengthscale.tolist() == [pytest.approx([0.3, 0.4])]
 
 
-KERNELS = {
-    "rbf": RBFKernel(),
-    "matern": matern(0.3, 0.2, 0.7, scale=2.0),
-    "sum": AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
-    "product": ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
-}
+KERNELS = [
+    RBFKernel(),
+    matern(0.3, 0.2, 0.7, scale=2.0),
+    AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
+    ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
+]
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_kernels_survive_to_the_last_digit(kernel):
+def test_kernels_survive_to_the_last_digit():
     X = torch.rand(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
-    torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
-    assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
-    assert torch.equal(freeze(build_kernel(describe_kernel(stored)), X)(X, X), freeze(stored, X)(X, X))
+    for kernel in KERNELS:
+        stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
+        torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
+        assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
 
 
 # What is refused
 
 CERTIFIED = {"noise_std": 0.1, "norm_bound": 1.0}
-REFUSED = {
-    "unknown": ({"method": "dmm"}, "unknown method"),
-    "random": ({"method": "random"}, "no model"),
-    "horizon": ({"method": "igp-ucb"}, "n_trials"),
-    "doubling": ({"method": "cmm-ucb-doubling"}, "certified setting"),
-    "kernel": ({"setting": Certified(PeriodicKernel(), **CERTIFIED)}, "cannot store a kernel of class PeriodicKernel"),
-    "n_initial": ({"n_initial": 0}, "n_initial"),
-    "seed": ({"seed": 0.5}, "seed"),
-    "safe": ({"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])}, "for kbo.minimize and kbo.Optimizer"),
-    "constraints": ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
-    "numbers": (
-        {"constraints": [Constraint("m", upper=1.0)], "setting": Certified(matern(1.0), 0.1, 1.0)},
-        "needs its",
-    ),
-}
-
-
-@pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
-def test_strategies_that_cannot_be_are_refused_at_once(options, words):
-    with pytest.raises(InvalidInput, match=words):
-        kbo_ax.generation_strategy(**options)
-
-
 KNOWN = [Constraint("acc", lower=1.0, noise_std=0.1, norm_bound=3.0)]
-TWO = Certified(matern(0.3), noise_std=0.1, norm_bound=3.0)
-UNSUPPORTED = {
-    "objectives": ("-loss, acc", None, {}, "one objective"),
-    "relative": ("-loss", ["acc >= 0.9 * baseline"], {}, "single outcomes"),
-    "scalarized": ("-loss", ["acc + size >= 0.9"], {}, "single outcomes"),
-    "draws": ("-loss", ["acc >= 1"], {"method": "kernel-ts"}, "'kernel-ts' draws functions"),
-    "numbers": ("-loss", ["acc >= 1"], {"setting": TWO}, r"got \[\] for \['acc >= 1'\]"),
-    "limit": ("-loss", ["acc >= 2"], {"setting": TWO, "constraints": KNOWN}, r"got \['acc >= 1'\] for \['acc >= 2'\]"),
-    "no limit": ("-loss", None, {"setting": TWO, "constraints": KNOWN}, r"got \['acc >= 1'\] for \[\]"),
-}
 
 
-@pytest.mark.parametrize(("objective", "constraints", "options", "words"), UNSUPPORTED.values(), ids=UNSUPPORTED)
-def test_what_cannot_be_is_refused_before_a_trial_is_paid_for(objective, constraints, options, words):
-    client = started([FLOAT], objective, constraints, n_initial=2, **options)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "dmm"}, "unknown method"),
+        ({"method": "random"}, "no model"),
+        ({"method": "igp-ucb"}, "n_trials"),
+        ({"method": "cmm-ucb-doubling"}, "certified setting"),
+        ({"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)}, "cannot store .* PeriodicKernel"),
+        ({"n_initial": 0}, "n_initial"),
+        ({"seed": 0.5}, "seed"),
+        ({"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])}, "for kbo.minimize and kbo.Optimizer"),
+        ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
+        ({"objective": "-loss, acc"}, "one objective"),
+        ({"limits": ["acc >= 0.9 * baseline"]}, "single outcomes"),
+        ({"limits": ["acc + size >= 0.9"]}, "single outcomes"),
+        ({"limits": ["acc >= 1"], "method": "kernel-ts"}, "'kernel-ts' draws functions"),
+        ({"limits": ["acc >= 1"], "setting": rough()}, r"got \[\] for \['acc >= 1'\]"),
+        ({"limits": ["acc >= 2"], "setting": rough(), "constraints": KNOWN}, "got .*acc >= 1.* for .*acc >= 2"),
+        ({"setting": rough(), "constraints": KNOWN}, r"got \['acc >= 1'\] for \[\]"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_trial_is_paid_for(options, words):
     with pytest.raises(InvalidInput, match=words):
-        client.get_next_trials(1)
+        started([FLOAT], **{"n_initial": 2, **options}).get_next_trials(1)
 
 
 # Outcome constraints
@@ -562,14 +522,6 @@ def test_certified_constraints_share_delta_and_are_certified(tmp_path):
     assert (after.certified, after.probability) == (False, None)
 
 
-def test_without_outcome_constraints_the_best_pessimistic_bound_is_recommended():
-    client = started(setting=rough(1.0))
-    points = run(client, 6, branin)
-    number, point = kbo_ax.recommended(client)
-    assert point == points[number] == min(points, key=lambda p: kbo_ax.interval(client, p)[2])
-    assert kbo_ax.feasibility(client) is None
-
-
 # BoTorch's table of constructors
 
 INPUTS = {
@@ -597,19 +549,6 @@ def test_constructors_pass_on_direction_and_pending_points(kind, options):
         get_acqf_input_constructor(kind)(model=model, **given, **options, constraints=[lambda y: y])
 
 
-def test_draws_follow_from_seed_and_number_of_data():
-    X = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
-    construct = get_acqf_input_constructor(acquisition.InflatedThompsonSampling)
-
-    def draw(n: int, seed: int) -> float:
-        model = KernelRidgeGP(X[:n], X[:n].square(), matern(0.3), 0.04)
-        inputs = construct(model=model, confidence=FixedWidth(1.0), seed=seed)
-        return inputs["seed"]
-
-    assert draw(5, 0) == draw(5, 0)
-    assert len({draw(5, 0), draw(6, 0), draw(5, 1), draw(6, 1)}) == 4
-
-
 def test_a_diverged_run_does_not_wipe_out_the_others():
     values = torch.tensor([0.51, 0.62, 0.4, 1e14, float("nan"), 0.0]).double().numpy()
     assert rounded(values)[:4].tolist() == pytest.approx(values[:4].tolist(), rel=1e-9)
@@ -619,8 +558,7 @@ def test_a_diverged_run_does_not_wipe_out_the_others():
     ("parameters", "relations"),
     [
         (BOX, ["a + b <= 6", "a <= b"]),
-        ([FLOAT, INT, CHOICE, *BOX], ["a + k <= 4"]),
-        ([FLOAT, MANY, *BOX], ["a + b <= 6", "k + b <= 300"]),
+        ([FLOAT, MANY, CHOICE, *BOX], ["a + b <= 6", "k + b <= 300"]),
     ],
 )
 def test_constraints_on_parameters_hold_after_few_steps(parameters, relations, monkeypatch):

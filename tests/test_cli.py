@@ -107,11 +107,6 @@ def test_run_plays_contextual_problems_with_sketches(tmp_path):
     assert list((tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet"))
 
 
-@pytest.mark.thorough
-def test_the_digits_network_is_tuned():
-    assert "learning_rate=" in kbo("tune", "-n", "3", "-q", "--again", "1").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

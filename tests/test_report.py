@@ -219,10 +219,9 @@ def test_noise_bounds_and_dictionaries_are_followed(folder):
     assert any("Bounds of the noise level" in image["alt"] for image in page.images)
 
 
-@pytest.mark.parametrize("maximize", [True, False])
-def test_slices_are_intervals_of_the_optimiser(maximize):
+def test_slices_are_intervals_of_the_optimiser():
     setting = kbo.Certified(RBFKernel().double(), 0.1, 3.0)
-    optimizer = kbo.Optimizer(MIXED, setting=setting, method="amm-ucb", maximize=maximize)
+    optimizer = kbo.Optimizer(MIXED, setting=setting, method="amm-ucb", maximize=True)
     generator = random.Random(0)
     for _ in range(6):
         x, act = 2 * generator.random(), generator.choice(["relu", "tanh"])
@@ -239,23 +238,16 @@ def test_slices_are_intervals_of_the_optimiser(maximize):
         report.slice_of(optimizer, "y")
 
 
-def test_pictures_name_their_axes_and_refuse_where_there_is_nothing(proved):
-    moments = report.history(proved, matern(), most_gaps=2)
-    for name in ("noise_std", "noise_bounds", "norm_bound", "ridge", "anchors"):
-        figure, axes = report.picture()
-        report.draw_quantity(axes, moments, name)
-        report.draw_miscoverage(axes, moments)
-        report.draw_width(axes, moments)
-        assert axes.get_xlabel()
-        assert axes.get_ylabel()
-        report.finish(figure)
-    for draw in (report.draw_width, report.draw_miscoverage):
-        with pytest.raises(InvalidInput):
-            draw(axes, [])
-    with pytest.raises(InvalidInput, match="unknown quantity 'noise'; use one of noise_std"):
-        report.draw_quantity(axes, moments, "noise")
-    with pytest.raises(InvalidInput, match="no bound"):
-        report.draw_band(axes, kbo.Optimizer({"x": (0.0, 1.0)}), "x")
+def test_pictures_are_refused_where_there_is_nothing():
+    _, axes = report.picture()
+    for call, says in (
+        (lambda: report.draw_width(axes, []), "no "),
+        (lambda: report.draw_miscoverage(axes, []), "no "),
+        (lambda: report.draw_quantity(axes, [], "noise"), "unknown quantity 'noise'; use one of noise_std"),
+        (lambda: report.draw_band(axes, kbo.Optimizer({"x": (0.0, 1.0)}), "x"), "no bound"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            call()
 
 
 def test_markup_in_a_run_is_shown_as_text(folder):
