@@ -460,7 +460,7 @@ def test_the_default_dictionary_leaves_less_variance_than_the_noise_has_but_sees
     assert torch.equal(grown.state.anchors, model.state.anchors)
     k = LinearKernel().double()
     noisy = NystromGP(X[:20], Y[:20], k, 100.0)
-    assert noisy.dictionary.threshold == pytest.approx(0.01 * float(k(X[:20], diag=True).max().detach()))
+    assert noisy.dictionary.threshold == pytest.approx(0.01 * float(k(X[:20].cpu(), diag=True).max().detach()))
     assert noisy.state.m > 0
 
 

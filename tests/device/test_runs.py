@@ -42,10 +42,6 @@ def branched(params):
     return (params.get("x", 0.3) - 0.6) ** 2
 
 
-def listed(params):
-    return measured([params["i"] / 20, 0.3])
-
-
 LIMIT = [kbo.Constraint("memory", upper=0.5)]
 CERTAIN = [kbo.Constraint("memory", upper=0.5, **NUMBERS)]
 CERTIFIED = kbo.Certified(KERNEL, **NUMBERS)
@@ -54,19 +50,13 @@ CASES = {
     "conditions": (branched, [{"o": ["s", "t"]}, kbo.When("o", "s", {"x": (0.0, 1.0)})], {}),
     "draws": (noisy, SQUARE, {"method": "kernel-ts"}),
     "limits": (measured, SQUARE, {"constraints": LIMIT}),
-    "certified": (noisy, SQUARE, {"setting": CERTIFIED, "method": "cmm-ucb", "n_trials": 5}),
     "chaining": (
-        lambda params: listed(params)[0],
+        lambda params: noisy([params["i"] / 20, 0.3]),
         {"i": kbo.Int(0, 20)},
         {"setting": CERTIFIED, "method": "chaining-ucb", "n_trials": 5},
     ),
     "certified limits": (measured, SQUARE, {"setting": CERTIFIED, "constraints": CERTAIN, "n_trials": 5}),
     "safe": (
-        listed,
-        {"i": kbo.Int(0, 20)},
-        {"setting": kbo.Safe(KERNEL, **NUMBERS, start=[{"i": 14}]), "constraints": CERTAIN, "n_trials": 5},
-    ),
-    "safe box": (
         measured,
         SQUARE,
         {"setting": kbo.Safe(KERNEL, **NUMBERS, start=[[0.8, 0.3]]), "constraints": CERTAIN, "n_trials": 4},
