@@ -17,7 +17,6 @@ from kbo.optimize import journal
 from kbo.optimize.constraint import outcome_of
 from kbo.optimize.fitting import unit_kernel
 from kbo.optimize.model import fit_limited
-from kbo.optimize.practical import PracticalBelief
 from kbo.optimize.targets import around
 from kbo.problems import CONSTRAINED
 from kbo.problems.base import NOISE_LEVEL, interquartile_ranges
@@ -146,11 +145,10 @@ def test_known_results_bring_their_measurements():
     assert [t.measured for t in result.trials[:2]] == [{"memory": 2.5}, {"memory": 4.0}]
     with pytest.raises(kbo.InvalidInput, match="no measurement of 'memory'"):
         kbo.minimize(train, BOX, 3, constraints=[MEMORY], evaluated=table.drop(columns="memory"))
-    for name in ("value", "x", "params.x"):  # apart from values and parameters
-        options = {"constraints": [kbo.Constraint(name, upper=2.0)]}
-        known = kbo.minimize(lambda p, name=name: (p["x"] + 5.0, {name: 1.0}), BOX, 2, **options).to_frame()
-        again = kbo.minimize(lambda p, name=name: (p["x"] + 5.0, {name: 1.0}), BOX, 1, evaluated=known, **options)
-        assert [t.measured for t in again.trials] == [{name: 1.0}] * 3
+    own = {"constraints": [kbo.Constraint("value", upper=2.0)]}  # apart from the value of a trial
+    known = kbo.minimize(lambda p: (p["x"] + 5.0, {"value": 1.0}), BOX, 2, **own).to_frame()
+    again = kbo.minimize(lambda p: (p["x"] + 5.0, {"value": 1.0}), BOX, 1, evaluated=known, **own)
+    assert [t.measured for t in again.trials] == [{"value": 1.0}] * 3
 
 
 SCRIPT = """
@@ -333,14 +331,6 @@ def test_values_with_a_limit_are_drawn_together_only_where_that_makes_them_likel
     assert fit_limited(1.0, X, (6 * X[:, 0] - 3).sinh() * noise.exp()).targets.power == 0.0
     given = fit_limited(1.0, X, 3 * X[:, 0] + noise, 0.05)
     assert given.noise_std * given.targets.scale == pytest.approx(0.05)
-
-
-def test_choosing_a_point_computes_no_bound_that_is_only_reported(monkeypatch):
-    monkeypatch.setattr(PracticalBelief, "norm_bound", None)
-    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, constraints=TWO, setting=kbo.Practical(noise_std=0.1))
-    for value in range(8):
-        params = optimizer.ask()
-        optimizer.tell(params, (value + params["x"], {"a": params["x"], "b": value / 8}))
 
 
 # Problems and tuners to compare on

@@ -117,8 +117,10 @@ def test_a_point_of_no_variance_is_known():
 
 
 def test_pending_points_are_not_chosen_again(device):
-    problem = Problem(make=SelfNormalized, device=device)
+    problem = Problem(device=device)
     *_, (found, row) = problem.play(20)
+    problem.observe(row)
+    found.update(problem.limits)
     pending = [Hypothetical(state, problem.points[row : row + 1]) for state in problem.states]
     assert found.widest(problem.states[0], problem.bounds[0], pending) != row
 
