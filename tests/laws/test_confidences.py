@@ -26,7 +26,6 @@ from kbo.confidence import (
     SelfNormalized,
     norm_lower_bound,
 )
-from kbo.confidence.mixture import dual
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import (
     BatchedResampling,
@@ -98,7 +97,7 @@ def alike(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], bound: 
 @pytest.mark.parametrize("n", [0, 40])
 def test_equals_the_dense_formula(printed, device, n):
     X, y = noisy_data(n, device)
-    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    Z = torch.cat([unit_square(2, 1).to(device), X[:1]])
     expected = printed.formula(Dense(kernel(), X, y), Z, SETTING)
     confidence, state = printed.make(SETTING), fed(X, y)
     alike(confidence.interval(state, Z), expected, printed)
@@ -108,7 +107,7 @@ def test_equals_the_dense_formula(printed, device, n):
 
 def test_equals_the_dense_formula_on_a_sketch(printed, device):
     (X, y), points = noisy_data(40, device), unit_square(8, 4).to(device)
-    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    Z = torch.cat([unit_square(2, 1).to(device), X[:1]])
     state = NystromRidge(kernel(), SETTING.ridge, FixedDictionary(points))
     state.update(X, y)
     reference = Sketched(kernel(), X, y, points)
@@ -174,16 +173,6 @@ def test_gradients_of_bounds_are_exact_also_with_pending_points(bound, device):
     assert gradcheck(lambda Z, P: confidence.upper(Hypothetical(state, P), Z), (Z, P))
 
 
-def test_gradients_of_the_exact_mixture_equal_wide_finite_differences(device):
-    """Wider than the search for a best ridge is exact, so that its error does not hide in the difference."""
-    confidence, state = MartingaleMixture(*SETTING.numbers, "cmm"), fed(*noisy_data(20, device))
-    z, step = unit_square(1, 2).to(device)[0].requires_grad_(), 1e-3
-    for side in (confidence.upper, confidence.lower):
-        (gradient,) = torch.autograd.grad(side(state, z), z)
-        for i, e in enumerate(step * torch.eye(2).to(z)):
-            close(gradient[i], ((side(state, z + e) - side(state, z - e)) / (2 * step)).detach(), 1e-3)
-
-
 def test_bounds_stay_float32(bound, device):
     X, y = noisy_data(30, device)
     Z, confidence = unit_square(5, 1).to(device), bound.make(SETTING)
@@ -196,7 +185,7 @@ def test_bounds_stay_float32(bound, device):
 
 def test_pending_points_narrow_the_bounds_as_the_dense_formula_says(bound, device):
     X, y = noisy_data(30, device)
-    P, Z, state = unit_square(4, 3).to(device), unit_square(5, 1).to(device), fed(X, y)
+    P, Z, state = unit_square(4, 3).to(device), unit_square(2, 1).to(device), fed(X, y)
     expected = bound.formula(dense.Hallucinated(Dense(kernel(), X, y), P), Z, SETTING)
     alike(bound.make(SETTING).interval(Hypothetical(state, P), Z), expected, bound)
 
@@ -226,37 +215,15 @@ def test_tracked_points_have_the_same_bounds_and_argmax_upper_is_the_row_of_the_
             assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
 
 
-def test_arms_that_may_be_best_are_read_alike_on_the_host_and_on_their_device(device, monkeypatch):
-    state, Z, bound = fed(*noisy_data(5, device)), unit_square(300, 1).to(device), MartingaleMixture(0.1, 20.0, 0.1)
-    found = bound.argmax_upper(state, Z)
-    for most in (0, 300):
-        monkeypatch.setattr(dual, "_TOGETHER", most)
-        assert bound.argmax_upper(state, Z) == pytest.approx(found, rel=1e-9)
-
-
 def test_impossible_settings_are_refused():
     good = {"noise_std": 0.3, "norm_bound": 2.0, "delta": 0.1}
-    for make in (
-        SelfNormalized,
-        MartingaleMixture,
-        lambda **kwargs: ImprovedGPUCB(eta=0.01, **kwargs),
-        BKB,
-        KUCB,
-        lambda **kwargs: EKUCB(projection=0.1, **kwargs),
-    ):
-        for name in good:
-            for value in (0.0, -1.0, math.nan, math.inf, "large", None):
-                with pytest.raises(InvalidInput):
-                    make(**{**good, name: value})
-    for kwargs in (
-        {"kind": "d"},
-        {"ridges": []},
-        {"ridges": [1, -1]},
-        {"scale": 0.0},
-        {"kind": "amm", "ridges": [1, 2]},
-    ):
+    for make in (SelfNormalized, MartingaleMixture, BKB, KUCB):
+        for bad in ({name: value} for name in good for value in (0.0, math.nan, math.inf, "large")):
+            with pytest.raises(InvalidInput):
+                make(**{**good, **bad})
+    for bad in ({"kind": "d"}, {"ridges": []}, {"ridges": [1, -1]}, {"scale": 0.0}, {"kind": "amm", "ridges": [1, 2]}):
         with pytest.raises(InvalidInput):
-            MartingaleMixture(**good, **{"kind": "dmm", **kwargs})
+            MartingaleMixture(**{**good, "kind": "dmm", **bad})
 
 
 def test_without_data_bounds_are_those_of_the_prior(device):
@@ -279,36 +246,6 @@ def test_without_data_bounds_are_those_of_the_prior(device):
 # One bound against another
 
 
-FEW = settings(max_examples=5)
-numbers = {
-    "seed": st.integers(0, 1000),
-    "n": st.integers(0, 40),
-    "sigma": st.floats(0.1, 2),
-    "B": st.floats(2, 20),
-    "delta": st.floats(0.001, 0.5),
-}
-
-
-def inside(inner: tuple[Tensor, Tensor], outer: tuple[Tensor, Tensor]) -> bool:
-    return bool((inner[0] > outer[0]).all() and (inner[1] < outer[1]).all())
-
-
-@FEW
-@given(ridge=st.floats(0.01, 10), **numbers)
-def test_amm_is_strictly_inside_the_self_normalised_bound_at_equal_ridge(device, seed, n, sigma, B, delta, ridge):
-    state, Z = fed(*noisy_data(n, device, seed), ridge), unit_square(30, seed).to(device)
-    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / ridge)
-    assert inside(amm.interval(state, Z), SelfNormalized(sigma, B, delta).interval(state, Z))
-
-
-@FEW
-@given(eta=st.floats(1e-3, 1), **numbers)
-def test_amm_is_strictly_inside_igp_at_equal_ridge(device, seed, n, sigma, B, delta, eta):
-    state, Z = fed(*noisy_data(n, device, seed)), unit_square(30, seed).to(device)
-    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / (1 + eta), ridges=[1 + eta])
-    assert inside(amm.interval(state, Z), ImprovedGPUCB(sigma, B, delta, eta).interval(state, Z))
-
-
 def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior]:
     """One set of data behind each kind of state."""
     k = kernel()
@@ -317,20 +254,39 @@ def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior
     return {"exact": exact, "tracked": Tracked(exact, Z), "sketched": sketch}
 
 
-@FEW
-@given(c=st.floats(0.1, 10), log_ridge=st.floats(-4, 4), times=st.floats(1.05, 30), **numbers)
-def test_cmm_is_inside_dmm_inside_amm_and_inside_every_ridge(device, seed, n, sigma, B, delta, c, log_ridge, times):
-    Z, (X, y) = unit_square(30, seed).to(device), noisy_data(n, device, seed)
-    for state in states(X, y, Z, 0.1).values():
-        B = max(B, times * float(norm_lower_bound(state, sigma, delta, c)))
-        cmm, dmm, amm, other = (
-            torch.stack(MartingaleMixture(sigma, B, delta, kind, c, ridges).interval(state, Z))
-            for kind, ridges in [("cmm", None), ("dmm", None), ("amm", None), ("amm", [10**log_ridge * sigma**2 / c])]
-        )
-        sign, rounding = torch.tensor([[-1.0], [1.0]]).to(Z), 1e-7 * cmm.abs()
-        assert (sign * cmm <= sign * dmm + 1e-12 * cmm.abs()).all()
-        assert (sign * dmm <= sign * amm + 1e-9 * cmm.abs()).all()
-        assert (sign * cmm <= sign * other + rounding).all()
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(0, 40),
+    sigma=st.floats(0.1, 2),
+    B=st.floats(2, 20),
+    delta=st.floats(0.001, 0.5),
+    eta=st.floats(1e-3, 1),
+    log_ridge=st.floats(-2, 2),
+    times=st.floats(1.05, 30),
+)
+def test_the_theorems_that_put_one_bound_inside_another(device, seed, n, sigma, B, delta, eta, log_ridge, times):
+    """AMM strictly inside AY and IGP at equal ridge, AY inside K-UCB; CMM inside DMM inside AMM, and any ridge."""
+    (X, y), Z, ridge = noisy_data(n, device, seed), unit_square(30, seed).to(device), 10**log_ridge
+    state, sign = fed(X, y, ridge), torch.tensor([[-1.0], [1.0]]).to(Z)
+
+    def mixture(kind: str, scale: float, ridges=None, state=state, B=B) -> Tensor:
+        return sign * torch.stack(MartingaleMixture(sigma, B, delta, kind, scale, ridges).interval(state, Z))
+
+    ay, igp, loose = (
+        sign * torch.stack(one.interval(state, Z))
+        for one in (SelfNormalized(sigma, B, delta), ImprovedGPUCB(sigma, B, delta, eta), KUCB(sigma, B, delta))
+    )
+    assert (mixture("amm", sigma**2 / ridge) < ay).all()
+    assert (mixture("amm", sigma**2 / (1 + eta), [1 + eta]) < igp).all()
+    assert (ay <= loose + 1e-9).all()
+    for one in states(X, y, Z, 0.1).values():
+        c = 1 / ridge
+        large = max(B, times * float(norm_lower_bound(one, sigma, delta, c)))
+        cmm, dmm, amm = (mixture(kind, c, None, one, large) for kind in ("cmm", "dmm", "amm"))
+        assert (cmm <= dmm + 1e-12 * cmm.abs()).all()
+        assert (dmm <= amm + 1e-9 * cmm.abs()).all()
+        assert (cmm <= mixture("amm", c, [eta * sigma**2 / c], one, large) + 1e-7 * cmm.abs()).all()
 
 
 @pytest.mark.parametrize("seed", [0, 6, 24])
@@ -376,17 +332,6 @@ def test_dmm_is_above_the_cone_program_and_reaches_it_on_a_fine_grid(device, nu,
 # Refutation
 
 
-def test_a_norm_bound_far_too_small_is_refuted_with_figures(device):
-    state, Z = fed(*noisy_data(100, device, norm=10.0, noise_std=0.1)), unit_square(5, 1).to(device)
-    confidence = MartingaleMixture(0.1, 1.0, 0.1, "dmm")
-    for question in (confidence.interval, confidence.upper, confidence.lower):
-        with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
-            question(state, Z)
-        figures = caught.value.figures
-        assert (figures["n"], figures["norm_bound"], figures["noise_std"]) == (100, 1.0, 0.1)
-        assert 1.0 < figures["norm_at_least"] <= 10.0
-
-
 def test_norm_lower_bound_equals_the_dense_formula(device):
     X, y = noisy_data(60, device, norm=10.0, noise_std=0.1)
     ridges = [0.001, 0.01, 0.1]
@@ -405,13 +350,16 @@ def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, kind
     X, y = noisy_data(60, device, norm=10.0, noise_std=0.1)
     Z = unit_square(20, 0).to(device)
     for state in states(X, y, Z, 0.1).values():
-        least = float(norm_lower_bound(state, 0.1, 0.1, 1.5))
+        least = float(norm_lower_bound(state, 0.1, 0.1, 1.5, ridges))
         assert 0.1 < least < 10
-        lower, upper = MartingaleMixture(0.1, (1 + 1e-5) * least, 0.1, kind, 1.5, ridges).interval(state, Z)
+        lower, upper = MartingaleMixture(0.1, 1.00001 * least, 0.1, kind, 1.5, ridges).interval(state, Z)
         assert (lower <= upper).all()
         for question in ("interval", "upper", "lower", "argmax_upper"):
-            with pytest.raises(RefutedAssumptions):
-                getattr(MartingaleMixture(0.1, (1 - 1e-5) * least, 0.1, kind, 1.5, ridges), question)(state, Z)
+            with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
+                getattr(MartingaleMixture(0.1, 0.99999 * least, 0.1, kind, 1.5, ridges), question)(state, Z)
+            figures = caught.value.figures
+            assert (figures["n"], figures["noise_std"], figures["norm_bound"]) == (60, 0.1, 0.99999 * least)
+            assert figures["norm_bound"] < figures["norm_at_least"] <= 10
 
 
 def test_neither_no_data_nor_hallucinated_points_refute(device):
@@ -429,14 +377,14 @@ def test_neither_no_data_nor_hallucinated_points_refute(device):
 
 @pytest.mark.parametrize("name", ["self-normalised", "cmm"])
 def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, name):
-    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 15, 0
+    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 10, 0
     Z = unit_square(40, 1).to(device)
     for seed in range(runs):
         truth, setting = function(4.0, seed)(Z), Setting(norm_bound=4.0)
         X, y = noisy_data(60, device, seed)
         state, held = KernelRidge(kernel(), setting.ridge), True
-        for i in range(0, 60, 10):
-            state.update(X[i : i + 10], y[i : i + 10])
+        for i in range(0, 60, 20):
+            state.update(X[i : i + 20], y[i : i + 20])
             lower, upper = bound.make(setting).interval(state, Z)
             held &= bool(((lower <= truth) & (truth <= upper)).all())
             assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
@@ -489,7 +437,7 @@ WIDE = {
 def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
     """Without noise always, for then only what the sketch misses is to be paid; with noise as often as promised."""
     broken, narrow = dict.fromkeys(WIDE, 0), dict.fromkeys(WIDE, 0)
-    for seed in range(32):
+    for seed in range(24):
         state, _, _, Z = sketched_data(seed, noise_std)
         truth = function(4.0, seed)(Z)
         for name, make in WIDE.items():
@@ -529,14 +477,3 @@ def test_what_is_claimed_on_sketches_and_on_imagined_observations():
     batch.observe(2)
     for view in (batch, Hypothetical(exact, P), Hypothetical(Hypothetical(exact, P), P)):
         assert all(bound.guarantee_on(view) is None for bound in bounds)
-
-
-@FEW
-@given(log_ridge=st.floats(-2, 2), **numbers)
-def test_the_log_determinant_is_tighter_than_its_bound_by_the_effective_dimension(
-    device, seed, n, sigma, B, delta, log_ridge
-):
-    state, Z = fed(*noisy_data(n, device, seed), 10**log_ridge), unit_square(30, seed).to(device)
-    tight, loose = (make(sigma, B, delta).interval(state, Z) for make in (SelfNormalized, KUCB))
-    assert (tight[1] <= loose[1] + 1e-9).all()
-    assert (tight[0] >= loose[0] - 1e-9).all()

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from kbo import KernelRidge
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.thompson import InflatedThompsonSampling
 from kbo.acquisition.ucb import ChainingUCB
@@ -74,6 +73,12 @@ def learn(state: Posterior, case: State, use: Buffers, n: int = 24, size: int = 
         use.spoil()
 
 
+def learned(case: State, use: Buffers) -> Posterior:
+    state = case.make(case.kernel(), 0.1)
+    learn(state, case, use)
+    return state
+
+
 VIEWS = {
     "itself": lambda state, points, use: state,
     "tracked": lambda state, points, use: track(state, use(points)),
@@ -90,22 +95,24 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_states_and_views(case, view):
     def run(use: Buffers) -> list[Tensor]:
-        state, found = case.make(case.kernel(), 0.1), []
-        learn(state, case, use)
+        state, found, asked = learned(case, use), [], [case.points(12, 10), *sets(case)]  # the points of the view first
         seen = VIEWS[view](state, case.points(12, 10), use)
         use.spoil()
-        for Z in [case.points(12, 10), *sets(case)]:  # the points of the view first
+        for Z in asked:
             found += values(seen, use(Z))
         if "batch" in view:
             seen.observe(4)
-            use.spoil()
-            found += [value for Z in sets(case) for value in values(seen, use(Z))]
         if view in ("itself", "tracked"):
+            for Z in asked:
+                path = seen.all_ridges().path(use(Z.unsqueeze(-2), "groups"))
+                use.spoil()
+                found += path.grid(use(torch.tensor(RIDGES, dtype=torch.float64), "ridges"))
+            drawn = draw_path(seen, use(case.points(12, 10)), seeded(3))
+            use.spoil()
+            found += [drawn(use(Z)) for Z in asked]
             learn(seen, case, use, 12, seed=1)
-            found += [value for Z in [case.points(12, 10), *sets(case)] for value in values(seen, use(Z))]
-        if view == "tracked":
-            found += seen.predict()
-        return found
+        found += [value for Z in asked for value in values(seen, use(Z))]
+        return [*found, *seen.predict()] if view == "tracked" else found
 
     agree(run)
 
@@ -122,30 +129,11 @@ def test_points_that_are_tracked_are_recognised_by_their_values(case):
         assert torch.equal(found, expected)
 
 
-def test_functions_of_the_ridge_and_draws(case):
-    def run(use: Buffers) -> list[Tensor]:
-        state, found = case.make(case.kernel(), 0.1), []
-        learn(state, case, use)
-        ridges = torch.tensor(RIDGES, dtype=torch.float64)
-        for seen in (state, track(state, use(case.points(12, 10), "tracked"))):
-            for Z in [case.points(12, 10), *sets(case)]:
-                path = seen.all_ridges().path(use(Z.unsqueeze(-2), "groups"))
-                use.spoil()
-                found += path.grid(use(ridges, "ridges"))
-            path = draw_path(seen, use(case.points(12, 10)), seeded(3))
-            use.spoil()
-            found += [path(use(Z)) for Z in sets(case)]
-        return found
-
-    agree(run)
-
-
 def test_saved_memories(case):
     """A state dict is a copy, and loading one copies too."""
 
     def run(use: Buffers) -> list[Tensor]:
-        state, restored = (case.make(case.kernel(), 0.1) for _ in range(2))
-        learn(state, case, use)
+        state, restored = learned(case, use), case.make(case.kernel(), 0.1)
         saved = state.state_dict()
         learn(state, case, use, 12, seed=1)
         restored.load_state_dict(saved)
@@ -164,60 +152,39 @@ def test_saved_memories(case):
 SETTING = Setting()
 
 
-@pytest.mark.parametrize("view", ["itself", "tracked"])
 @pytest.mark.parametrize("bound", [b for b in BOUNDS if not b.other_numbers], ids=lambda bound: bound.name)
-def test_confidences(bound: Bound, view: str):
+def test_confidences(bound: Bound):
     def run(use: Buffers) -> list[Tensor]:
-        case, confidence, found = STATES[0], bound.make(SETTING), []
-        state = KernelRidge(matern(1.5), SETTING.ridge)
-        learn(state, case, use)
-        seen = VIEWS[view](state, case.points(12, 10), use)
-        use.spoil()
-        for Z in [case.points(12, 10), *sets(case)]:
-            found += [*confidence.interval(seen, use(Z)), confidence.upper(seen, use(Z))]
-            found.append(torch.tensor(confidence.argmax_upper(seen, use(Z))))
+        state, confidence, found = learned(STATES[0], use), bound.make(SETTING), []
+        for seen in (state, track(state, use(unit_square(12, 10)))):
+            use.spoil()
+            for seed in (10, 11, 12, 13):
+                found += [*confidence.interval(seen, use(unit_square(12, seed)))]
+                found.append(torch.tensor(confidence.argmax_upper(seen, use(unit_square(12, seed)))))
         return found
 
     agree(run)
 
 
-def test_covers_of_a_confidence():
+def test_covers_metrics_chains_and_memories_of_chains():
     def run(use: Buffers) -> list[Tensor]:
-        case, found, state = STATES[0], [], KernelRidge(matern(1.5), 0.05)
-        learn(state, case, use)
+        found, state, memory = [], learned(STATES[0], use), ChainMemory(2.0)
         confidence = Chaining(0.1, rigorous=True, points=use(unit_square(40, 6), "set"))
         use.spoil()
         for seed in (6, 7, 8):
             Z = use(unit_square(40, seed), "set")
             found += [*confidence.interval(state, Z), confidence.chain(state, Z).centres(2)]
-            use.spoil()
-            learn(state, case, use, 6, seed=seed)
-        return found
-
-    agree(run)
-
-
-# Covers
-
-
-def test_metrics_chains_and_memories_of_chains():
-    def run(use: Buffers) -> list[Tensor]:
-        case, found, state = STATES[0], [], KernelRidge(matern(1.5), 0.05)
-        learn(state, case, use)
-        memory = ChainMemory(2.0)
-        for seed in (6, 7):
             metric = PosteriorMetric(state, use(unit_square(40, seed), "set"))
             use.spoil()
             chain = Chain(metric, 1.5, 3)
-            use.spoil()
             chain.extend(metric, 6)
             found += [metric.points, metric.squared(metric), chain.centres(6)]
             kept, _ = memory.chain(state, use(unit_square(40, seed), "set"), 0.25)
             use.spoil()
             finer, _ = memory.chain(state, use(unit_square(40, seed), "set"), 2.0**-5)
             found += [kept.centres(3), finer.centres(6)]
-        D = torch.cdist(unit_square(40, 6), unit_square(40, 6))
-        metric = DistanceMatrix(use(D, "distances"))
+            learn(state, STATES[0], use, 6, seed=seed)
+        metric = DistanceMatrix(use(torch.cdist(unit_square(40, 6), unit_square(40, 6)), "distances"))
         use.spoil()
         return [*found, metric.squared(metric), Chain(metric, 1.0, 4).centres(4)]
 

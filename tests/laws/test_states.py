@@ -162,7 +162,7 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
     pieces = [slice(0, 0), *chunks(110, 35), *(slice(i, i + 1) for i in range(110, PANEL)), slice(PANEL, n)]
     for number, piece in enumerate(pieces):
         early.update(X[piece], y[piece], *([weights[piece]] if weighted else []))
-        if number in (3, 6, 10, 20, len(pieces) - 1):
+        if number in (3, 8, 20, len(pieces) - 1):
             late = track(state, Z) if number == 3 else late
             so_far = [None if part is None else part[: piece.stop] for part in (X, y, weights)]
             formulas = saved.formulas(state, *so_far)
