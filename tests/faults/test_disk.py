@@ -16,7 +16,10 @@ from kbo.experiments.sweep.cells import Cell, read_rows
 from kbo.experiments.sweep.runner import sweep
 from kbo.optimize import journal
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems and becomes another user")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems and becomes another user"),
+]
 
 SPACE = {"a": (0.0, 1.0)}
 

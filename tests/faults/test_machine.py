@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import tempfile
 import threading
 import warnings
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from gpytorch.kernels import RBFKernel
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
@@ -32,9 +32,8 @@ from hypothesis.stateful import (
 
 import kbo
 from kbo.errors import JournalError
-from tests.faults import REPEATS
+from tests.faults import REPEATS, interrupted
 
-KBO = str(Path(kbo.__file__).parent)
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(1, 4)}
 VALUES = st.sampled_from([0.0, -1.5, 0.25, 1e-9, 1e9, None, float("nan"), "no number"])
 LINES = st.one_of(st.none(), st.none(), st.integers(1, 120), st.integers(1, 1500))
@@ -45,27 +44,6 @@ def certified() -> kbo.Certified:
     kernel = RBFKernel().double()
     kernel.lengthscale = 0.3
     return kbo.Certified(kernel=kernel, noise_std=1.0, norm_bound=1e12)
-
-
-def interrupted(lines: int, call: Callable[[], Any]) -> Any:
-    """Return what the call returns, or raise KeyboardInterrupt before that many lines of kbo."""
-    left = lines
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(KBO):
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        return call()
-    finally:
-        sys.settrace(None)
 
 
 def on_disk(path: Path) -> list[dict[str, Any]]:
@@ -302,12 +280,13 @@ class Machine(RuleBasedStateMachine):
                 twin.fail(params, event["reason"])
 
 
+@pytest.mark.faults
 def test_no_sequence_of_faults_loses_repeats_or_changes_anything():
     plan = settings(
         max_examples=60 * REPEATS,
         stateful_step_count=12,
         deadline=None,
-        derandomize=REPEATS == 1,  # a part of make test: the same sequences each time
+        derandomize=REPEATS == 1,
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Machine, settings=plan)
