@@ -206,80 +206,45 @@ def method(label: str, make: Callable[[], Any], names: str = "", then: Callable[
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
 device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
+LEVELS = {"noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0, "ridge": 0.2, "eps": 0.5, "mu": 0.1}
+SIZES = {"radius": 0.5, "lengthscale": 0.5, "upper": 1.0, "seconds": 1.0, "oversampling": 5.0, "low": 1, "high": 5}
+COUNTS = {"count": 2, "seed": 0, "horizon": 20, "most": 5, "n_trials": 2, "dim": 2, "n_arms": 9, "n_points": 30}
+FLAGS = {"smooth": True, "rigorous": False, "log": False}
 
 SHARED: dict[str, Any] = {
     **dict.fromkeys(NO_VALUE.split()),
+    **LEVELS,
+    **SIZES,
+    **COUNTS,
+    **FLAGS,
     "X": X,
     "y": y,
-    "kernel": K,
-    "ridge": 0.2,
-    "state": S,
-    "confidence": C,
-    "points": lambda: X(9, 6),
-    "generator": lambda: torch.Generator().manual_seed(0),
-    "count": 2,
-    "seed": 0,
     "P": lambda: X(3, 4),
     "targets": lambda: y(3),
-    "noise_std": 0.3,
-    "norm_bound": 50.0,
-    "delta": 0.1,
-    "kind": "dmm",
-    "scale": 1.0,
-    "eps": 0.5,
-    "horizon": 20,
-    "most": 5,
-    "oversampling": 5.0,
-    "mu": 0.1,
-    "upper": 1.0,
-    "smooth": True,
-    "rigorous": False,
+    "points": lambda: X(9, 6),
     "distance": lambda: torch.cdist(X(8), X(8)),
-    "radius": 0.5,
+    "kernel": K,
+    "state": S,
+    "model": G,
+    "kind": "dmm",
+    "confidence": C,
+    "generator": lambda: torch.Generator().manual_seed(0),
+    "dictionary": lambda: regression.FixedDictionary(X(5, 2)),
     "train_X": lambda: X(6, 1),
     "train_Y": lambda: y(6).unsqueeze(-1),
-    "dictionary": lambda: regression.FixedDictionary(X(5, 2)),
-    "model": lambda: G(),
-    "low": 1,
-    "high": 5,
-    "log": False,
     "options": ["a", 2],
     "bounds": {"x": (0.0, 1.0)},
-    "n_trials": 2,
     "constraints": [],
     "params": {"x": 0.5, "c": "a"},
-    "seconds": 1.0,
     "path": "/dev/null/x",
-    "dim": 2,
-    "lengthscale": 0.5,
-    "n_arms": 9,
-    "n_points": 30,
 }
 """A valid value for the name of an argument, where a function has none of its own."""
 
-WORDS = {
-    "points": "points|X",
-    "P": "points|P",
-    "X": "X|P",
-    "targets": "targets|y",
-    "state": "state|posterior",
-    "states": "states|objective",
-    "confidences": "confidences?|objective",
-    "multipliers": "multiplier",
-    "noise": "noise|Yvar",
-    "noise_lower": "noise_lower|lower",
-    "noise_upper": "noise_upper|upper",
-    "name": "name|method|kernel",
-    "options": "options?",
-    "values": "values|condition|parent",
-    "parameters": "parameters?",
-    "weights": "weights?|parameter",
-    "entries": "space|parameter|bounds",
-    "params": "params|parameter",
-    "run": "run|journal|evaluations",
-    "path": "path|journal|cannot write",
-}
-"""Regular expressions for arguments that messages may call otherwise."""
+WORDS = """points|X P|points X|P targets|y state|posterior states|objective confidences|confidence|objective
+multipliers|multiplier noise|Yvar noise_lower|lower noise_upper|upper name|method|kernel options|option
+values|condition|parent parameters|parameter weights|weight|parameter entries|space|parameter|bounds params|parameter
+run|journal|evaluations path|journal|write"""
+"""How messages may call an argument otherwise."""
 
 
 def _regression() -> Iterator[Call]:
@@ -644,8 +609,8 @@ def verdict(call: Call, argument: str, bad: str) -> str:
             found = call_with_limit(lambda: call.function(**given), PATIENCE)
         return "works" if finite(found) else f"a result with NaN: {str(found)[:80]}"
     except kbo.KboError as error:
-        word = WORDS.get(argument, argument)
-        named = re.search(rf"(?<![A-Za-z]){'(' + word + ')'}(?![A-Za-z])", str(error))
+        names = next((names for names in WORDS.split() if names.startswith(f"{argument}|")), argument)
+        named = re.search(rf"(?<![A-Za-z])({names})(?![A-Za-z])", str(error))
         return "refused" if named else f"not named: {type(error).__name__}: {error}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
