@@ -312,7 +312,7 @@ def test_the_events_behind_the_mixtures_fail_no_more_often_than_stated(scale):
 
 
 def test_bounds_of_an_unknown_noise_level_fail_no_more_often_than_stated():
-    for found in unknown_level("mixture", 8).values():
+    for found in unknown_level("mixture", 6).values():
         check(found)
 
 
