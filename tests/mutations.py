@@ -64,7 +64,7 @@ def attempt(fault: Fault, copy: Path) -> str:
     text = file.read_text("utf-8")
     file.write_text(text.replace(fault.old, fault.new), "utf-8")
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests.split()]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "KBO_TEST_DEVICE": fault.device}
+    environment = {**os.environ, "PYTHONPATH": str(copy), "KBO_TEST_DEVICE": fault.device, "KBO_TEST_PATIENCE": "60"}
     try:
         run = subprocess.run(command, cwd=copy, capture_output=True, env=environment)
     finally:
