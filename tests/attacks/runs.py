@@ -39,11 +39,9 @@ class Pointwise(OutcomeTransform):
         self.there, self.back = there, back
 
     def forward(self, Y, Yvar=None, X=None):
-        """Transform outcomes."""
         return self.there(Y), Yvar
 
     def untransform(self, Y, Yvar=None, X=None):
-        """Transform back."""
         return self.back(Y), Yvar
 
 
@@ -181,11 +179,11 @@ class Tuning:
         self.kind = pick("certified", "certified", "constrained", "safe")
         shape = pick("grid", "grid", "grid", "line", "narrow", "six") if self.kind != "constrained" else "grid"
         self.maximize, self.seed = pick(True, False), rng.randrange(1000)
+        self.bounds: dict[str, Any] = {"x": kbo.Float(0.0, 1.0)}
         if shape == "grid":
-            self.bounds: dict[str, Any] = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
+            self.bounds = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
             self.grid = [{"a": a, "b": b} for a, b in itertools.product(range(6), range(6))]
         elif shape == "line":
-            self.bounds = {"x": kbo.Float(0.0, 1.0)}
             self.grid = [{"x": i / 30} for i in range(31)]
         elif shape == "narrow":
             self.bounds = {"x": kbo.Float(LOW, LOW + 4096)}

@@ -142,7 +142,7 @@ def main() -> int:
     else:
         report = run(arguments.n, arguments.seed, arguments.group)
     print(report)
-    return bool(report.violations())
+    return bool(report.violations() or report.errors)
 
 
 if __name__ == "__main__":
