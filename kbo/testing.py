@@ -97,6 +97,7 @@ def check_posterior(
     fork.update(Z, Z.sum(-1))
     _holds(fork.version != version and state.version == version, "an update changes the version, that of a fork alone")
     same("a fork does not change its parent", _answers(state, Z), expected)
+    forked = _answers(fork, Z)
     mine, values = A.clone(), y.clone()
     copied = make(_RIDGES[1])
     copied.update(mine, values)
@@ -119,6 +120,8 @@ def check_posterior(
     for one_of_both in (loaded, state):
         one_of_both.update(Z, Z.sum(-1))
     same("a saved state continues as the state does", _answers(loaded, Z), _answers(state, Z))
+    same("a parent does not change its fork", _answers(fork, Z), forked)
+    same("a state and its fork learn alike", forked, _answers(state, Z))
 
 
 def _holds(truth: bool, law: str) -> None:
