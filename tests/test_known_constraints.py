@@ -1,7 +1,6 @@
 """Constraints on parameters: which points satisfy them, uniform ones among those, and runs that stay inside."""
 
 import json
-import math
 
 import pandas as pd
 import pytest
@@ -33,6 +32,10 @@ BRANCHES = [{"kind": ["s", "t"], "a": (0.0, 1.0)}, When("kind", "s", {"b": (0.5,
 
 def inside_disk(params):
     return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 <= 0.001
+
+
+def on_the_left(params):
+    return params["a"] < 0.5
 
 
 def to_the_edge(params):
@@ -102,13 +105,11 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
         (GRID, [Linear({"a": 2, "b": 2}, upper=5, lower=5)], "no point satisfies '2 a [+] 2 b = 5'"),
         (BRANCHES, [Linear({"b": 1}, lower=0.6), total(upper=0.5)], "contradict"),
         (SQUARE, [total(upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
-        (SQUARE, [SUM, total(lower=1)], "no room.*leave one of them out"),
         (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'; the parameters are"),
         ({"a": ["x", "y"]}, [Linear({"a": 1}, upper=1)], "'a' has values that are no numbers"),
         (TABLE, [Linear({"a": 1}, upper=0)], "no row of the table of candidates satisfies 'a <= 0'"),
         (SQUARE, [lambda params: True], "constraints.0. must be a function with a name"),
         (SQUARE, [Linear], "is the class Linear: call it"),
-        (SQUARE, SUM, "constraints must be a list"),
         ({"a": (3, 9), "b": (0, 9)}, [inside_disk], r"no point of the space satisfies '.*inside_disk'"),
     ],
 )
@@ -120,12 +121,9 @@ def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_nam
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"weights": {}}, "weights of kbo.Linear must be a dict"),
         ({"weights": {"a": 0.0, "b": 1}, "upper": 1}, r"weights of \['a'\] are 0"),
-        ({"weights": {"a": math.nan}, "upper": 1}, "weight of 'a' must be a finite number, got nan"),
         ({"weights": {"a": 1}}, "has no limit"),
         ({"weights": {"a": 1}, "upper": 1, "lower": 2}, "lower = 2 is above upper = 1"),
-        ({"weights": {"a": 1}, "upper": math.inf}, "upper of kbo.Linear must be a finite number"),
     ],
 )
 def test_a_sum_without_weights_or_limits_is_refused(arguments, says):
@@ -224,9 +222,9 @@ def test_a_rare_set_that_only_a_function_knows_is_searched_from_a_first_point():
 
     with pytest.raises(InvalidInput, match=r"among thousands of random ones satisfies .*tiny'.*try_first"):
         kbo.Optimizer(SQUARE, constraints=[tiny]).ask()
-    result = kbo.minimize(to_the_edge, SQUARE, 6, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}])
+    result = kbo.minimize(to_the_edge, SQUARE, 7, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}])
     assert all(tiny(trial.params) for trial in result.trials)
-    assert len({str(trial.params) for trial in result.trials}) == 5  # one is repeated, for the noise
+    assert len({str(trial.params) for trial in result.trials}) == 6  # one is repeated, for the noise
     assert result.params["a"] > 0.3001
 
 
@@ -245,24 +243,21 @@ def test_small_finite_spaces_and_tables_have_the_points_inside():
 
 
 def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
-    space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), inside_disk])
+    space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), on_the_left])
     entries = json.loads(json.dumps(space.to_dict()))
-    assert list(entries)[3:] == ["0.3333333333333333 a - b <= 1", f"{__name__}.inside_disk"]
-    with pytest.raises(InvalidInput, match=r"inside_disk'.*is given in Python"):
+    assert list(entries)[3:] == ["0.3333333333333333 a - b <= 1", f"{__name__}.on_the_left"]
+    with pytest.raises(InvalidInput, match=r"on_the_left'.*is given in Python"):
         Space.from_dict(entries)
-    del entries[f"{__name__}.inside_disk"]
-    assert Space(Space.from_dict(entries), [inside_disk]).describe() == space.describe()
-    path, both = tmp_path / "run.jsonl", [SUM, inside_disk]
+    del entries[f"{__name__}.on_the_left"]
+    assert Space(Space.from_dict(entries), [on_the_left]).describe() == space.describe()
+    path, both = tmp_path / "run.jsonl", [SUM, on_the_left]
     kbo.minimize(to_the_edge, SQUARE, 3, constraints=both, journal=path)
-    with pytest.raises(kbo.JournalError, match="inside_disk: only in the journal"):
+    with pytest.raises(kbo.JournalError, match="on_the_left: only in the journal"):
         kbo.minimize(to_the_edge, SQUARE, 4, constraints=[SUM], journal=path)
     again = kbo.minimize(to_the_edge, SQUARE, 4, constraints=both, journal=path)
     straight = kbo.minimize(to_the_edge, SQUARE, 4, constraints=both)
     assert [trial.params for trial in again.trials] == [trial.params for trial in straight.trials]
-    record = Record.of(path)
-    assert record.recommended().params == again.params
-    shown = f"constraints = [kbo.Linear(weights={{'a': 1.0, 'b': 1.0}}, upper=1.0, lower=None), {__name__}."
-    assert shown in resume(record)["code"]
+    assert f"upper=1.0, lower=None), {__name__}.on_the_left" in resume(Record.of(path))["code"]
 
 
 def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_violate_a_constraint():

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from torch import Tensor
 
 from kbo import bandit, recipes
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, SelfNormalized, widths
@@ -28,7 +27,7 @@ from kbo.regression import (
     OnlineRowSampling,
 )
 from tests import dense
-from tests.dense import Dense, Hallucinated, Sketched, close
+from tests.dense import Dense, Hallucinated, close
 from tests.laws.states import matern, seeded, unit_square
 from tests.test_dictionaries import Scratch, WatchedBatches, stream
 
@@ -43,48 +42,22 @@ def method(name: str, **kwargs) -> Method:
 # Batches
 
 
-class Frozen(Sketched):
-    """A sketch whose variance knows of the points P as of observations; mean and data do not."""
-
-    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor, P: Tensor) -> None:
-        super().__init__(kernel, X, y, points)
-        self.after = Sketched(kernel, torch.cat([X, P]), torch.cat([y, y.new_zeros(len(P))]), points)
-
-    def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
-        return self.after.covariance(Z1, Z2, ridge)
-
-
 POINTS = unit_square(60, 4)
 
-BATCHES = {  # a method, its posterior with hypothetical points, and its bound
-    "dmm-ucb": (
-        lambda: method("dmm-ucb", ridges=[0.03, 0.1, 0.5]),
-        lambda X, y, P: Hallucinated(Dense(matern(1.5), X, y), P),
-        lambda d, Z: dense.mixture(d, Z, [0.03, 0.1, 0.5], SIGMA, NORM, DELTA, 1.0),
-    ),
-    "bkb": (
-        lambda: method("bkb", ridge=RIDGE, dictionary=FixedDictionary(POINTS)),
-        lambda X, y, P: Frozen(matern(1.5), X, y, POINTS.to(X), P),
-        lambda d, Z: dense.bkb(d, Z, RIDGE, SIGMA, NORM, DELTA, 0.5),
-    ),
-}
 
-
-@pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("tracked", [False, True])
-def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, name, tracked):
-    make, after, bound = BATCHES[name]
-    (X, y), Z = stream(30, 30, device), unit_square(40, 6).to(device)
-    played = make()
+def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, tracked):
+    (X, y), Z, ridges = stream(30, 30, device), unit_square(40, 6).to(device), [0.03, 0.1, 0.5]
+    played = method("dmm-ucb", ridges=ridges)
     state, chosen = played.state(Z if tracked else None), []
     state.update(X, y)
     before = [value.clone() for value in state.predict(Z)]
     batch = played.choose_batch(state, Z, 8)
     for index in batch:
-        upper = bound(after(X, y, Z[chosen]), Z)[1]
+        after = Hallucinated(Dense(matern(1.5), X, y), Z[chosen])
+        upper = dense.mixture(after, Z, ridges, SIGMA, NORM, DELTA, 1.0)[1]
         assert float(upper[index]) >= float(upper.max()) - 1e-7
         chosen.append(index)
-    assert len(batch) == 8
     assert len(set(batch)) > 3
     assert batch[0] == played.choose(state, Z)
     assert state.n == 30  # hypothetical observations do not count
@@ -283,10 +256,8 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
         ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
         ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no grid of ridges: do not pass ridges"),
         ("dmm-ucb-adaptive", {"noise_variant": "paper"}, "rests on noise bounds of variant 'mixture' or 'mix"),
-        ("cmm-ucb", {"noise_variant": "mixture"}, "'cmm-ucb' does not bound the noise level"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
         ("bkb", {"ridge": 0.0}, "ridge"),
-        ("bkb", {"ridge": "small"}, "ridge"),
         ("bkb", {"multiplier": -0.1}, "multiplier"),
     ],
 )
@@ -398,9 +369,7 @@ def test_synthetic_problems_have_their_optimum_and_their_noise(make):
     ("broken", "says"),
     [
         ({"arms": lambda: torch.zeros(0, 2)}, r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)"),
-        ({"arms": lambda: None}, "got NoneType"),
         ({"mean": lambda X: torch.tensor(1.0)}, r"mean must return \[100\] mean rewards"),
-        ({"mean": lambda X: None}, "got NoneType"),
         ({"mean": lambda X: torch.full((len(X),), math.nan)}, "finite"),
     ],
 )

@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 import math
-import os
-import signal
 
 import pytest
 import torch
@@ -127,20 +125,6 @@ def test_repeated_failure_stops_with_the_reason_and_the_trials():
     with pytest.raises(kbo.TooManyFailures, match=r"4 trials in a row.*division by zero") as failed:
         kbo.minimize(lambda x: 1 / 0, LINE, 20, max_failures=4)
     assert [t.status for t in failed.value.trials] == ["failed"] * 4
-
-
-def test_ctrl_c_returns_what_is_known():
-    calls = []
-
-    def objective(x):
-        calls.append(x)
-        if len(calls) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return x[0]
-
-    result = kbo.minimize(objective, LINE, 50)
-    assert result.stopped.startswith("interrupted")
-    assert len([t for t in result.trials if t.status == "complete"]) in (4, 5)
 
 
 @pytest.mark.parametrize(
@@ -291,18 +275,6 @@ def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise()
         optimizer = kbo.Optimizer(LINE, setting=setting, method="dmm-ucb-adaptive")
         optimizer.tell(optimizer.ask(), 1.0)
         assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (variant is None)
-
-
-def test_before_there_is_a_noise_bound_a_run_fills_the_space_and_recommends_by_value():
-    setting = kbo.Certified(RBFKernel().double().initialize(lengthscale=0.3), None, norm_bound=5.0)
-    optimizer = kbo.Optimizer(LINE, setting=setting, method="dmm-ucb-adaptive")
-    for _ in range(8):
-        x = optimizer.ask()
-        optimizer.tell(x, -abs(x[0] - 0.3))
-    asked = sorted(trial.params[0] for trial in optimizer.trials)
-    assert max(b - a for a, b in itertools.pairwise(asked)) < 0.4
-    assert optimizer.interval([0.5]) is None
-    assert optimizer.recommended().value == min(trial.value for trial in optimizer.trials)
 
 
 def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():

@@ -319,7 +319,6 @@ def test_it_stops_when_nothing_more_can_be_gained():
         ({"constraints": [limit(), kbo.Linear({"x": 1}, lower=0.5)]}, r"start\[0\]: .* violates"),
         ({"setting": lambda: safe(start=[START, {"x": 0.0}])}, r"start\[1\]"),
         ({"setting": lambda: safe(start=())}, "start must be a list"),
-        ({"setting": lambda: safe(start={"x": 0.0})}, "start must be a list"),
         ({"method": "random"}, "no bounds"),
         ({"method": "cmm-ucb-doubling"}, "nothing is ever certain"),
     ],

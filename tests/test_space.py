@@ -77,14 +77,6 @@ def test_every_real_range_is_refused_or_works_to_its_ends(low, high, log, u):
         assert 0 <= parameter.unit(value) <= 1
 
 
-@pytest.mark.parametrize("value", [True, "0.5", 1j, math.nan, pytest.param(10**400, id="huge"), None, []])
-def test_values_that_are_no_numbers_are_refused(value):
-    for bounds in ([(0, 1)], {"x": Int(0, 1)}, {"x": Choice([0.25, 0.75])}):
-        space = Space(bounds)
-        with pytest.raises(InvalidInput, match="parameter 'x"):
-            space.canonical({"x": value} if space.named else [value])
-
-
 @pytest.mark.parametrize("params", [{"x": 2.0}, {"y": 0.5}, {}, [0.5], 3, None, "x"])
 def test_params_of_another_space_are_refused(params):
     with pytest.raises(InvalidInput, match="param"):
@@ -92,18 +84,9 @@ def test_params_of_another_space_are_refused(params):
 
 
 def test_entries_of_a_dict_mean_one_kind_each():
-    meant = {
-        (2, 12): Int(2, 12),
-        (0.0, 1): Float(0, 1),
-        bool: Choice([False, True]),
-        7: Fixed(7),
-        None: Fixed(None),
-        "cpu": Fixed("cpu"),
-        Ordinal([16, 128]): Ordinal([16, 128]),
-    }
-    assert Space({str(i): spec for i, spec in enumerate(meant)}).parameters == {
-        str(i): parameter for i, parameter in enumerate(meant.values())
-    }
+    given = {"n": (2, 12), "x": (0.0, 1), "on": bool, "seed": 7, "none": None, "size": Ordinal([16, 128])}
+    meant = [Int(2, 12), Float(0, 1), Choice([False, True]), Fixed(7), Fixed(None), Ordinal([16, 128])]
+    assert list(Space(given).parameters.values()) == meant
 
 
 @pytest.mark.parametrize(
@@ -170,12 +153,8 @@ def test_the_points_of_a_finite_space_are_its_params_once():
     ("bounds", "says"),
     [
         ({}, "empty"),
-        (3, "dict of parameters"),
-        ({"x": 3}, "kbo.Float"),
         ({"x": (1.0, 0.0)}, "reversed"),
-        ({"x": (0.0, math.nan)}, "finite"),
         ({"x": (0, 1)}, r"write \(0.0, 1.0\)"),
-        ({"x": ("a", "b")}, "parameter 'x': low must be a finite number"),
         ({"x": (-1e308, 1e308)}, "parameter 'x': .* float64"),
         (lambda: Float(0, 1, log=True), "low > 0"),
         (lambda: Float(0, 1, step=0.3), "write 0.9 or 1.2"),
@@ -183,11 +162,8 @@ def test_the_points_of_a_finite_space_are_its_params_once():
         (lambda: Int(0.5, 2), "whole"),
         (lambda: Int(0, 10, step=20), "step = 20 must be at most"),
         (lambda: Int(10**17, 10**17 + 3), "float64 cannot all tell apart"),
-        (lambda: Choice("relu"), "must be a list"),
         ({"x": [1, True, 2]}, "two different"),
         ({"x": [0, 10]}, "range or a choice"),
-        ({"x": [object(), 1]}, "option must be"),
-        ({"x": ["a", "\ud800"]}, "an option must be text"),
         ({"\ud800": (0.0, 1.0)}, "the name must be text"),
         ({"n": (0.0, 1.0), "c": Choice(range(20000))}, "parameter 'c': .* 20001 columns"),
         ({"x": Fixed(1)}, "not fixed"),
@@ -197,7 +173,6 @@ def test_the_points_of_a_finite_space_are_its_params_once():
         ([{"x": (0.0, 1.0)}, When("x", 1, {"z": bool})], "'x' must have finitely many values"),
         ([{"x": bool}, When("x", "no", {"z": bool})], "condition of parameter 'z': 'no' is not one of"),
         ([{"x": bool}, When("y", True, {"z": bool}), When("z", True, {"y": bool})], "'z', 'y'.* depend on each other"),
-        (lambda: When("x", 1, Float(0, 1)), "must be a dict"),
     ],
 )
 def test_bad_bounds_conditions_and_steps_are_named(bounds, says):
@@ -221,11 +196,9 @@ def test_a_space_is_the_same_after_a_file(tmp_path):
     ("text", "says"),
     [
         ("x: {kind: Float, low: 0\n", "space.yaml: .*line 2"),
-        ("- x", "space.yaml: .* dict of parameters"),
         ("x: {low: 0, high: 1}", "parameter 'x': kind must be one of 'Float', 'Int'"),
         ("x: {kind: Int, low: 0}", "parameter 'x': Int has the entries low, high, log, step.*missing.*'high'"),
         ("x: [2, 12]", "{kind: Int, low: 2, high: 12} or {kind: Choice, options: \\[2, 12\\]}"),
-        ("x: {kind: Fixed, constant: 1, when: [y]}", "{parent: values}"),
         ("x: {kind: Float, low: 3, high: 1}", "parameter 'x': .* reversed"),
         ("x: {kind: Int, low: 1, high: 3, rows: [1, 2]}\ny: {kind: Int, low: 1, high: 3}", "as many rows"),
     ],
