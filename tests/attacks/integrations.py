@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from typing import Any
 
@@ -51,7 +50,6 @@ def in_optuna(play: Play) -> None:
 
     from kbo.integrations.optuna import KBOSampler
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     loss, rng = Loss(play), play.rng
     seed = rng.randrange(1000)
 
@@ -118,7 +116,6 @@ def in_ax(play: Play) -> None:
 
     import kbo.integrations.ax as kbo_ax
 
-    logging.getLogger("ax.api.client").setLevel(logging.ERROR)
     loss, rng = Loss(play), play.rng
     client = Client(random_seed=rng.randrange(1000))
     client.configure_experiment(

@@ -11,6 +11,7 @@ number of wrong statements of a kind may not exceed what delta allows, up to a p
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import random
 import sys
@@ -135,6 +136,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="replay this sequence of the group")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
     if arguments.only is not None:
         report = Report()
         sequence = play(arguments.group[0], arguments.seed, arguments.only, report)
