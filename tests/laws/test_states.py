@@ -155,16 +155,18 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
 
     A variance never grows; with a living dictionary it may, but is never more than that of the prior.
     """
-    n = PANEL + 40
-    X, y = pulls(saved, n, 400, device)
+    n, few = PANEL + 80, 60  # few places first, then more than a panel
+    first, later = pulls(saved, few, 12, device), pulls(saved, n - few, 400, device)
+    X, y = (torch.cat(parts) for parts in zip(first, later, strict=True))
     weights = torch.exp(2 * torch.randn(n, generator=seeded(9), dtype=torch.float64)).to(y) if weighted else None
     Z, state = torch.cat([saved.points(6, 3).to(device), X[:2]]), saved.make(saved.kernel(), 0.1)
     early, late, prior = track(state, Z), None, state.prior_variance(Z)
     before = prior
-    pieces = [slice(0, 0), *chunks(110, 35), *(slice(i, i + 1) for i in range(110, PANEL)), slice(PANEL, n)]
+    pieces = [slice(0, 0), *chunks(few), *(slice(i, i + 1) for i in range(few, few + 9)), slice(few + 9, n)]
     for number, piece in enumerate(pieces):
         early.update(X[piece], y[piece], *([weights[piece]] if weighted else []))
-        if number in (3, 8, 20, len(pieces) - 1):
+        state.predict(Z, RIDGES)
+        if number in (3, 6, 12, len(pieces) - 1):
             late = track(state, Z) if number == 3 else late
             so_far = [None if part is None else part[: piece.stop] for part in (X, y, weights)]
             formulas = saved.formulas(state, *so_far)
