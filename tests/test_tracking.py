@@ -70,9 +70,8 @@ def test_wandb_has_a_run_of_a_group_for_each_trial(trials, tmp_path, caplog):
     from wandb.proto.wandb_internal_pb2 import Record
 
     begun, result = trials
-    for attempt in range(
-        9
-    ):  # W&B gives up after half a minute on a busy machine, and so does the record, with a warning
+    # W&B gives up after a time on a busy machine; so does the record, with a warning.
+    for attempt in range(9):
         (folder := tmp_path / str(attempt)).mkdir()
         record = tracking.WandB("digits", mode="offline", folder=folder)
         for trial in begun:
