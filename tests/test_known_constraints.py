@@ -105,6 +105,7 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
         (GRID, [Linear({"a": 2, "b": 2}, upper=5, lower=5)], "no point satisfies '2 a [+] 2 b = 5'"),
         (BRANCHES, [Linear({"b": 1}, lower=0.6), total(upper=0.5)], "contradict"),
         (SQUARE, [total(upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
+        (SQUARE, [SUM, total(lower=1)], "no room.*leave one of them out"),
         (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'; the parameters are"),
         ({"a": ["x", "y"]}, [Linear({"a": 1}, upper=1)], "'a' has values that are no numbers"),
         (TABLE, [Linear({"a": 1}, upper=0)], "no row of the table of candidates satisfies 'a <= 0'"),
