@@ -67,7 +67,8 @@ def check_posterior(
         return _answers(formulas(state, A, y), Z) if formulas else _dense(state, A, y, Z)
 
     everything, empty = slice(None), make(_RIDGES[1])
-    same("without data the answers are the prior", _answers(empty, Z), _dense(empty, A[:0], y[:0], Z))
+    before = {name: value.to(X) for name, value in _answers(empty, Z).items()}
+    same("without data the answers are the prior", before, _dense(empty, A[:0], y[:0], Z))
     same(
         "prior_variance is the diagonal of the prior", {"": empty.prior_variance(Z)}, {"": empty.prior(Z, Z).diagonal()}
     )
