@@ -50,6 +50,23 @@ def test_a_run_within_a_trial_ends_with_the_trial(inner):
         assert failure.startswith("TimeoutError: no value after 0.2 s")
 
 
+def test_a_limit_is_not_lost_when_one_within_it_is_due_at_the_same_moment():
+    def late():  # both alarms come when both times are over
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(0.1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+
+    def within():
+        with contextlib.suppress(TimeoutError):
+            call_with_limit(late, 0.05)
+        whole.append(busy())
+
+    whole = []
+    with pytest.raises(TimeoutError, match=r"0\.06"):
+        call_with_limit(within, 0.06)
+    assert not whole
+
+
 @pytest.mark.parametrize("seconds", [0.2, 600.0])
 def test_a_timer_of_the_caller_goes_on_during_and_after_a_limit(seconds):
     ticks = []
