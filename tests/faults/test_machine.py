@@ -1,6 +1,6 @@
 """Random sequences of faults against ``Optimizer``, compared with a plain model of what must be true.
 
-A run is a list of events. Whatever happens (interrupts at any line, kills, forks, threads, reopening), the journal
+A run is a list of events. Whatever happens (interrupts at any line, kills, forks, reopening), the journal
 holds exactly the events of the calls that returned, and of an interrupted call a beginning of its events; the optimiser
 agrees with it; and every new point is the one that an undisturbed run chooses after the same events.
 """
@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -217,27 +216,6 @@ class Machine(RuleBasedStateMachine):
                 self.optimizer = None  # its file must not stay locked
         self.optimizer.close() if self.optimizer else None
         self.open()
-
-    @rule(threads=st.integers(2, 4))
-    def threads(self, threads: int) -> None:
-        """Several threads each ask, and report unless they were given a trial that another one has reported."""
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                self.optimizer.tell(self.optimizer.ask(), 0.5)
-            except BaseException as error:
-                errors.append(error)
-
-        crowd = [threading.Thread(target=work) for _ in range(threads)]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            thread.join()
-        assert not errors
-        events, _ = self.call(None, lambda: None)
-        kinds = [event["event"] for event in events]
-        assert kinds.count("tell") == threads  # of trials that were pending, see apply
 
     @precondition(lambda self: self.running())
     @rule()
