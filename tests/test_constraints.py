@@ -357,11 +357,11 @@ def test_the_best_point_is_feasible_and_nothing_near_it_or_in_the_box_is_better(
 
 
 def test_every_output_has_noise_in_proportion_to_its_spread():
-    problem = CONSTRAINED["pressure-vessel"](seed=0)
+    problem = CONSTRAINED["gardner1"](seed=0)
     spread = interquartile_ranges(problem.outputs, problem.space)
     drawn = torch.tensor([list(problem(problem.best).values()) for _ in range(300)], dtype=torch.float64)
-    assert list(problem(problem.best)) == ["objective", "c1", "c2", "c3", "c4"]
-    torch.testing.assert_close(drawn.std(0) / spread, torch.full((5,), NOISE_LEVEL).double(), rtol=0.2, atol=0)
+    assert list(problem(problem.best)) == ["objective", "c1"]
+    torch.testing.assert_close(drawn.std(0) / spread, torch.full((2,), NOISE_LEVEL).double(), rtol=0.2, atol=0)
     torch.testing.assert_close(drawn.mean(0), problem.outputs(problem.best), rtol=0, atol=float(0.03 * spread.max()))
     assert problem(problem.best) != problem(problem.best)
     assert CONSTRAINED["gramacy"](seed=3)([0.5, 0.5]) == CONSTRAINED["gramacy"](seed=3)([0.5, 0.5])
@@ -383,9 +383,8 @@ def test_a_recommendation_of_a_tuner_respects_the_constraint(name, monkeypatch):
     assert chosen.recommended()[0] >= 0.5
 
 
-@pytest.mark.parametrize("name", ["gpsampler", "tpe"])
-def test_where_no_trial_is_feasible_optuna_recommends_none(name):
-    chosen = tuner(name, kbo.Space([(0.0, 1.0)]), 0, 3, constraints=["c1"])
+def test_where_no_trial_is_feasible_optuna_recommends_none():
+    chosen = tuner("tpe", kbo.Space([(0.0, 1.0)]), 0, 3, constraints=["c1"])
     chosen.tell(chosen.ask(), {"objective": 1.0, "c1": 1.0})
     assert chosen.recommended() is None
 
@@ -403,4 +402,4 @@ def test_a_run_is_judged_by_the_truth_of_its_recommendation_and_an_infeasible_on
 
 def test_infeasibility_is_certified_and_a_feasible_problem_never_is():
     assert infeasible.run(1, 0.5, 60)[0]["found"] <= 60
-    assert math.isnan(infeasible.run(1, -0.1, 8)[0]["found"])
+    assert math.isnan(infeasible.run(1, -0.1, 4)[0]["found"])

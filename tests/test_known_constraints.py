@@ -162,10 +162,6 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
         ({**SQUARE, "c": (0.0, 1.0)}, [Linear({"a": 1, "b": 1, "c": 1}, upper=1, lower=1 - 2e-6)]),
         ({f"n{i}": (0, 50) for i in range(6)}, [Linear({f"n{i}": 1 for i in range(6)}, upper=60, lower=60)]),
         (SQUARE, [inside_disk]),
-        (
-            [*BRANCHES[:1], When("kind", "s", {"b": (0.5, 1.0), "m": Int(1, 100, log=True)})],
-            [Linear({"a": -100, "m": 1}, lower=90)],
-        ),
     ],
 )
 def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):

@@ -113,7 +113,7 @@ def test_failures_are_recorded_and_never_fed_to_the_model():
             raise ValueError("boom")
         return value
 
-    result = kbo.minimize(objective, LINE, 9, setting=certified(10.0))
+    result = kbo.minimize(objective, LINE, 9)
     assert [t.number for t in result.trials if t.status == "complete"] == [0, 5, 8]
     assert {t.status for t in result.trials} == {"complete", "failed"}
     assert result.trials[2].failure.startswith("ValueError: boom (test_optimize.py, line ")
@@ -188,11 +188,11 @@ def test_the_value_lies_in_its_interval_and_failures_are_in_the_guarantee():
     def objective(x):
         return 1 / 0 if x[0] > 0.8 else x[0]
 
-    result = kbo.maximize(noisy(objective, 1e-6), LINE, 6, setting=setting)
+    result = kbo.maximize(noisy(objective, 1e-6), LINE, 4, setting=setting)
     assert not result.certified
     assert result.guarantee.startswith("not certified: trials failed: ")
     setting = dataclasses.replace(setting, completion_independent_of_noise=True)
-    result = kbo.maximize(noisy(objective, 1e-6), LINE, 6, setting=setting)
+    result = kbo.maximize(noisy(objective, 1e-6), LINE, 4, setting=setting)
     assert result.certified
     assert "if completion does not depend on the noise (trials failed: " in result.guarantee
 

@@ -52,7 +52,7 @@ class Problem:
             yield found, (row := found.widest(self.states[0], self.bounds[0]))
 
 
-@pytest.mark.parametrize(("make", "rounds"), [(MartingaleMixture, 4), (SelfNormalized, 20)])
+@pytest.mark.parametrize(("make", "rounds"), [(MartingaleMixture, 2), (SelfNormalized, 20)])
 def test_the_sets_are_those_of_a_dense_recomputation(device, make, rounds):
     """With a width that stays, the expanders are those of a state with the hypothetical observation."""
     problem, grown = Problem(1, make=make, device=device), 0
