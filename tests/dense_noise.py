@@ -1,7 +1,7 @@
 """The recursion of online noise bounds, dense and as written on paper, in extended precision. Nothing here is kbo's.
 
 Durand, Maillard & Pineau (2018), Sec. 4 and 5, with the corrections of the specification; "mixture" rests on eq. 8 of
-Flynn & Reeb (2024). ``K`` [T T] is the kernel matrix of all data in their order, ``sketch`` its Nystrom matrix. In
+Flynn & Reeb (2024). ``K`` [T T] is the kernel matrix of all data in their order. In
 extended precision: where kbo and this recursion differ it is kbo that lacks digits, as far as K itself has them.
 """
 
@@ -21,7 +21,7 @@ N_MIXTURE = 12
 
 @dataclass(frozen=True)
 class Step:
-    """What is known after t observations. ``D``, ``radius`` and ``rss`` are at ``ridge``, of the raw bounds not."""
+    """What is known after t observations. ``D``, ``radius`` and ``rss`` are at ``ridge``."""
 
     t: int
     upper: float
@@ -31,8 +31,6 @@ class Step:
     gamma: float
     D: float
     radius: float
-    raw_upper: float = math.inf
-    raw_lower: float = -math.inf
 
     @property
     def sh(self) -> float:
@@ -141,14 +139,14 @@ def recursion(
         lower: Known lower bound.
         variant: "paper", "tight", "tight+grid", "mixture" or "mixture+strict".
         largest_ridge: First ridge of the grid; by default ``upper^2 / C^2`` for "tight+grid", and else 1.
-        sketch: Nystrom matrix [T T]; None if exact; a list of matrices [t t], t = 0 .. T, if the dictionary changes.
+        sketch: Nystrom matrices [t t], t = 0 .. T; None if exact.
         errors: Operator norm of ``K_t - sketch_t`` and its diagonal, repeats merged, t = 0 .. T; None if exact.
     """
-    K, y, living = np.asarray(K), np.asarray(y), isinstance(sketch, list)
-    fitted = sketch if living else [(K if sketch is None else np.asarray(sketch))[:t, :t] for t in range(len(y) + 1)]
+    K, y = np.asarray(K), np.asarray(y)
+    fitted = [K[:t, :t] for t in range(len(y) + 1)] if sketch is None else sketch
     errors = [(0.0, np.zeros(0))] * (len(y) + 1) if errors is None else errors
     floors = np.maximum.accumulate(1e-10 * np.diagonal(K))
-    moving = living or variant in ("paper", "tight")
+    moving = sketch is not None or variant in ("paper", "tight")
 
     @cache
     def fit_of(ridge: float, t: int) -> Fit:
@@ -182,7 +180,7 @@ def _sandwich(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
         sp = min(sp, raw_upper)
         lam = max(sp**2 / C**2, floors[t])
         now, radius = fit(lam, t), math.sqrt(lam) * C + sp * math.sqrt(D)
-        yield Step(t, sp, sm, lam, now.rss(t), now.log_det(t) / 2, D, radius, raw_upper, raw_lower)
+        yield Step(t, sp, sm, lam, now.rss(t), now.log_det(t) / 2, D, radius)
 
 
 def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
@@ -198,10 +196,10 @@ def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
         ridge, delta_j = lam0 * 2.0**-j, 6 * delta / (math.pi**2 * (j + 1) ** 2)
         return 2 * math.log(1 / delta_j) + (fit(ridge, t).log_det(t) + hadamard(errors[t][1], ridge) if t else 0.0)
 
-    def step(t: int, j: int, **raw_bounds) -> Step:
+    def step(t: int, j: int) -> Step:
         lam, D = lam0 * 2.0**-j, deviation(j, t)
         rss, gamma = (fit(lam, t).rss(t), fit(lam, t).log_det(t) / 2) if t else (0.0, 0.0)
-        return Step(t, sp, sm, lam, rss, gamma, D, math.sqrt(lam) * C + sp * math.sqrt(D), **raw_bounds)
+        return Step(t, sp, sm, lam, rss, gamma, D, math.sqrt(lam) * C + sp * math.sqrt(D))
 
     j = follow(sp, floors[0])
     yield step(0, j)
@@ -211,7 +209,7 @@ def _grid(fit, T, C, delta, sp, sm, lam0, errors, floors, raw):
         raw_lower, raw_upper = raw(t, sh, lam, deviation(j, t), C, delta, errors[t][0])
         sm, sp = max(sm, raw_lower), min(sp, raw_upper)
         j = follow(sp, floors[t])
-        yield step(t, j, raw_upper=raw_upper, raw_lower=raw_lower)
+        yield step(t, j)
 
 
 def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
@@ -246,4 +244,4 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
         a = ridges[j]
         radius = math.sqrt(sp**2 * square(sp**2)) if math.isfinite(sp) else math.inf
         rss, gamma = fit(a, t).rss(t), fit(a, t).log_det(t) / 2
-        yield Step(t, sp, sm, a, rss, gamma, D[j] + log, radius, raw_upper, raw_lower)
+        yield Step(t, sp, sm, a, rss, gamma, D[j] + log, radius)

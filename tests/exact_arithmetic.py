@@ -144,32 +144,17 @@ class Exact:
         return [(max(b[0] for b in point), min(b[1] for b in point)) for point in zip(*every, strict=True)]
 
     def best_mixture(self, noise_std, norm_bound, delta, scale=1.0, points: int = 2) -> list[tuple]:
-        """CMM at the first points: golden sections over the logarithm of the ridge, which has one valley."""
-        a0 = float(noise_std) ** 2 / scale
-        grid = [mpmath.mpf(a0) * mpmath.mpf(10) ** (mpmath.mpf(j) / 2) for j in range(-12, 17)]
-        numbers = noise_std, norm_bound, delta, scale
-        coarse = [self.mixture([ridge], *numbers) for ridge in grid]
-        golden, found = (mpmath.sqrt(5) - 1) / 2, []
+        """CMM at the first points: the best ridge, in ever finer grids of its logarithm, which has one valley."""
+        a0, numbers, found = float(noise_std) ** 2 / scale, (noise_std, norm_bound, delta, scale), []
         for point in range(points):
             ends = []
             for side, sign in ((0, -1), (1, 1)):
-
-                def h(t, point=point, side=side, sign=sign):
-                    return sign * self.mixture([mpmath.exp(t)], *numbers)[point][side]
-
-                first = min(range(len(grid)), key=lambda j: sign * coarse[j][point][side])
-                a, b = (mpmath.log(grid[min(max(j, 0), len(grid) - 1)]) for j in (first - 1, first + 1))
-                c, d = b - golden * (b - a), a + golden * (b - a)
-                hc, hd = h(c), h(d)
-                for _ in range(36):
-                    if hc < hd:
-                        b, d, hd = d, c, hc
-                        c = b - golden * (b - a)
-                        hc = h(c)
-                    else:
-                        a, c, hc = c, d, hd
-                        d = a + golden * (b - a)
-                        hd = h(d)
-                ends.append(sign * min(hc, hd))
+                grid = [mpmath.log(a0) + mpmath.log(10) * j / 2 for j in range(-12, 17)]
+                for _ in range(14):
+                    values = [sign * self.mixture([mpmath.exp(t)], *numbers)[point][side] for t in grid]
+                    best = min(range(len(grid)), key=values.__getitem__)
+                    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+                    grid = [low + (high - low) * j / 4 for j in range(5)]
+                ends.append(sign * min(values))
             found.append(tuple(ends))
         return found

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from statistics import mean, median
 
 import torch
+from scipy.stats import norm
 from torch import Generator, Tensor
 
-from kbo import AdaptiveRidge, KernelRidge, NystromRidge
+from kbo import AdaptiveRidge, KernelRidge, NystromRidge, bandit
 from kbo.confidence import (
     MIXED_SCALES,
     AdaptiveMixture,
@@ -26,13 +27,16 @@ from kbo.confidence.noise.energy import averaged
 from kbo.errors import RefutedAssumptions
 from kbo.experiments.papers import chaining, streaming
 from kbo.experiments.papers.streaming_uniform import problem
-from kbo.problems import RKHSBandit
+from kbo.problems import GaussianProcessBandit, RKHSBandit, stationary_kernel
+from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, Posterior
+from tests.dense import gram
 from tests.test_sketched import Traced, random_problem
 
 DELTA, SIGMA, NORM = 0.1, 0.1, 5.0
 KERNELS = {"RBF 0.2": ("rbf", 0.2), "RBF 0.5": ("rbf", 0.5), "Matérn 5/2 0.5": ("matern52", 0.5)}
 KERNELS |= {"Matérn 3/2 0.2": ("matern32", 0.2)}
+GAUSSIAN = ("paper", "quantile", "mixture")
 RIDGES = [4.0**-j for j in range(12)]
 
 
@@ -71,12 +75,12 @@ def half(confidence: Confidence, state: Posterior, Z: Tensor) -> float:
 
 
 def followed(
-    bandit: object, arms: Tensor, X: Tensor, y: Tensor, marks: tuple[int, ...], kind: str
+    game: object, arms: Tensor, X: Tensor, y: Tensor, marks: tuple[int, ...], kind: str
 ) -> Iterator[tuple[str, int, float, float, float]]:
     """Yield the variant, n, both bounds of the noise level and the half width of the mixture on them."""
-    plain, unions = KernelRidge(bandit.kernel, 1.0), Unions()
+    plain, unions = KernelRidge(game.kernel, 1.0), Unions()
     adaptive = {variant: NoiseBounds(NORM, DELTA, variant=variant) for variant in ("mixture", "mixture+strict")}
-    adaptive = {name: AdaptiveRidge(KernelRidge(bandit.kernel, 1.0), bounds) for name, bounds in adaptive.items()}
+    adaptive = {name: AdaptiveRidge(KernelRidge(game.kernel, 1.0), bounds) for name, bounds in adaptive.items()}
     for x, target in zip(X[: max(marks)].split(1), y.split(1), strict=False):
         for state in (plain, *adaptive.values()):
             state.update(x, target)
@@ -95,17 +99,17 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
     for name, (kernel, lengthscale) in KERNELS.items():
         found: dict[tuple[str, int], list[tuple[float, float]]] = {}
         for seed in range(seeds):
-            bandit = RKHSBandit(kernel, lengthscale, dim=2, norm=NORM, seed=seed)
+            game = RKHSBandit(kernel, lengthscale, dim=2, norm=NORM, seed=seed)
             rng = Generator().manual_seed(seed)
             arms = torch.rand(100, 2, generator=rng, dtype=torch.float64)
             X = arms[torch.randint(100, (max(marks),), generator=rng)]
-            y, dictionary = bandit.observe(X), FixedDictionary.pivoted(bandit.kernel, arms, 15)
-            exact, sketch = KernelRidge(bandit.kernel, SIGMA**2), NystromRidge(bandit.kernel, SIGMA**2, dictionary)
+            y, dictionary = game.observe(X), FixedDictionary.pivoted(game.kernel, arms, 15)
+            exact, sketch = KernelRidge(game.kernel, SIGMA**2), NystromRidge(game.kernel, SIGMA**2, dictionary)
             cmm = MartingaleMixture(SIGMA, NORM, DELTA)
             many = MartingaleMixture(SIGMA, NORM, DELTA, scale=MIXED_SCALES)
             noisy = (torch.arange(len(X)) % 2).double()  # every second observation has five times the noise
             loud = y + 2 * math.sqrt(6) * SIGMA * noisy * torch.randn(len(X), generator=rng, dtype=torch.float64)
-            weighted, loudest = KernelRidge(bandit.kernel, SIGMA**2), KernelRidge(bandit.kernel, 25 * SIGMA**2)
+            weighted, loudest = KernelRidge(game.kernel, SIGMA**2), KernelRidge(game.kernel, 25 * SIGMA**2)
             for start in range(0, len(X), 10):
                 rows = slice(start, start + 10)
                 for state in (exact, sketch):
@@ -129,7 +133,7 @@ def widths(seeds: int = 2, marks: tuple[int, ...] = (100, 400, 1000)) -> None:
                 }
                 for gain, pair in pairs.items():
                     found.setdefault((gain, n), []).append(pair)
-            each = followed(bandit, arms, X, y, marks, "dmm")
+            each = followed(game, arms, X, y, marks, "dmm")
             level = {(variant, n): width for variant, n, _, _, width in each}
             for n in marks:
                 found.setdefault(("unknown noise, DMM", n), []).append((level["0.7", n], level["mixture", n]))
@@ -142,11 +146,11 @@ def noise(seeds: int = 10, marks: tuple[int, ...] = (75, 150, 300, 600, 1000)) -
     """The noise interval and the half width of DMM on the points and noise of figure 3 (Durand et al. 2018)."""
     found: dict[tuple[str, int], list[tuple[float, ...]]] = {}
     for seed in range(seeds):
-        bandit = problem(quick=False).environment(seed)
+        game = problem(quick=False).environment(seed)
         rng = Generator().manual_seed(40_000 + seed)
-        X = bandit.fixed_arms[torch.randint(len(bandit.fixed_arms), (max(marks),), generator=rng)]
-        y = torch.cat([bandit.observe(x) for x in X.split(1)])
-        for name, n, *numbers in followed(bandit, bandit.fixed_arms, X, y, marks, "dmm"):
+        X = game.fixed_arms[torch.randint(len(game.fixed_arms), (max(marks),), generator=rng)]
+        y = torch.cat([game.observe(x) for x in X.split(1)])
+        for name, n, *numbers in followed(game, game.fixed_arms, X, y, marks, "dmm"):
             found.setdefault((name, n), []).append(tuple(numbers))
     columns = {name: [list(zip(*found[name, n], strict=True)) for n in marks] for name, _ in found}
     rows: dict[str, Callable[[list[tuple[float, ...]]], str]] = {
@@ -223,6 +227,53 @@ def chains(runs: int = 500) -> None:
         print(" | ".join([name, f"{failed} of {runs}", *numbers, f"{max(row['closest'] for row in own):.3f}"]))
 
 
+def ratio_half(mean: Tensor, variance: Tensor, n_points: int) -> Tensor:
+    """Half widths of the prior-posterior ratio at 0.9 delta, cut by the prior's interval at 0.1 delta; ``k = 1``."""
+    left = (1 - variance).clamp_min(1e-12)
+    half = variance / left * (-variance.log() + 2 * math.log(n_points / (0.9 * DELTA)) + mean.square() / left)
+    prior = norm.isf(0.1 * DELTA / n_points / 2)
+    upper = (mean / left + half.sqrt()).clamp_max(prior)
+    return (upper - (mean / left - half.sqrt()).clamp_min(-prior)) / 2
+
+
+def compared(name: str, n_points: int, rounds: tuple[int, ...]) -> dict[int, dict[str, float]]:
+    """Mean half widths of ``FiniteSet`` at 400 points after uniform observations in two dimensions of a draw."""
+    kernel, rng = stationary_kernel(*KERNELS[name]), Generator().manual_seed(0)
+    X = torch.rand(max(rounds) + 400, 2, generator=rng, dtype=torch.float64)
+    root = torch.linalg.cholesky(gram(kernel, X, X) + 1e-8 * torch.eye(len(X)).double())
+    y = root @ torch.randn(len(X), generator=rng, dtype=torch.float64)
+    y = y + SIGMA * torch.randn(len(X), generator=rng, dtype=torch.float64)
+    state, Z, found = KernelRidge(kernel, SIGMA**2), X[-400:], {}
+    for n in rounds:
+        state.update(X[state.n : n], y[state.n : n])
+        found[n] = {variant: half(FiniteSet(n_points, DELTA, variant), state, Z) for variant in GAUSSIAN}
+        found[n]["prior-posterior ratio"] = float(ratio_half(*state.predict(Z), n_points).mean())
+    return found
+
+
+def gaussian() -> None:
+    """Widths of the bounds for draws of the Gaussian process, relative to those of the paper."""
+    for name in KERNELS:
+        for n_points in (100, 1000, 10_000):
+            for n, halves in compared(name, n_points, (0, 5, 20, 60, 120, 400, 1000)).items():
+                ratios = "  ".join(f"{key} {half / halves['paper']:.3f}" for key, half in halves.items())
+                print(f"{name:15} N = {n_points:<6} n = {n:<5} {halves['paper']:.4f}  {ratios}", flush=True)
+
+
+def regret(seeds: int = 12) -> None:
+    """Cumulative regret of GP-UCB with these bounds on 500 points, 120 rounds."""
+    found: dict[str, Tensor] = {}
+    for variant in GAUSSIAN:
+        sums = []
+        for seed in range(seeds):
+            game = GaussianProcessBandit(500, 5.0, 1.0, noise_std=SIGMA, seed=seed)
+            method = Method(variant, game.kernel, SIGMA**2, FiniteSet(500, DELTA, variant))
+            sums.append(sum(row["regret"] for row in bandit.play(method, game, 120, seed=100 + seed)))
+        found[variant] = torch.tensor(sums)
+        less = found[variant] - found["paper"]
+        print(f"{variant:10} {mean(sums):.1f}  {less.mean():.1f} +- {less.std() / len(less) ** 0.5:.1f}", flush=True)
+
+
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (widths, noise, classes, sketch, coverage, chains)}
+    parts = {part.__name__: part for part in (widths, noise, classes, sketch, coverage, chains, gaussian, regret)}
     parts[sys.argv[1]](*(int(word) if word.isdigit() else word for word in sys.argv[2:]))

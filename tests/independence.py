@@ -25,7 +25,7 @@ import torch
 
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 TIMERS = {"ITIMER_REAL": signal.ITIMER_REAL, "ITIMER_VIRTUAL": signal.ITIMER_VIRTUAL, "ITIMER_PROF": signal.ITIMER_PROF}
-SECONDS_TO_END = float(os.environ.get("KBO_TEST_SECONDS_TO_END", "60"))
+SECONDS_TO_END = float(os.environ.get("KBO_TEST_SECONDS_TO_END", "600"))
 """How long threads, child processes and files that a test has told to end may take."""
 
 
@@ -96,6 +96,10 @@ KINDS = {
     "default dtype": Kind(
         lambda: {"dtype": torch.get_default_dtype()}, lambda before: torch.set_default_dtype(before["dtype"])
     ),
+    "default device": Kind(
+        lambda: {"device": torch.get_default_device()}, lambda before: torch.set_default_device(before["device"])
+    ),
+    "errors of numpy": Kind(np.geterr, lambda before: np.seterr(**before)),
     "threads of torch": Kind(
         lambda: {"threads": torch.get_num_threads()}, lambda before: torch.set_num_threads(before["threads"])
     ),
@@ -182,7 +186,8 @@ def left_running(before: set[str], kept: str) -> set[str]:
 def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compare the process before and after a test.
 
-    A test with the mark ``keeps(what, reason)`` may leave things that run and whose name matches the expression.
+    A test with the mark ``keeps(what, reason)`` may leave things that run and whose name matches the expression. What
+    runs after a test that failed is not waited for: its traceback holds what it had open.
     """
     mark = request.node.get_closest_marker("keeps")
     kept = mark.args[0] if mark else "(?!)"  # nothing
@@ -193,7 +198,7 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
     before = {name: kind.read() for name, kind in KINDS.items()}
-    before_running, modules = running(), others()
+    before_running, modules, failures = running(), others(), request.session.testsfailed
     yield
     imported = bool(others() - modules)
     wrong = []
@@ -201,7 +206,8 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
         if (found := changes(before[name], kind.read())) and not (imported and name in SET_BY_IMPORTS):
             kind.put_back(before[name])
             wrong.append(f"{name}: {found}")
-    wrong += [] if imported else sorted(left_running(before_running, kept))
+    failed = request.session.testsfailed > failures
+    wrong += [] if imported or failed else sorted(left_running(before_running, kept))
     random.setstate(numbers[0])
     np.random.set_state(numbers[1])  # noqa: NPY002
     torch.set_rng_state(numbers[2])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
+import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,32 +26,25 @@ pytest.importorskip("ax")
 from ax.adapter.cross_validation import cross_validate
 from ax.adapter.registry import Generators
 from ax.api.client import Client
-from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig, StorageConfig
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
-from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 from ax.storage.sqa_store.db import create_all_tables, get_engine, init_engine_and_session_factory
 
 import kbo.integrations.ax as kbo_ax
 from kbo.integrations.ax.storage import build_kernel, describe_kernel, rounded
-from tests.ax_run import (
-    BOX,
-    KILLED_AFTER,
-    N_INITIAL,
-    TRIALS,
-    advance,
-    branin,
-    database,
-    from_database,
-    from_json,
-    new_client,
-)
+from tests.parts import once
+from tests.processes import python
 
 MIXTURE = {"noise_std": 0.2, "norm_bound": 3.0, "delta": 0.1}
+BOX = [
+    RangeParameterConfig(name="a", parameter_type="float", bounds=(-5.0, 10.0)),
+    RangeParameterConfig(name="b", parameter_type="float", bounds=(0.0, 15.0)),
+]
 FLOAT = RangeParameterConfig(name="lr", parameter_type="float", bounds=(1e-4, 1e-1), scaling="log")
 INT = RangeParameterConfig(name="k", parameter_type="int", bounds=(1, 5))
 MANY = RangeParameterConfig(name="k", parameter_type="int", bounds=(0, 400))
@@ -67,22 +60,35 @@ def matern(*lengthscales: float, scale: float = 1.0) -> ScaleKernel:
     return kernel
 
 
-def started(parameters, objective="-loss", **options) -> Client:
-    client = Client(random_seed=0)
-    client.configure_experiment(parameters=parameters, name="test")
-    client.configure_optimization(objective=objective)
+def rough(noise_std: float | None = 5.0, **options) -> Certified:
+    """A setting for Branin."""
+    return Certified(matern(0.3), noise_std, norm_bound=600.0, **options)
+
+
+def started(parameters=BOX, objective="-loss", limits=None, relations=None, storage=None, **options) -> Client:
+    client = Client(storage_config=storage, random_seed=0)
+    client.configure_experiment(parameters=parameters, parameter_constraints=relations, name="test")
+    client.configure_optimization(objective=objective, outcome_constraints=limits)
     client.set_generation_strategy(kbo_ax.generation_strategy(**options))
     return client
 
 
 def run(client: Client, trials: int, function, sem=None) -> list[dict]:
+    """Points of so many trials, each completed with the loss, or with all outcomes, that the function returns."""
     points = []
     for _ in range(trials):
         ((number, point),) = client.get_next_trials(1).items()
         points.append(point)
         value = function(**point)
-        client.complete_trial(number, {"loss": value if sem is None else (value, sem)})
+        known = value if isinstance(value, dict) else {"loss": value if sem is None else (value, sem)}
+        client.complete_trial(number, known)
     return points
+
+
+def branin(a: float, b: float) -> float:
+    """The function, with three minima of about 0.398."""
+    bowl = (b - 5.1 / (4 * math.pi**2) * a**2 + 5 / math.pi * a - 6) ** 2
+    return bowl + 10 * (1 - 1 / (8 * math.pi)) * math.cos(a) + 10
 
 
 def tuning(lr: float, k: int, act: str, one: str = "only") -> float:
@@ -100,55 +106,61 @@ def distance(p: dict, q: dict) -> float:
 
 # Resuming
 
+TRIALS, BEGUN, N_INITIAL = 11, 9, 5
+
+
+def database(folder) -> StorageConfig:
+    return StorageConfig(url=f"sqlite:///{folder}/ax.db")
+
+
+def begin(folder: str) -> None:
+    init_engine_and_session_factory(url=database(folder).url, force_init=True)
+    create_all_tables(get_engine())
+    client = started(storage=database(folder), n_initial=N_INITIAL)
+    run(client, BEGUN, branin)
+    client.save_to_json_file(f"{folder}/ax.json")
+
+
+def begin_and_die(folder: str) -> None:
+    """In a process that gets killed."""
+    code = f"import os; from tests.test_ax import begin; begin({folder!r}); os.kill(os.getpid(), {signal.SIGKILL})"
+    killed = python("-c", code, cwd=Path(__file__).parent.parent, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
 
 @pytest.fixture(scope="module")
 def uninterrupted() -> list[dict]:
-    return advance(new_client(), TRIALS)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ax")
-    killed = subprocess.run([sys.executable, "-m", "tests.ax_run", str(folder)], capture_output=True)
-    assert killed.returncode == -9, killed.stderr.decode()
-    return folder
+    return run(started(n_initial=N_INITIAL), TRIALS, branin)
 
 
 @pytest.mark.keeps(r"file .*ax\.db", "Ax keeps the connection to its database until the process ends")
-@pytest.mark.parametrize(("load", "trials"), [(from_json, TRIALS - KILLED_AFTER), (from_database, 2)])
-def test_a_killed_run_continues_exactly_as_if_it_had_not_been(load, trials, folder, uninterrupted):
-    points = advance(load(folder), trials)
-    assert points == uninterrupted[KILLED_AFTER : KILLED_AFTER + trials]
+@pytest.mark.parametrize("make", once([begin, begin_and_die]))
+def test_a_stored_run_continues_exactly_as_if_it_had_not_been(make, tmp_path, uninterrupted):
+    make(str(tmp_path))
+    from_json = Client.load_from_json_file(str(tmp_path / "ax.json"))
+    assert run(from_json, TRIALS - BEGUN, branin) == uninterrupted[BEGUN:]
+    from_database = Client.load_from_database("test", storage_config=database(tmp_path))
+    assert run(from_database, 1, branin) == uninterrupted[BEGUN : BEGUN + 1]
 
 
 def test_minimisation_minimises_and_maximisation_maximises(uninterrupted):
-    found = min(branin(**point) for point in uninterrupted)
-    sobol = [branin(**point) for point in advance(new_client(n_initial=TRIALS), TRIALS)]
-    largest = [branin(**point) for point in advance(new_client("loss", method="amm-ucb"), N_INITIAL + 4)]
-    assert found < 2
-    assert found < min(sobol) - 1
+    found = [branin(**point) for point in uninterrupted]
+    sobol = [branin(**point) for point in run(started(n_initial=TRIALS), TRIALS, branin)]
+    largest = [branin(**p) for p in run(started(objective="loss", method="amm-ucb", n_initial=5), 9, branin)]
+    assert min(found) < min(sobol) - 1
     assert max(largest) > max(sobol) + 50
-    assert max(branin(**point) for point in uninterrupted[N_INITIAL:]) < max(largest) / 2
+    assert max(found[N_INITIAL:]) < max(largest) / 2
 
 
-@pytest.mark.parametrize("method", ["kernel-ts", "bkb"])
-def test_other_methods_resume_and_change_from_trial_to_trial(method, tmp_path):
-    setting = Certified(matern(0.3), noise_std=5.0, norm_bound=600.0)
-    client = started(BOX, method=method, setting=setting, seed=3)
+@pytest.mark.parametrize(("method", "noise"), [("kernel-ts", 5.0), ("bkb", 5.0), ("kernel-ts-adaptive", None)])
+def test_other_methods_resume_and_change_from_trial_to_trial(method, noise, tmp_path):
+    setting = rough(noise) if noise else rough(None, noise_upper=20.0)
+    client, other = (started(method=method, setting=setting, seed=seed) for seed in (3, 4))
     points = run(client, 3, branin)
-    assert method != "kernel-ts" or distance(points[1], points[2]) > 1e-3
+    if method != "bkb":  # which draws nothing
+        assert points[1] != points[2] != run(other, 3, branin)[2]
     assert again(client, tmp_path).get_next_trials(1) == client.get_next_trials(1)
-
-
-def test_another_seed_takes_another_way():
-    setting = Certified(matern(0.3), noise_std=5.0, norm_bound=600.0)
-    draws = [started(BOX, method="kernel-ts", setting=setting, n_initial=2, seed=seed) for seed in (0, 1)]
-    for client in draws:
-        for a, b in [(0.0, 1.0), (5.0, 5.0)]:
-            number = client.attach_trial({"a": a, "b": b})
-            client.complete_trial(number, {"loss": a})
-    first, second = (next(iter(client.get_next_trials(1).values())) for client in draws)
-    assert distance(first, second) > 1e-2
+    assert ("at most 20" in kbo_ax.guarantee(client)) == (noise is None)
 
 
 # Pending, failed and abandoned trials
@@ -156,15 +168,15 @@ def test_another_seed_takes_another_way():
 
 @pytest.mark.parametrize("method", ["ucb", "kernel-ts"])
 def test_pending_trials_differ(method):
-    client = new_client(method=method)
-    advance(client, 6)
+    client = started(method=method, n_initial=4)
+    run(client, 5, branin)
     points = list(client.get_next_trials(3).values())
     assert len(points) == 3
     assert all(distance(p, q) > 1e-2 for i, p in enumerate(points) for q in points[:i])
 
 
 def test_what_was_abandoned_is_avoided_and_what_failed_is_mentioned():
-    client = started(BOX, setting=Certified(matern(0.3, scale=1.0), noise_std=5.0, norm_bound=600.0), method="amm-ucb")
+    client = started(setting=rough(), method="amm-ucb")
     run(client, 3, branin)
     assert "failed" not in kbo_ax.guarantee(client)
     before = kbo_ax.interval(client, {"a": 1.0, "b": 1.0})
@@ -198,7 +210,7 @@ def by_hand(client: Client, kernel, features, point, noise_std: float, norm_boun
 @pytest.mark.parametrize("objective", ["-loss", "loss"])
 def test_certified_data_are_not_cut(objective):
     kernel = matern(0.1)
-    client = started(BOX, objective, setting=Certified(kernel, noise_std=1.0, norm_bound=500.0))
+    client = started(objective=objective, setting=Certified(kernel, noise_std=1.0, norm_bound=500.0))
     for i, value in enumerate([0.9, 1.0, 1.1, 1.0, 0.95, 1.05, -100.0, 120.0]):
         client.complete_trial(client.attach_trial({"a": -5.0 + 2 * i, "b": 2.0 * i}), {"loss": value})
 
@@ -242,39 +254,53 @@ def test_certified_bounds_are_those_of_the_raw_data(tmp_path):
     assert kbo_ax.interval(again(client, tmp_path), point) == interval
 
 
-def test_a_mixed_space_is_searched():
-    client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.05, norm_bound=6.0), method="amm-ucb")
-    values = [tuning(**point) for point in run(client, 16, tuning)]
-    assert min(values) < 0.15
-    best, *_ = client.get_best_parameterization()
-    assert best["act"] == "relu"
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (lambda client: client.complete_trial(0, {"loss": client._experiment.data.df["mean"][0]}), True),
+        (lambda client: client.attach_data(3, {"loss": (client._experiment.data.df["mean"][3], 0.1)}), False),
+        (lambda client: (kbo_ax.interval(client, {"a": 0.0, "b": 0.0}), client.attach_data(4, {"loss": 0.5})), False),
+        (lambda client: [client.attach_data(1, {"loss": x}) or run(client, 1, branin) for x in (0.5, 0.7)], False),
+    ],
+    ids=["same value", "standard error", "after its bound was read", "back again"],
+)
+def test_a_value_that_is_overwritten_removes_the_guarantee(change, kept, tmp_path):
+    client = started(setting=rough(), n_initial=2)
+    run(client, 5, branin)
+    change(client)
+    for found in (client, again(client, tmp_path)):
+        said = kbo_ax.guarantee(found)
+        assert said.startswith("certified" if kept else "not certified")
+        assert kept or "with values that were overwritten later" in said
 
 
-def test_interval_names_points_that_are_none():
+def test_intermediate_values_never_reach_a_bound():
+    client = started(setting=rough(), n_initial=2)
+    run(client, 3, branin)
+    before = kbo_ax.interval(client, {"a": 0.5, "b": 1.0})
+    (number,) = client.get_next_trials(1)
+    client.attach_data(number, {"loss": 2.0}, progression=1)
+    assert kbo_ax.interval(client, {"a": 0.5, "b": 1.0}) == before
+    client.mark_trial_early_stopped(number)
+    assert kbo_ax.interval(client, {"a": 0.5, "b": 1.0}) == before
+    assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
+
+
+def test_what_has_no_answer_is_refused():
     client = started(MIXED, setting=Certified(matern(0.7), noise_std=0.1, norm_bound=6.0))
+    point = {"lr": 3e-3, "k": 4, "act": "tanh"}
     with pytest.raises(InvalidInput, match="no bound yet"):
-        kbo_ax.interval(client, {"lr": 3e-3, "k": 4, "act": "tanh"})
+        kbo_ax.interval(client, point)
     assert kbo_ax.guarantee(client).startswith("none")
     run(client, 1, tuning)
     with pytest.raises(InvalidInput, match="point of the search space"):
-        kbo_ax.interval(client, {"lr": 3e-3, "k": 9, "act": "tanh"})
+        kbo_ax.interval(client, {**point, "k": 9})
     with pytest.raises(InvalidInput, match="no strategy of kbo"):
         kbo_ax.interval(Client(), {})
-
-
-def test_data_that_refute_the_assumptions_are_reported():
-    client = started(BOX, setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0))
-    run(client, 1, branin)
+    with pytest.raises(InvalidInput, match="standard error of 7"):
+        run(client, 2, tuning, sem=7.0)
     with pytest.raises(RefutedAssumptions):
-        run(client, 2, branin)
-
-
-def test_an_unknown_noise_level(tmp_path):
-    setting = Certified(matern(0.3), None, norm_bound=600.0, noise_upper=20.0)
-    client = started(BOX, setting=setting, method="kernel-ts-adaptive")
-    run(client, 3, branin)
-    assert "at most 20" in kbo_ax.guarantee(client)
-    assert again(client, tmp_path).get_next_trials(1) == client.get_next_trials(1)
+        run(started(setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0)), 3, branin)
 
 
 # Standard errors
@@ -289,7 +315,7 @@ def test_an_unknown_noise_level(tmp_path):
     ],
 )
 def test_standard_errors_are_the_noise_level_if_all_are_known(errors, words):
-    client = new_client(n_initial=3)
+    client = started(n_initial=3)
     for sem in errors:
         ((number, point),) = client.get_next_trials(1).items()
         client.complete_trial(number, {"loss": branin(**point) if sem is None else (branin(**point), sem)})
@@ -297,14 +323,6 @@ def test_standard_errors_are_the_noise_level_if_all_are_known(errors, words):
     assert said.startswith("practical, not certified")
     assert words in said
     assert ("standard error" in said) == (None not in errors)
-
-
-def test_standard_errors_above_the_noise_level_are_refused():
-    client = started(BOX, setting=Certified(matern(0.3), noise_std=5.0, norm_bound=600.0))
-    run(client, 1, branin, sem=5.0)
-    run(client, 1, branin, sem=7.0)
-    with pytest.raises(InvalidInput, match="standard error of 7"):
-        client.get_next_trials(1)
 
 
 # Discrete spaces
@@ -322,13 +340,6 @@ def test_arms_are_pulled_again():
     assert len(adapter.botorch_model.train_targets) == 23  # all that was known when the last one was chosen
 
 
-def test_spaces_too_large_to_enumerate():
-    box = [RangeParameterConfig(name=name, parameter_type="int", bounds=(0, 29)) for name in "xyz"]
-    client = started(box, n_initial=4)
-    points = run(client, 6, lambda x, y, z: ((x - 9) ** 2 + (y - 20) ** 2 + (z - 3) ** 2) / 100)
-    assert all(type(value) is int for point in points for value in point.values())
-
-
 # Analyses
 
 
@@ -336,7 +347,9 @@ def cards(collection) -> list:
     return [leaf for card in collection for leaf in (cards(card.children) if hasattr(card, "children") else [card])]
 
 
-@pytest.mark.parametrize("setting", [Certified(matern(0.7), noise_std=0.1, norm_bound=6.0), Practical()], ids=type)
+@pytest.mark.parametrize(
+    "setting", once([Certified(matern(0.7), noise_std=0.1, norm_bound=6.0), Practical()]), ids=type
+)
 def test_cross_validation_and_analyses(setting):
     client = started(MIXED, setting=setting, method="amm-ucb", n_initial=5)
     run(client, 6, tuning)
@@ -365,15 +378,10 @@ def test_cross_validation_and_analyses(setting):
 # Strategies of one's own, and storage
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        (KernelRidgeGP, {"kernel": matern(0.3, 0.4), "ridge": 0.1}),
-        (AdaptiveRidgeGP, {"kernel": matern(0.3, 0.4), "noise_bounds": NoiseBounds(600.0, 0.1, upper=5.0)}),
-    ],
-)
-def test_five_lines_of_ones_own(model, options, tmp_path):
-    config = ModelConfig(botorch_model_class=model, model_options=options)
+def test_five_lines_of_ones_own(tmp_path):
+    kbo_ax.register()  # can be repeated
+    options = {"kernel": matern(0.3, 0.4), "noise_bounds": NoiseBounds(600.0, 0.1, upper=5.0)}
+    config = ModelConfig(botorch_model_class=AdaptiveRidgeGP, model_options=options)
     own = GeneratorSpec(
         Generators.BOTORCH_MODULAR,
         generator_kwargs={
@@ -384,126 +392,83 @@ def test_five_lines_of_ones_own(model, options, tmp_path):
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
     )
     start = GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})
-    nodes = [
-        GenerationNode(name="start", generator_specs=[start], transition_criteria=[MinTrials(2, transition_to="own")]),
-        GenerationNode(name="own", generator_specs=[own]),
-    ]
-    client = new_client()
-    client.set_generation_strategy(GenerationStrategy(nodes=nodes))
-    for number, point in client.get_next_trials(2).items():
-        client.complete_trial(number, {"loss": (branin(**point), 0.5)})
-    advance(client, 1)
+    transition = [MinTrials(2, transition_to="own")]
+    nodes = [GenerationNode(name="start", generator_specs=[start], transition_criteria=transition)]
+    client = started()
+    client.set_generation_strategy(
+        GenerationStrategy(nodes=[*nodes, GenerationNode(name="own", generator_specs=[own])])
+    )
+    run(client, 3, branin, 0.5)
     loaded = again(client, tmp_path)
-    advance(loaded, 1)
+    run(loaded, 1, branin)
     kernel = loaded._generation_strategy.adapter.botorch_model.covar_module
     assert kernel.base_kernel.lengthscale.tolist() == [pytest.approx([0.3, 0.4])]
 
 
-KERNELS = {
-    "rbf": RBFKernel(),
-    "matern": matern(0.3, 0.2, 0.7, scale=2.0),
-    "sum": AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
-    "product": ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
-}
+KERNELS = [
+    RBFKernel(),
+    matern(0.3, 0.2, 0.7, scale=2.0),
+    AdditiveKernel(ScaleKernel(RBFKernel(active_dims=[0, 2])), MaternKernel(nu=0.5, active_dims=[1])),
+    ScaleKernel(ProductKernel(RBFKernel(active_dims=[0]), MaternKernel(nu=1.5, ard_num_dims=3))),
+]
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_kernels_survive_to_the_last_digit(kernel):
+def test_kernels_survive_to_the_last_digit():
     X = torch.rand(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
-    torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
-    assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
-    assert torch.equal(freeze(build_kernel(describe_kernel(stored)), X)(X, X), freeze(stored, X)(X, X))
-
-
-def test_registration_can_be_repeated():
-    before = len(CORE_ENCODER_REGISTRY), len(CORE_DECODER_REGISTRY)
-    kbo_ax.register()
-    assert before == (len(CORE_ENCODER_REGISTRY), len(CORE_DECODER_REGISTRY))
+    for kernel in KERNELS:
+        stored = build_kernel(json.loads(json.dumps(describe_kernel(kernel))))
+        torch.testing.assert_close(freeze(stored, X)(X, X), freeze(kernel, X)(X, X), rtol=1e-14, atol=1e-14)
+        assert describe_kernel(stored) == describe_kernel(build_kernel(describe_kernel(stored)))
 
 
 # What is refused
 
 CERTIFIED = {"noise_std": 0.1, "norm_bound": 1.0}
-REFUSED = {
-    "unknown": ({"method": "dmm"}, "unknown method"),
-    "random": ({"method": "random"}, "no model"),
-    "horizon": ({"method": "igp-ucb"}, "n_trials"),
-    "doubling": ({"method": "cmm-ucb-doubling"}, "certified setting"),
-    "adaptive": ({"method": "dmm-ucb-adaptive"}, "certified setting"),
-    "kernel": ({"setting": Certified(PeriodicKernel(), **CERTIFIED)}, "cannot store a kernel of class PeriodicKernel"),
-    "part": ({"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)}, "PeriodicKernel"),
-    "n_initial": ({"n_initial": 0}, "n_initial"),
-    "seed": ({"seed": 0.5}, "seed"),
-    "setting": ({"setting": "practical"}, "setting must be"),
-    "safe": ({"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])}, "for kbo.minimize and kbo.Optimizer"),
-    "constraints": ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
-    "numbers": (
-        {"constraints": [Constraint("m", upper=1.0)], "setting": Certified(matern(1.0), 0.1, 1.0)},
-        "needs its",
-    ),
-}
-
-
-@pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
-def test_strategies_that_cannot_be_are_refused_at_once(options, words):
-    with pytest.raises(InvalidInput, match=words):
-        kbo_ax.generation_strategy(**options)
-
-
 KNOWN = [Constraint("acc", lower=1.0, noise_std=0.1, norm_bound=3.0)]
-TWO = Certified(matern(0.3), noise_std=0.1, norm_bound=3.0)
-UNSUPPORTED = {
-    "objectives": ("-loss, acc", None, {}, "one objective"),
-    "sum": ("-loss + acc", None, {}, "one objective"),
-    "relative": ("-loss", ["acc >= 0.9 * baseline"], {}, "single outcomes"),
-    "scalarized": ("-loss", ["acc + size >= 0.9"], {}, "single outcomes"),
-    "draws": ("-loss", ["acc >= 1"], {"method": "kernel-ts"}, "'kernel-ts' draws functions"),
-    "numbers": ("-loss", ["acc >= 1"], {"setting": TWO}, r"got \[\] for \['acc >= 1'\]"),
-    "limit": ("-loss", ["acc >= 2"], {"setting": TWO, "constraints": KNOWN}, r"got \['acc >= 1'\] for \['acc >= 2'\]"),
-    "no limit": ("-loss", None, {"setting": TWO, "constraints": KNOWN}, r"got \['acc >= 1'\] for \[\]"),
-}
 
 
-@pytest.mark.parametrize(("objective", "constraints", "options", "words"), UNSUPPORTED.values(), ids=UNSUPPORTED)
-def test_what_cannot_be_is_refused_before_a_trial_is_paid_for(objective, constraints, options, words):
-    client = Client(random_seed=0)
-    client.configure_experiment(parameters=[FLOAT], name="test")
-    client.configure_optimization(objective=objective, outcome_constraints=constraints)
-    client.set_generation_strategy(kbo_ax.generation_strategy(n_initial=2, **options))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "dmm"}, "unknown method"),
+        ({"method": "random"}, "no model"),
+        ({"method": "igp-ucb"}, "n_trials"),
+        ({"method": "cmm-ucb-doubling"}, "certified setting"),
+        ({"setting": Certified(ScaleKernel(PeriodicKernel()), **CERTIFIED)}, "cannot store .* PeriodicKernel"),
+        ({"n_initial": 0}, "n_initial"),
+        ({"seed": 0.5}, "seed"),
+        ({"setting": Safe(matern(1.0), 0.1, 1.0, start=[{"lr": 0.01}])}, "for kbo.minimize and kbo.Optimizer"),
+        ({"constraints": [Constraint("m", upper=1.0)]}, "configure_optimization"),
+        ({"objective": "-loss, acc"}, "one objective"),
+        ({"limits": ["acc >= 0.9 * baseline"]}, "single outcomes"),
+        ({"limits": ["acc + size >= 0.9"]}, "single outcomes"),
+        ({"limits": ["acc >= 1"], "method": "kernel-ts"}, "'kernel-ts' draws functions"),
+        ({"limits": ["acc >= 1"], "setting": rough()}, r"got \[\] for \['acc >= 1'\]"),
+        ({"limits": ["acc >= 2"], "setting": rough(), "constraints": KNOWN}, "got .*acc >= 1.* for .*acc >= 2"),
+        ({"setting": rough(), "constraints": KNOWN}, r"got \['acc >= 1'\] for \[\]"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_trial_is_paid_for(options, words):
     with pytest.raises(InvalidInput, match=words):
-        client.get_next_trials(1)
+        started([FLOAT], **{"n_initial": 2, **options}).get_next_trials(1)
 
 
 # Outcome constraints
-
-
-def limited(limits=("memory <= 8",), objective="-loss", storage=None, **options) -> Client:
-    client = Client(storage_config=storage, random_seed=0)
-    client.configure_experiment(parameters=BOX, name="test")
-    client.configure_optimization(objective=objective, outcome_constraints=limits)
-    client.set_generation_strategy(kbo_ax.generation_strategy(n_initial=5, **options))
-    return client
 
 
 def memory(a: float, b: float) -> float:
     return a + b / 2 + 3
 
 
-def work(client: Client, trials: int, sign: float = 1.0) -> list[dict]:
-    """Points of trials; the best values of Branin that keep the limit are about 0.4."""
-    points = []
-    for _ in range(trials):
-        ((number, point),) = client.get_next_trials(1).items()
-        client.complete_trial(number, {"loss": sign * branin(**point), "memory": memory(**point)})
-        points.append(point)
-    return points
+def outcomes(a: float, b: float) -> dict[str, float]:
+    """The best values of Branin that keep memory <= 8 are about 0.4."""
+    return {"loss": branin(a, b), "memory": memory(a, b)}
 
 
 @pytest.fixture(scope="module")
 def constrained() -> Client:
-    client = limited()
-    work(client, 12)
+    client = started(limits=["memory <= 8"], n_initial=5)
+    run(client, 12, outcomes)
     return client
 
 
@@ -531,20 +496,11 @@ def test_a_constrained_run_resumes_with_its_pending_trials(constrained, tmp_path
     assert kbo_ax.recommended(loaded) == kbo_ax.recommended(constrained)
 
 
-@pytest.mark.keeps(r"file .*ax\.db", "Ax keeps the connection to its database until the process ends")
-def test_a_constrained_run_resumes_from_a_database(tmp_path):
-    init_engine_and_session_factory(url=(storage := database(tmp_path)).url, force_init=True)
-    create_all_tables(get_engine())
-    client = limited(storage=storage)
-    work(client, 6)
-    assert work(Client.load_from_database("test", storage_config=storage), 1) == work(client, 1)
-
-
 def test_certified_constraints_share_delta_and_are_certified(tmp_path):
     noisy = Constraint("memory", upper=8.0, noise_std=0.5, norm_bound=60.0, kernel=matern(0.5, 0.4))
     options = {"setting": Certified(matern(0.3), noise_std=1.0, norm_bound=600.0), "constraints": [noisy]}
-    client = limited(["2 * memory <= 16"], "loss", **options)
-    work(client, 7, -1.0)
+    client = started(objective="loss", limits=["2 * memory <= 16"], **options)
+    run(client, 7, lambda a, b: {"loss": -branin(a, b), "memory": memory(a, b)})
     assert "1 - 0.05" in kbo_ax.guarantee(client)
     point = {"a": 7.0, "b": 12.0}
     loaded, bound = again(client, tmp_path), MartingaleMixture(0.5, 60.0, 0.05, "dmm")
@@ -563,14 +519,6 @@ def test_certified_constraints_share_delta_and_are_certified(tmp_path):
     loaded.mark_trial_failed(failed)
     after = kbo_ax.feasibility(loaded)
     assert (after.certified, after.probability) == (False, None)
-
-
-def test_without_outcome_constraints_the_best_pessimistic_bound_is_recommended():
-    client = started(BOX, setting=Certified(matern(0.3), noise_std=1.0, norm_bound=600.0))
-    points = run(client, 6, branin)
-    number, point = kbo_ax.recommended(client)
-    assert point == points[number] == min(points, key=lambda p: kbo_ax.interval(client, p)[2])
-    assert kbo_ax.feasibility(client) is None
 
 
 # BoTorch's table of constructors
@@ -600,55 +548,20 @@ def test_constructors_pass_on_direction_and_pending_points(kind, options):
         get_acqf_input_constructor(kind)(model=model, **given, **options, constraints=[lambda y: y])
 
 
-def test_draws_follow_from_seed_and_number_of_data():
-    X = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
-    construct = get_acqf_input_constructor(acquisition.InflatedThompsonSampling)
-
-    def draw(n: int, seed: int) -> float:
-        model = KernelRidgeGP(X[:n], X[:n].square(), matern(0.3), 0.04)
-        inputs = construct(model=model, confidence=FixedWidth(1.0), seed=seed)
-        return inputs["seed"]
-
-    assert draw(5, 0) == draw(5, 0)
-    assert len({draw(5, 0), draw(6, 0), draw(5, 1), draw(6, 1)}) == 4
-
-
-def test_intermediate_values_never_reach_a_bound():
-    client = Client()
-    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
-    client.configure_optimization(objective="-loss")
-    setting = Certified(matern(0.5), 0.1, 3.0)
-    client.set_generation_strategy(kbo_ax.generation_strategy("dmm-ucb", setting=setting, n_initial=2))
-    for _ in range(3):
-        for number, point in client.get_next_trials(1).items():
-            client.complete_trial(number, {"loss": point["x"]})
-    before = kbo_ax.interval(client, {"x": 0.5})
-    (number,) = client.get_next_trials(1)
-    client.attach_data(number, {"loss": 2.0}, progression=1)
-    assert kbo_ax.interval(client, {"x": 0.5}) == before
-    client.mark_trial_early_stopped(number)
-    assert kbo_ax.interval(client, {"x": 0.5}) == before
-    assert "failed, abandoned or stopped early: 1" in kbo_ax.guarantee(client)
-
-
 def test_a_diverged_run_does_not_wipe_out_the_others():
     values = torch.tensor([0.51, 0.62, 0.4, 1e14, float("nan"), 0.0]).double().numpy()
     assert rounded(values)[:4].tolist() == pytest.approx(values[:4].tolist(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "texts"),
+    ("parameters", "relations"),
     [
         (BOX, ["a + b <= 6", "a <= b"]),
-        ([FLOAT, INT, CHOICE, *BOX], ["a + k <= 4"]),
-        (
-            [FLOAT, RangeParameterConfig(name="k", parameter_type="int", bounds=(0, 400)), *BOX],
-            ["a + b <= 6", "k + b <= 300"],
-        ),
+        ([FLOAT, MANY, CHOICE, *BOX], ["a + b <= 6", "k + b <= 300"]),
     ],
 )
-def test_constraints_on_parameters_hold_in_a_few_tenths_of_a_second(parameters, texts, monkeypatch):
-    """The walk that draws the starts has 768 steps, not 18 000, or there is none; and the search ends at a limit."""
+def test_constraints_on_parameters_hold_after_few_steps(parameters, relations, monkeypatch):
+    """The walk that draws the starts has 768 steps, not 18 000, or there is none."""
     from botorch.utils import sampling
 
     steps, walk = [], sampling.sample_polytope
@@ -658,12 +571,9 @@ def test_constraints_on_parameters_hold_in_a_few_tenths_of_a_second(parameters, 
         return walk(*args, n=n, n0=n0, n_thinning=n_thinning, **options)
 
     monkeypatch.setattr(sampling, "sample_polytope", counted)
-    client = Client(random_seed=0)
-    client.configure_experiment(parameters, parameter_constraints=texts)
-    client.configure_optimization("-loss")
-    client.set_generation_strategy(kbo_ax.generation_strategy(n_initial=5))
-    space = kbo_ax.from_parameters(parameters, texts)
-    for point in run(client, 9, lambda **found: -found["a"] - found.get("k", 0)):
+    client = started(parameters, relations=relations, n_initial=5)
+    space = kbo_ax.from_parameters(parameters, relations)
+    for point in run(client, 8, lambda **found: -found["a"] - found.get("k", 0)):
         exceeded = [sum(w * point[name] for name, w in c.weights.items()) - c.upper for c in space.constraints]
         assert max(exceeded) < 1e-9
     assert max(exceeded) > -0.1

@@ -1,31 +1,67 @@
-"""The pages for users: every Python block runs as it is printed, and every link, path, name and command exists."""
+"""The pages for users: every Python block and tutorial runs as printed; every link, path, name and command exists."""
 
-import os
 import re
-import subprocess
-import sys
+import runpy
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
+import matplotlib.pyplot as plt
 import pytest
 import typer
 
+from kbo import recipes
+from tests.parts import once
+from tests.processes import environment, python
+
 ROOT = Path(__file__).parent.parent
-EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "guide", "howto", "integrations", "extending"))]
+EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "howto", "extending", "guide"))]
+# Blocks with these words run in the part "thorough" only.
+COSTLY = ("time_budget=", "pareto_set(", "optuna.logging", "kbo.Safe(", "cross_val_score", "kbo.Linear(", ".plot(")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
 
+def blocks_of(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def _aside(tmp_path, monkeypatch):
+    """Work in a folder, without windows; what pages add to kbo and to Matplotlib is taken away again."""
+    monkeypatch.chdir(tmp_path)
+    backend = plt.get_backend()
+    plt.switch_backend("Agg")
+    with patch.dict(recipes.RECIPES), plt.rc_context():
+        yield
+    plt.close("all")
+    plt.switch_backend(backend)
+
+
+@pytest.mark.usefixtures("_aside")
 @pytest.mark.parametrize("page", EXECUTED)
-def test_python_blocks_run_in_order(page, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert blocks
+def test_python_blocks_run_in_order(page):
+    names = {"__name__": "__main__"}
+    for number, block in enumerate(blocks_of(page)):
+        if not any(word in block for word in COSTLY):
+            exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", ["docs/howto.md", "docs/integrations.md"])
+def test_every_block_of_costly_pages_runs(page, tmp_path):
     script = tmp_path / "page.py"  # a process of its own: Ray leaves its signal handlers and files in a process
-    future = "from __future__ import annotations\n"  # belongs to the beginning
-    script.write_text(future * any(future in block for block in blocks) + "\n".join(blocks).replace(future, ""))
-    environment = {**os.environ, "MPLBACKEND": "Agg"}
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    script.write_text("\n".join(blocks_of(page)))
+    python(script, cwd=tmp_path, env=environment(MPLBACKEND="Agg"))
+
+
+@pytest.mark.usefixtures("_aside")
+@pytest.mark.parametrize("script", once(TUTORIALS), ids=lambda script: script.stem)
+def test_a_tutorial_runs_and_leaves_nothing_behind(script, tmp_path, monkeypatch):
+    monkeypatch.setenv("KBO_TUTORIAL_QUICK", "1")
+    runpy.run_path(str(script), run_name="__main__")
+    assert not list(tmp_path.iterdir())
 
 
 def anchors(page: Path) -> set[str]:
@@ -34,8 +70,13 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+def test_links_files_and_names_exist(page):
+    text = page.read_text()
+    for path in re.findall(r"`((?:kbo|tests|docs|tutorials)/[\w/.*]+)`", text):
+        assert list(ROOT.glob(path)), path
+    for name in re.findall(r"\{(?:class|func|meth|mod|attr)\}`~?(kbo[\w.]+)`", text):
+        assert resolved(name), name
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if link.startswith("http"):
             continue
         path, _, anchor = link.partition("#")
@@ -52,15 +93,6 @@ def test_the_readme_of_a_package_index_has_no_links_to_files():
         text = re.sub(edit["pattern"], edit["replacement"], text)
     assert "## Tune in Python" in text
     assert not re.findall(r"\]\((?!https?:).*\)", text)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_and_names_exist(page):
-    text = page.read_text()
-    for path in re.findall(r"`((?:kbo|tests|docs|tutorials)/[\w/.*]+)`", text):
-        assert list(ROOT.glob(path)), path
-    for name in re.findall(r"\{(?:class|func|meth|mod|attr)\}`~?(kbo[\w.]+)`", text):
-        assert resolved(name), name
 
 
 def resolved(name: str) -> bool:
@@ -84,22 +116,16 @@ def test_the_api_page_lists_names_that_exist():
     assert all(resolved(name) for name in re.findall(r"autoclass:: (kbo[\w.]+)", page))
 
 
-def test_quoted_commands_and_their_options_exist():
+def test_quoted_commands_options_and_experiments_exist():
     from kbo.cli import app
+    from kbo.experiments.papers import catalogue
 
     commands = typer.main.get_command(app).commands
     for page in PAGES:
-        for name, rest in re.findall(
-            r"\bkbo (tune|run|compare|reproduce|report|plot|bench)\b([^`\n#]*)", page.read_text()
-        ):
+        text = page.read_text()
+        for name, rest in re.findall(r"\bkbo (tune|run|compare|reproduce|report|plot|bench)\b([^`\n#]*)", text):
             options = {option for parameter in commands[name].params for option in parameter.opts}
             assert set(re.findall(r"(?<= )--?[\w-]+", rest)) <= options, (page.name, name, rest)
-
-
-def test_quoted_experiments_exist():
-    from kbo.experiments.papers import catalogue
-
-    for page in PAGES:
-        for paper, options in re.findall(r"kbo reproduce (\w+)((?: --\w+ [\w]+)*)", page.read_text()):
+        for paper, options in re.findall(r"kbo reproduce (\w+)((?: --\w+ [\w]+)*)", text):
             for what, name in re.findall(r"--(table|figure|study) (\w+)", options):
                 assert catalogue.paper(paper).experiment(what, int(name) if name.isdigit() else name), page.name

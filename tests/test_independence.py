@@ -1,16 +1,17 @@
 """A test that changes what other tests share fails by name, and the tests after it do not notice."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import environment, python
 
 LEAKS = {
     "gradient mode": "torch.set_grad_enabled(False)",
     "inference mode": "KEPT.append(torch.inference_mode()); KEPT[-1].__enter__()",
     "default dtype": "torch.set_default_dtype(torch.float64)",
+    "default device": "torch.set_default_device('meta')",
+    "errors of numpy": "np.seterr(all='raise')",
     "threads of torch": "torch.set_num_threads(torch.get_num_threads() + 1)",
     "warning filters": "warnings.simplefilter('ignore')",
     "log levels": "logging.getLogger('kbo').setLevel(logging.DEBUG)",
@@ -53,21 +54,15 @@ def said(tmp_path_factory) -> str:
     tests = [f"def test_{place}():\n    {leak}\n" for place, leak in enumerate(LEAKS.values())]
     path = tmp_path_factory.mktemp("leaks") / "test_leaks.py"
     path.write_text("\n".join([BEGINNING, *tests, END]))
-    environment = {**os.environ, "KBO_TEST_SECONDS_TO_END": "0.2", "COLUMNS": "2000"}
-    environment["PYTHONPATH"] = str(Path(__file__).parent.parent)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", path.parent, "-rA", path]
-    done = subprocess.run(command, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=600)
-    return done.stdout + done.stderr
+    place = str(Path(__file__).parent.parent)
+    changed = environment(KBO_TEST_SECONDS_TO_END="0.2", COLUMNS="2000", PYTHONPATH=place)
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "--rootdir", path.parent, "-rA", path]
+    return python(*command, cwd=path.parent, env=changed, check=False).stdout
 
 
-@pytest.mark.parametrize("kind", LEAKS)
-def test_a_leak_fails_the_test_that_made_it(said, kind):
-    (line,) = [
-        line for line in said.splitlines() if line.startswith(f"ERROR test_leaks.py::test_{[*LEAKS].index(kind)} ")
-    ]
-    assert kind in line.partition("share: ")[2], line
-
-
-def test_the_other_tests_pass_and_start_from_the_same_seeds(said):
+def test_a_leak_fails_the_test_that_made_it_and_the_others_start_from_the_same_seeds(said):
+    for place, kind in enumerate(LEAKS):
+        (line,) = [line for line in said.splitlines() if line.startswith(f"ERROR test_leaks.py::test_{place} ")]
+        assert kind in line.partition("share: ")[2], line
     assert "PASSED test_leaks.py::test_none_of_it_is_seen" in said, said
     assert "ERROR test_leaks.py::test_draw" not in said

@@ -1,18 +1,32 @@
 """Constraints on parameters: which points satisfy them, uniform ones among those, and runs that stay inside."""
 
 import json
-import math
 
+import pandas as pd
 import pytest
 import torch
 
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
+from kbo.experiments.draw.canvas import blank
 from kbo.optimize.context import Restriction
 from kbo.optimize.proposal import Search
+from kbo.report.figures import draw_band, draw_contour
+from kbo.report.figures.slices import OUTSIDE, slice_of
+from kbo.report.record import Record
+from kbo.report.resume import resume
+from kbo.report.tuning import page
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
-SUM = Linear({"a": 1, "b": 1}, upper=1)
+GRID = {"a": (0, 4), "b": (0, 4)}
+TABLE = pd.DataFrame({"a": [1, 2, 3], "name": ["x", "y", "z"]})
+
+
+def total(**limits):
+    return Linear({"a": 1, "b": 1}, **limits)
+
+
+SUM = total(upper=1)
 BRANCHES = [{"kind": ["s", "t"], "a": (0.0, 1.0)}, When("kind", "s", {"b": (0.5, 1.0)})]
 
 
@@ -20,8 +34,8 @@ def inside_disk(params):
     return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 <= 0.001
 
 
-def never(params):
-    return False
+def on_the_left(params):
+    return params["a"] < 0.5
 
 
 def to_the_edge(params):
@@ -61,9 +75,7 @@ def test_a_sum_is_of_the_values_that_the_objective_gets_without_inactive_ones(bo
 
 
 def test_rounding_errors_violate_nothing():
-    space = Space(
-        {"a": Float(0, 1, step=0.1), "b": Float(0, 1, step=0.1)}, [Linear({"a": 1, "b": 1}, upper=0.3, lower=0.3)]
-    )
+    space = Space({name: Float(0, 1, step=0.1) for name in "ab"}, [total(upper=0.3, lower=0.3)])
     points = space.points(1000)
     assert [space.params(u)["a"] for u in points] == [0.0, 0.1, 0.2, 0.3]
     assert not space.violated({"a": 0.1, "b": 0.2})
@@ -88,52 +100,31 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
 @pytest.mark.parametrize(
     ("bounds", "constraints", "says"),
     [
-        (
-            SQUARE,
-            [Linear({"a": 1, "b": 1}, upper=-1)],
-            "no point satisfies 'a [+] b <= -1': within the bounds the sum is from 0",
-        ),
-        (
-            SQUARE,
-            [Linear({"a": 1}, upper=0.9), SUM, Linear({"a": 1, "b": 1}, lower=1.5)],
-            "'a [+] b <= 1' and 'a [+] b >= 1.5' contr",
-        ),
-        (
-            {"a": (0, 5), "b": (0, 5)},
-            [Linear({"a": 2, "b": 2}, upper=5, lower=5)],
-            "no point satisfies '2 a [+] 2 b = 5'",
-        ),
-        (BRANCHES, [Linear({"b": 1}, lower=0.6), Linear({"a": 1, "b": 1}, upper=0.5)], "contradict"),
-        (SQUARE, [Linear({"a": 1, "b": 1}, upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
-        (SQUARE, [SUM, Linear({"a": 1, "b": 1}, lower=1)], "no room.*leave one of them out"),
+        (SQUARE, [total(upper=-1)], "no point satisfies 'a [+] b <= -1': within the bounds the sum is from 0"),
+        (SQUARE, [Linear({"a": 1}, upper=0.9), SUM, total(lower=1.5)], "'a [+] b <= 1' and 'a [+] b >= 1.5' contr"),
+        (GRID, [Linear({"a": 2, "b": 2}, upper=5, lower=5)], "no point satisfies '2 a [+] 2 b = 5'"),
+        (BRANCHES, [Linear({"b": 1}, lower=0.6), total(upper=0.5)], "contradict"),
+        (SQUARE, [total(upper=1, lower=1)], "with lower = upper, leaves no room for 'b': leave"),
+        (SQUARE, [SUM, total(lower=1)], "no room.*leave one of them out"),
         (SQUARE, [Linear({"c": 1}, upper=1)], "there is no parameter 'c'; the parameters are"),
-        ([(0.0, 1.0)], [Linear({1: 1}, upper=1)], "there is no parameter 1"),
         ({"a": ["x", "y"]}, [Linear({"a": 1}, upper=1)], "'a' has values that are no numbers"),
+        (TABLE, [Linear({"a": 1}, upper=0)], "no row of the table of candidates satisfies 'a <= 0'"),
         (SQUARE, [lambda params: True], "constraints.0. must be a function with a name"),
         (SQUARE, [Linear], "is the class Linear: call it"),
-        (SQUARE, SUM, "constraints must be a list"),
-        ({"a": (0, 9), "b": (0, 9)}, [inside_disk], None),
+        ({"a": (3, 9), "b": (0, 9)}, [inside_disk], r"no point of the space satisfies '.*inside_disk'"),
     ],
 )
 def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_names(bounds, constraints, says):
-    if says is None:
-        space = Space(bounds, constraints)
-        with pytest.raises(InvalidInput, match=r"no point of the space satisfies '.*inside_disk'"):
-            Restriction(space).sample(rng())
-        return
     with pytest.raises(InvalidInput, match=says):
-        Space(bounds, constraints)
+        Restriction(Space(bounds, constraints)).sample(rng())
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"weights": {}}, "weights of kbo.Linear must be a dict"),
         ({"weights": {"a": 0.0, "b": 1}, "upper": 1}, r"weights of \['a'\] are 0"),
-        ({"weights": {"a": math.nan}, "upper": 1}, "weight of 'a' must be a finite number, got nan"),
         ({"weights": {"a": 1}}, "has no limit"),
         ({"weights": {"a": 1}, "upper": 1, "lower": 2}, "lower = 2 is above upper = 1"),
-        ({"weights": {"a": 1}, "upper": math.inf}, "upper of kbo.Linear must be a finite number"),
     ],
 )
 def test_a_sum_without_weights_or_limits_is_refused(arguments, says):
@@ -158,9 +149,9 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     """The simplex in 9 dimensions, of volume 1/9!: its coordinates have mean 1/10 and variance 9/1100."""
     names = [f"x{i}" for i in range(9)]
     restriction = Restriction(Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)]))
-    X = torch.cat([restriction.draw(1024, rng(seed)) for seed in range(4)])
+    X = torch.cat([restriction.draw(1024, rng(seed)) for seed in range(2)])
     assert bool(restriction.satisfies(X).all())
-    assert (10 * X.mean(0) - 1).abs().max() < 0.15
+    assert (10 * X.mean(0) - 1).abs().max() < 0.2
     assert (X.var(0) * 1100 / 9 - 1).abs().max() < 0.3
     assert float(X.sum(-1).mean()) == pytest.approx(0.9, abs=0.01)
 
@@ -171,18 +162,14 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
         ({**SQUARE, "c": (0.0, 1.0)}, [Linear({"a": 1, "b": 1, "c": 1}, upper=1, lower=1 - 2e-6)]),
         ({f"n{i}": (0, 50) for i in range(6)}, [Linear({f"n{i}": 1 for i in range(6)}, upper=60, lower=60)]),
         (SQUARE, [inside_disk]),
-        (
-            [*BRANCHES[:1], When("kind", "s", {"b": (0.5, 1.0), "m": Int(1, 100, log=True)})],
-            [Linear({"a": -100, "m": 1}, lower=90)],
-        ),
     ],
 )
 def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
     space = Space(bounds, constraints)
     restriction = Restriction(space)
-    drawn = restriction.draw(200, rng())
+    drawn = restriction.draw(100, rng())
     assert bool(space.satisfies(drawn).all())
-    assert len({str(space.params(u)) for u in drawn}) > 150
+    assert len({str(space.params(u)) for u in drawn}) > 75
 
     def score(features):
         return -(features - 0.4).square().sum(-1)
@@ -190,31 +177,26 @@ def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
     search = Search(space, restriction, drawn[:3], 0, rng(), 0.2)
     found = torch.stack([search.argmax(score), search.argmax_near(score, 0.2)])
     assert bool(space.satisfies(found).all())
-    inside = space.features(drawn)
-    assert score(space.features(found))[0] >= score(inside).max()
+    assert score(space.features(found))[0] >= score(space.features(drawn)).max()
 
 
-@pytest.mark.parametrize("method", ["ucb", "random"])
-def test_every_point_of_a_run_satisfies_the_constraints(method):
-    result = kbo.minimize(to_the_edge, SQUARE, 12, method=method, constraints=[SUM, Linear({"a": 1}, lower=0.2)])
-    space = result.optimizer.space
-    assert not any(space.violated(trial.params) for trial in result.trials)
-    if method == "ucb":
-        assert result.params == {"a": pytest.approx(0.5, abs=0.03), "b": pytest.approx(0.5, abs=0.03)}
-        assert space.violated(result.optimizer.best({"a": 0.7})) == []
-        assert result.optimizer.best({"a": 0.7})["b"] <= 0.3
+def test_every_point_of_a_run_satisfies_the_constraints():
+    for method in ("random", "ucb"):
+        result = kbo.minimize(to_the_edge, SQUARE, 12, method=method, constraints=[SUM, Linear({"a": 1}, lower=0.2)])
+        assert not any(result.optimizer.space.violated(trial.params) for trial in result.trials)
+    assert result.params == {"a": pytest.approx(0.5, abs=0.03), "b": pytest.approx(0.5, abs=0.03)}
+    assert result.optimizer.best({"a": 0.7})["b"] <= 0.3 + 1e-9
 
 
 def test_contexts_choices_and_first_points_must_leave_something_that_satisfies_the_constraints():
     optimizer = kbo.Optimizer(SQUARE, constraints=[SUM])
     assert optimizer.ask(context={"a": 0.9})["b"] <= 0.1
     choices = [{"a": 0.9, "b": 0.9}, {"a": 0.1, "b": 0.1}]
-    assert [optimizer.suggest(number, context={"a": 0.1}) for number in (0, 1)] != []
     assert optimizer.ask(choices=choices) == choices[1]
     with pytest.raises(InvalidInput, match=r"'a': 0.9, 'b': 0.9. violates the constraints 'a [+] b <= 1'"):
         optimizer.ask(choices=choices[:1])
     with pytest.raises(InvalidInput, match=r"no point with 'a' as given satisfies 'a [+] b <= 0.5'"):
-        kbo.Optimizer(SQUARE, constraints=[Linear({"a": 1, "b": 1}, upper=0.5)]).ask(context={"a": 0.9})
+        kbo.Optimizer(SQUARE, constraints=[total(upper=0.5)]).ask(context={"a": 0.9})
     with pytest.raises(InvalidInput, match=r"try_first\[0\]: .* violates the constraints 'a [+] b <= 1'"):
         kbo.minimize(to_the_edge, SQUARE, 2, constraints=[SUM], try_first=choices)
 
@@ -235,9 +217,7 @@ def test_a_rare_set_that_only_a_function_knows_is_searched_from_a_first_point():
     def tiny(params):
         return (params["a"] - 0.3) ** 2 + (params["b"] - 0.3) ** 2 < 1e-7
 
-    with pytest.raises(
-        InvalidInput, match=r"no point of the space among thousands of random ones satisfies .*tiny'.*try_first"
-    ):
+    with pytest.raises(InvalidInput, match=r"among thousands of random ones satisfies .*tiny'.*try_first"):
         kbo.Optimizer(SQUARE, constraints=[tiny]).ask()
     result = kbo.minimize(to_the_edge, SQUARE, 7, constraints=[tiny], try_first=[{"a": 0.3, "b": 0.3}])
     assert all(tiny(trial.params) for trial in result.trials)
@@ -246,74 +226,54 @@ def test_a_rare_set_that_only_a_function_knows_is_searched_from_a_first_point():
 
 
 def test_small_finite_spaces_and_tables_have_the_points_inside():
-    pandas = pytest.importorskip("pandas")
-    space = Space({"a": (0, 4), "b": (0, 4)}, [Linear({"a": 1, "b": 1}, upper=2)])
+    space = Space(GRID, [total(upper=2)])
     assert len(space.points(100)) == 6
     result = kbo.minimize(lambda p: p["a"] - p["b"], space, 20, setting=kbo.Practical(noise_std=0))
     assert len({str(trial.params) for trial in result.trials}) == 6
     assert result.stopped.startswith("every point has been evaluated")
     assert result.params == {"a": 0, "b": 2}
-    table = pandas.DataFrame({"a": [1, 2, 3], "name": ["x", "y", "z"]})
-    space = Space(table, [Linear({"a": 1}, upper=2)])
+    space = Space(TABLE, [Linear({"a": 1}, upper=2)])
     assert [space.params(u)["name"] for u in space.points(10)] == ["x", "y"]
     optimizer = kbo.Optimizer(space)
     optimizer.tell({"a": 3, "name": "z"}, 0.0)  # a value is data
     assert {optimizer.ask()["name"], optimizer.ask()["name"]} == {"x", "y"}
-    with pytest.raises(InvalidInput, match="no row of the table of candidates satisfies 'a <= 0'"):
-        Space(table, [Linear({"a": 1}, upper=0)])
-
-
-def test_a_search_of_the_users_own_must_stay_inside():
-    def outside(confidence, posterior, search):
-        return torch.ones(2, dtype=torch.float64)
-
-    with pytest.raises(InvalidInput, match=r"search .* must return a point that satisfies the constraints"):
-        kbo.minimize(to_the_edge, SQUARE, 12, constraints=[SUM], setting=kbo.Practical(search=outside, n_initial=2))
 
 
 def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
-    space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), inside_disk])
+    space = Space(BRANCHES, [Linear({"a": 1 / 3, "b": -1}, upper=1), on_the_left])
     entries = json.loads(json.dumps(space.to_dict()))
-    assert list(entries)[3:] == ["0.3333333333333333 a - b <= 1", f"{__name__}.inside_disk"]
-    with pytest.raises(InvalidInput, match=r"inside_disk'.*is given in Python"):
+    assert list(entries)[3:] == ["0.3333333333333333 a - b <= 1", f"{__name__}.on_the_left"]
+    with pytest.raises(InvalidInput, match=r"on_the_left'.*is given in Python"):
         Space.from_dict(entries)
-    del entries[f"{__name__}.inside_disk"]
-    assert Space(Space.from_dict(entries), [inside_disk]).describe() == space.describe()
-    path = tmp_path / "run.jsonl"
-    kbo.minimize(to_the_edge, SQUARE, 3, constraints=[SUM, inside_disk], journal=path)
-    with pytest.raises(kbo.JournalError, match="inside_disk: only in the journal"):
+    del entries[f"{__name__}.on_the_left"]
+    assert Space(Space.from_dict(entries), [on_the_left]).describe() == space.describe()
+    path, both = tmp_path / "run.jsonl", [SUM, on_the_left]
+    kbo.minimize(to_the_edge, SQUARE, 3, constraints=both, journal=path)
+    with pytest.raises(kbo.JournalError, match="on_the_left: only in the journal"):
         kbo.minimize(to_the_edge, SQUARE, 4, constraints=[SUM], journal=path)
-    again = kbo.minimize(to_the_edge, SQUARE, 4, constraints=[SUM, inside_disk], journal=path)
-    straight = kbo.minimize(to_the_edge, SQUARE, 4, constraints=[SUM, inside_disk])
+    again = kbo.minimize(to_the_edge, SQUARE, 4, constraints=both, journal=path)
+    straight = kbo.minimize(to_the_edge, SQUARE, 4, constraints=both)
     assert [trial.params for trial in again.trials] == [trial.params for trial in straight.trials]
-    from kbo.report.record import Record
-    from kbo.report.resume import resume
-
-    record = Record.of(path)
-    assert record.recommended().params == again.params
-    assert (
-        f"constraints = [kbo.Linear(weights={{'a': 1.0, 'b': 1.0}}, upper=1.0, lower=None), {__name__}."
-        in resume(record)["code"]
-    )
+    assert f"upper=1.0, lower=None), {__name__}.on_the_left" in resume(Record.of(path))["code"]
 
 
-def test_a_page_shows_where_no_trial_may_be_and_which_known_results_violate_a_constraint(tmp_path):
-    from kbo.experiments.draw.canvas import blank
-    from kbo.report.figures import draw_band, draw_contour
-    from kbo.report.figures.slices import OUTSIDE, slice_of
-    from kbo.report.record import Record
-    from kbo.report.tuning import page
+def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_violate_a_constraint():
+    def measured(params):
+        return to_the_edge(params), {"memory": params["a"]}
 
-    result = kbo.minimize(to_the_edge, SQUARE, 8, constraints=[SUM], evaluated=[({"a": 0.8, "b": 0.8}, 0.0)])
-    found = slice_of(result, "a")
-    assert found.outside == [(pytest.approx(1 - result.params["b"], abs=0.01), 1.0)]
+    options = {"constraints": [SUM, kbo.Constraint("memory", upper=0.9)]}
+    result = kbo.minimize(measured, SQUARE, 6, evaluated=[({"a": 0.8, "b": 0.8}, (0.0, {"memory": 0.8}))], **options)
+    assert slice_of(result, "a").outside == [(pytest.approx(1 - result.params["b"], abs=0.01), 1.0)]
     figure = blank(8, 4)
-    for draw, names, axes in (
-        (draw_band, ["a"], figure.add_subplot(121)),
-        (draw_contour, ["a", "b"], figure.add_subplot(122)),
-    ):
+    for draw, names in ((draw_band, ["a"]), (draw_contour, ["a", "b"])):
+        axes = figure.add_subplot(111)
         draw(axes, result, *names)
         assert OUTSIDE in axes.get_legend_handles_labels()[1]
     text = page(Record.of(result), "run")
-    assert "violates a + b &lt;= 1" in text
-    assert "Grey: values that violate a constraint there." in text
+    for shown in (
+        "violates a + b &lt;= 1",
+        "Grey: values that violate a constraint there.",
+        "Limits at the recommended setting",
+        "kbo.Constraint(name=&#39;memory&#39;, upper=0.9)",
+    ):
+        assert shown in text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from kbo.errors import NotPositiveDefinite
-from kbo.linalg import PANEL, GrowingCholesky, GrowingTensor, safe_sqrt
+from kbo.linalg import PANEL, GrowingCholesky, safe_sqrt
 from tests.dense import close
 
 
@@ -38,54 +38,25 @@ def whole(factor: GrowingCholesky) -> Tensor:
     return factor.rows(0, factor.n)[1]
 
 
-@pytest.mark.parametrize("n", [0, 1, PANEL - 1, PANEL, PANEL + 1, 2 * PANEL + 30])
-def test_equals_the_cholesky_factor(device, n):
-    A = matrix(n, device)
-    factor, L = grown(A), torch.linalg.cholesky(A)
-    close(whole(factor), L, 1e-11)
-    close(L @ factor.z, torch.arange(n).to(A), 1e-9)
-    assert factor.log_det == pytest.approx(float(torch.logdet(2 * A)), abs=1e-9)
-    assert factor.n == n
-
-
+@settings(max_examples=5)
 @given(cuts=st.lists(st.integers(0, 2 * PANEL + 30), max_size=6))
 def test_equals_the_cholesky_factor_however_it_grew(device, cuts):
-    A = matrix(2 * PANEL + 30, device)
+    A = matrix(max(cuts, default=PANEL + 30), device)
     factor, L = grown(A, cuts), torch.linalg.cholesky(A)
     close(whole(factor), L, 1e-11)
     close(L @ factor.z, torch.arange(len(A)).to(A), 1e-9)
     assert factor.log_det == pytest.approx(float(torch.logdet(2 * A)), abs=1e-9)
+    assert factor.n == len(A)
+    for m in (0, len(A) // 2, len(A)):  # fewer rows are solved against the leading block
+        B = torch.ones(m, 3, dtype=torch.float64, device=device).cumsum(0)
+        close(factor.solve(B), torch.linalg.solve_triangular(L[:m, :m], B, upper=False), 1e-10)
+        left, corner = factor.rows(m // 2, m)
+        close(torch.cat([left, corner], -1), L[m // 2 : m, :m], 1e-11)
+    close(factor.solve(B[:, 0]), factor.solve(B)[:, 0], 1e-12)
+    close(factor.solve_transposed(B), torch.linalg.solve_triangular(L.T, B, upper=True), 1e-10)
 
 
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_solves_equal_triangular_solves(device, shape):
-    n = PANEL + 40
-    A, B = matrix(n, device), torch.ones(n, *shape, dtype=torch.float64, device=device).cumsum(0)
-    factor, L = grown(A, [100]), torch.linalg.cholesky(A)
-    columns = B.reshape(n, -1)
-    close(factor.solve(B), torch.linalg.solve_triangular(L, columns, upper=False).reshape(B.shape), 1e-10)
-    close(factor.solve_transposed(B), torch.linalg.solve_triangular(L.T, columns, upper=True).reshape(B.shape), 1e-10)
-
-
-@pytest.mark.parametrize("m", [0, 1, PANEL - 30, PANEL, PANEL + 7])
-def test_fewer_rows_are_solved_against_the_leading_block(device, m):
-    A, B = matrix(PANEL + 40, device), torch.ones(m, 2, dtype=torch.float64, device=device)
-    L = torch.linalg.cholesky(A)[:m, :m]
-    close(grown(A).solve(B), torch.linalg.solve_triangular(L, B, upper=False), 1e-10)
-
-
-@pytest.mark.parametrize(
-    ("start", "stop"), [(0, 5), (3, 3), (PANEL - 2, PANEL + 3), (PANEL, PANEL + 5), (10, PANEL + 40)]
-)
-def test_rows_are_split_at_the_diagonal_block(device, start, stop):
-    A = matrix(PANEL + 40, device)
-    left, corner = grown(A, [17]).rows(start, stop)
-    L = torch.linalg.cholesky(A)
-    close(left, L[start:stop, :start], 1e-11)
-    close(corner, L[start:stop, start:stop], 1e-11)
-
-
-@pytest.mark.parametrize("n", [10, PANEL, PANEL + 10])
+@pytest.mark.parametrize("n", [10, PANEL])
 def test_a_fork_grows_on_its_own(device, n):
     A = matrix(n + 20, device)
     parent = grown(A[:n, :n])
@@ -108,30 +79,14 @@ def test_solves_are_differentiable_twice(device):
     assert gradcheck(factor.solve, B.detach()[:4].requires_grad_())
 
 
-@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("inf")])
-@pytest.mark.parametrize("row", [0, 5, PANEL + 5])
-def test_a_matrix_without_a_factor_is_an_error_that_names_the_row(device, value, row):
+@pytest.mark.parametrize(("row", "value"), [(0, -1.0), (5, 0.0), (PANEL + 5, float("nan")), (5, float("inf"))])
+def test_a_matrix_without_a_factor_is_an_error_that_names_the_row(device, row, value):
     A = torch.eye(PANEL + 20, dtype=torch.float64, device=device)
     A[row, row] = value
     with pytest.raises(NotPositiveDefinite, match="larger ridge"):
         grown(A)
     with pytest.raises(NotPositiveDefinite, match=f"row {row + 1}:"):
         grown(A, [row])
-
-
-def test_a_growing_tensor_keeps_old_views_and_forks(device):
-    rows = torch.arange(200, dtype=torch.float64, device=device).reshape(100, 2)
-    growing, views = GrowingTensor(rows[:0]), []
-    for i, row in enumerate(rows.split(3)):
-        growing.append(row)
-        views.append(growing.value)
-        if i == 5:
-            fork = growing.fork()
-            fork.append(-row)
-    for view in views:
-        assert torch.equal(view, rows[: len(view)])
-    assert torch.equal(growing.value, rows)
-    assert torch.equal(fork.value, torch.cat([rows[:18], -rows[15:18]]))
 
 
 def test_safe_sqrt_is_the_root_with_gradient_zero_at_zero(device):

@@ -1,20 +1,20 @@
-"""Methods choose what their formulas say: alone, in batches and in stages; recipes take the numbers they need."""
+"""Methods choose what their formulas say: alone, in batches, in stages; recipes take what they need, and play."""
 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from torch import Tensor
 
 from kbo import bandit, recipes
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, SelfNormalized, widths
 from kbo.errors import InvalidInput
-from kbo.problems import BANDITS, RKHSBandit
-from kbo.recipes.elimination import StagedElimination, Stages
+from kbo.problems import RKHSBandit, ackley, branin, hartmann6
+from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Method
 from kbo.regression import (
     BatchedResampling,
@@ -27,7 +27,7 @@ from kbo.regression import (
     OnlineRowSampling,
 )
 from tests import dense
-from tests.dense import Dense, Hallucinated, Sketched, close
+from tests.dense import Dense, Hallucinated, close
 from tests.laws.states import matern, seeded, unit_square
 from tests.test_dictionaries import Scratch, WatchedBatches, stream
 
@@ -42,64 +42,33 @@ def method(name: str, **kwargs) -> Method:
 # Batches
 
 
-class Frozen(Sketched):
-    """A sketch whose variance knows of the points P as of observations; mean and data do not."""
-
-    def __init__(self, kernel, X: Tensor, y: Tensor, points: Tensor, P: Tensor) -> None:
-        super().__init__(kernel, X, y, points)
-        self.after = Sketched(kernel, torch.cat([X, P]), torch.cat([y, y.new_zeros(len(P))]), points)
-
-    def covariance(self, Z1: Tensor, Z2: Tensor, ridge) -> Tensor:
-        return self.after.covariance(Z1, Z2, ridge)
-
-
 POINTS = unit_square(60, 4)
 
-BATCHES = {  # a method, its posterior with hypothetical points, and its bound
-    "ay-gp-ucb": (
-        lambda: method("ay-gp-ucb", ridge=RIDGE),
-        lambda X, y, P: Hallucinated(Dense(matern(1.5), X, y), P),
-        lambda d, Z: dense.ay(d, Z, RIDGE, SIGMA, NORM, DELTA),
-    ),
-    "dmm-ucb": (
-        lambda: method("dmm-ucb", ridges=[0.03, 0.1, 0.5]),
-        lambda X, y, P: Hallucinated(Dense(matern(1.5), X, y), P),
-        lambda d, Z: dense.mixture(d, Z, [0.03, 0.1, 0.5], SIGMA, NORM, DELTA, 1.0),
-    ),
-    "bkb": (
-        lambda: method("bkb", ridge=RIDGE, dictionary=FixedDictionary(POINTS)),
-        lambda X, y, P: Frozen(matern(1.5), X, y, POINTS.to(X), P),
-        lambda d, Z: dense.bkb(d, Z, RIDGE, SIGMA, NORM, DELTA, 0.5),
-    ),
-}
 
-
-@pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("tracked", [False, True])
-def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, name, tracked):
-    make, after, bound = BATCHES[name]
-    (X, y), Z = stream(30, 30, device), unit_square(40, 6).to(device)
-    played = make()
+def test_a_batch_freezes_means_and_widths_and_shrinks_variances(device, tracked):
+    (X, y), Z, ridges = stream(30, 30, device), unit_square(40, 6).to(device), [0.03, 0.1, 0.5]
+    played = method("dmm-ucb", ridges=ridges)
     state, chosen = played.state(Z if tracked else None), []
     state.update(X, y)
     before = [value.clone() for value in state.predict(Z)]
     batch = played.choose_batch(state, Z, 8)
     for index in batch:
-        upper = bound(after(X, y, Z[chosen]), Z)[1]
+        after = Hallucinated(Dense(matern(1.5), X, y), Z[chosen])
+        upper = dense.mixture(after, Z, ridges, SIGMA, NORM, DELTA, 1.0)[1]
         assert float(upper[index]) >= float(upper.max()) - 1e-7
         chosen.append(index)
-    assert len(batch) == 8
     assert len(set(batch)) > 3
     assert batch[0] == played.choose(state, Z)
     assert state.n == 30  # hypothetical observations do not count
     close(torch.stack(state.predict(Z)), torch.stack(before), 1e-12)
 
 
-@pytest.mark.parametrize("kind", ["exact", "sketched"])
-def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
+@pytest.mark.parametrize("sketched", [False, True])
+def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
     (X, y), Z = stream(30, 30, device), unit_square(25, 6).to(device)
     exact, sketch = KernelRidge(matern(1.5), RIDGE), NystromRidge(matern(1.5), RIDGE, FixedDictionary(POINTS))
-    state = exact if kind == "exact" else sketch
+    state = sketch if sketched else exact
     state.update(X, y)
     batch, fork = BatchView(state, Z), state.fork()
     for index in (3, 7, 7, 20, 0):
@@ -108,8 +77,7 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
         mean, variance = batch.predict(Z)
         close(mean, state.predict(Z)[0], 1e-12)
         close(variance, fork.predict(Z)[1])
-        assert batch.log_det() == state.log_det()
-        assert batch.n == 30
+        assert (batch.log_det(), batch.n) == (state.log_det(), 30)
     mean, variance = batch.predict(Z, [0.05, 3.0])
     close(mean, state.predict(Z, [0.05, 3.0])[0])
     close(variance, fork.predict(Z, [0.05, 3.0])[1])
@@ -120,9 +88,8 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, kind):
     assert batch.hypothetical  # also when the state has more observations than the batch had
 
 
-@pytest.mark.parametrize("growth", [2.0, 4.0])
-def test_a_batch_ends_when_the_frozen_leverages_add_up(device, growth):
-    (X, y), Z = stream(60, 50, device), unit_square(40, 6).to(device)
+def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
+    (X, y), Z, growth = stream(60, 50, device), unit_square(40, 6).to(device), 2.0
     dictionary = WatchedBatches(3.0, growth)
     played = method("bbkb", ridge=1.0, dictionary=dictionary)
     state = played.state()
@@ -141,8 +108,8 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device, growth):
     assert [entry[-1] is not None for entry in dictionary.seen] == over  # observed, it ends where it was foreseen to
 
 
-@pytest.mark.parametrize("name", ["sketched-cmm", "bkb", "ek-ucb", "cmm-ucb", "random"])
-def test_batches_of_any_method_are_of_the_given_size(device, name):
+@pytest.mark.parametrize("name", ["cmm-ucb", "random"])
+def test_batches_of_any_method_are_of_the_given_size_and_stages_have_none(device, name):
     (X, y), Z = stream(30, 30, device), unit_square(25, 6).to(device)
     state = method(name).state(Z)
     state.update(X, y)
@@ -150,15 +117,12 @@ def test_batches_of_any_method_are_of_the_given_size(device, name):
     assert len(batch) == 5
     assert len(set(batch)) > 1
     assert method(name).choose_batch(state, Z, 1, seeded(1)) == batch[:1]
-    for size in (0, -1, math.nan):
+    for size in (0, math.nan):
         with pytest.raises(InvalidInput):
             method(name).choose_batch(state, Z, size)
-
-
-def test_stages_have_no_batches(device):
-    Z, played = unit_square(10, 6).to(device), method("supk-ucb")
+    staged = method("supk-ucb")
     with pytest.raises(InvalidInput, match="one point at a time"):
-        played.choose_batch(played.state(), Z, 3)
+        staged.choose_batch(staged.state(), Z, 3)
 
 
 # SupK-UCB
@@ -227,89 +191,79 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
 def test_an_update_without_a_choice_is_learned_by_no_stage(device):
     X, y = stream(3, 3, device)
     state = method("supk-ucb").state()
-    assert isinstance(state, Stages)
     state.update(X, y)
-    assert state.n == 3
-    assert [stage.n for stage in state.stages] == [0] * 7
-
-
-def test_staged_elimination_has_far_less_regret_than_random_choice():
-    regret = {}
-    for name in ("supk-ucb", "random"):
-        regret[name] = 0.0
-        for seed in range(2):
-            problem = RKHSBandit("rbf", 0.5, dim=2, norm=3.0, noise_std=0.05, n_arms=15, fixed=True, seed=seed)
-            played = recipes.make(name, problem.kernel, 0.05, 3.0, 0.1, horizon=300, n_points=15)
-            if name == "supk-ucb":
-                played = played.with_multiplier(0.05)
-            regret[name] += list(bandit.play(played, problem, 300, seed))[-1]["cumulative"]
-    assert regret["supk-ucb"] < 0.3 * regret["random"]
+    assert (state.n, sum(stage.n for stage in state.stages)) == (3, 0)
 
 
 # Recipes
 
-OWN_RIDGE = ["random", "gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb", "cmm-ucb-doubling", "cmm-ucb-practical"]
-OWN_RIDGE += [
-    "chaining-ucb",
-    "chaining-ucb-rigorous",
-    "kernel-ucb-oracle",
-    "kernel-ucb-fixed",
-    "kernel-ts-oracle",
-    "kernel-ts-fixed",
-]
 ADAPTIVE = ["kernel-ucb-adaptive", "kernel-ts-adaptive", "dmm-ucb-adaptive", "cmm-ucb-adaptive"]
 SKETCHED = ["bkb", "bbkb", "c-bkb", "c-bbkb", "ek-ucb", "sketched-cmm"]
-
-
-def test_recipes_state_their_noise_level_norm_bound_and_rule():
-    upper = {"kernel-ucb-fixed", "kernel-ts-fixed"}
-    unused = {"random", "ucb", "gp-ucb", "chaining-ucb", "chaining-ucb-rigorous", "kernel-ts"}
-    sampled = {"kernel-ts-oracle", "kernel-ts-fixed", "kernel-ts-adaptive", "kernel-ts"}
-    for name in recipes.names():
-        recipe, made = recipes.get(name), method(name)
-        assert recipe.noise == ("online" if name in ADAPTIVE else "upper bound" if name in upper else "given")
-        assert recipe.norm == (
-            "estimated"
-            if name in ("cmm-ucb-doubling", "cmm-ucb-practical")
-            else "unused"
-            if name in unused
-            else "given"
-        )
-        assert recipe.draws == made.rule.draws == (name in sampled)
-        assert recipe.has_bounds == made.has_bounds == (name != "random")
-        assert recipe.fixed_kernel == isinstance(made.confidence, Chaining)
-        assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
-        assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
+FREE = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
+"""Recipes whose ridge may be given."""
 
 
 @pytest.mark.parametrize("name", recipes.names())
-def test_a_recipe_does_without_what_it_does_not_use_and_names_what_is_missing(name):
-    recipe = recipes.get(name)
+def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_else(name):
+    recipe, made = recipes.get(name), method(name)
+    upper = name in ("kernel-ucb-fixed", "kernel-ts-fixed")
+    estimated, chaining = name in ("cmm-ucb-doubling", "cmm-ucb-practical"), name.startswith("chaining-ucb")
+    unused = chaining or name in ("random", "ucb", "gp-ucb", "kernel-ts")
+    assert recipe.noise == ("online" if name in ADAPTIVE else "upper bound" if upper else "given")
+    assert recipe.norm == ("estimated" if estimated else "unused" if unused else "given")
+    assert recipe.draws == made.rule.draws == ("-ts" in name)
+    assert recipe.has_bounds == made.has_bounds == (name != "random")
+    assert recipe.fixed_kernel == isinstance(made.confidence, Chaining) == chaining
+    assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
+    assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
+    assert (made.dictionary is not None) == (name in SKETCHED)
+    assert (made.noise is not None) == (name in ADAPTIVE)
+
     given = {"noise_std": SIGMA, "norm_bound": NORM, "horizon": 100, "n_points": 40, "noise_upper": 1.0}
     needed = {*recipe.needs} | ({"norm_bound"} if recipe.norm == "given" else set())
     needed |= {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
     for what in given:
-        numbers = {"kernel": matern(1.5), "delta": DELTA, **given, what: None}
-        if what in needed:
-            with pytest.raises(InvalidInput, match=f"{name}.* needs {what}: pass {what}="):
-                recipes.make(name, **numbers)
-        else:
-            recipes.make(name, **numbers)
+        says = f"{name}.* needs {what}: pass {what}="
+        with pytest.raises(InvalidInput, match=says) if what in needed else nullcontext():
+            recipes.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
+    if name in FREE:
+        assert method(name, ridge=0.37).ridge == 0.37
+        assert method(name, scale=2.0).ridge == pytest.approx(SIGMA**2 / 2)
+    with nullcontext() if name in FREE else pytest.raises(InvalidInput, match="ridge of its own"):
+        method(name, ridge=0.37)
+    dictionary, sketches = GreedyDictionary(0.1), name in (*SKETCHED, *ADAPTIVE, "kernel-ts", "ucb")
+    with nullcontext() if sketches else pytest.raises(InvalidInput, match="exact posterior"):
+        assert method(name, dictionary=dictionary).dictionary is dictionary
+
+    (X, y), Z = stream(20, 20, None), unit_square(10, 6)
+    if name in ("random", *ADAPTIVE):
+        with pytest.raises(InvalidInput, match="multiplier"):
+            method(name, multiplier=0.1)
+        return
+    played = method(name, multiplier=0.1)  # standard deviations of the leverage replace the bound
+    state = played.state()
+    state.update(X, y)
+    mean, variance = state.predict(Z)
+    close(played.confidence.upper(state, Z), mean + 0.1 * (variance / played.ridge).sqrt(), 1e-10)
+    assert played.rule == made.rule
+    assert played.confidence.guarantee is None
 
 
-def test_unknown_and_unused_options_are_refused():
-    with pytest.raises(InvalidInput, match="no option 'horizont': did you mean 'horizon'"):
-        method("igp-ucb", horizont=3)
-    with pytest.raises(InvalidInput, match="'cmm-ucb' has no grid of ridges: do not pass ridges"):
-        method("cmm-ucb", ridges=[0.1])
-    with pytest.raises(InvalidInput, match="rests on noise bounds of variant 'mixture' or 'mix"):
-        method("dmm-ucb-adaptive", noise_variant="paper")
-    with pytest.raises(InvalidInput, match="'cmm-ucb' does not bound the noise level"):
-        method("cmm-ucb", noise_variant="mixture")
-    with pytest.raises(InvalidInput, match="'ay-gp-ucb' averages over no scales"):
-        method("ay-gp-ucb", scale=[1.0, 4.0])
-    assert method("kernel-ts-adaptive", noise_variant="paper").noise.variant == "paper"
-    assert method("cmm-ucb", scale=[1, 4, 16]).ridge == pytest.approx(SIGMA**2 / 4)
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("amm_ucb", {}, "did you mean 'amm-ucb'"),
+        ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
+        ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no grid of ridges: do not pass ridges"),
+        ("dmm-ucb-adaptive", {"noise_variant": "paper"}, "rests on noise bounds of variant 'mixture' or 'mix"),
+        ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
+        ("bkb", {"ridge": 0.0}, "ridge"),
+        ("bkb", {"multiplier": -0.1}, "multiplier"),
+    ],
+)
+def test_unknown_unused_and_impossible_options_are_refused(name, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        method(name, **options)
 
 
 def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
@@ -321,12 +275,8 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     assert "other-ucb" in recipes.names()
     played = method("other-ucb")
     assert isinstance(played.state(), OtherPosterior)
-    rewards = []
-    for name in ("other-ucb", "amm-ucb"):
-        problem = RKHSBandit(n_arms=15, seed=1)
-        made = recipes.make(name, problem.kernel, 0.1, 10.0, 0.1)
-        rewards.append([row["regret"] for row in bandit.play(made, problem, 15)])
-    assert rewards[0] == rewards[1]
+    chosen = [[row["arm"] for row in play(name, 8)] for name in ("other-ucb", "amm-ucb")]
+    assert chosen[0] == chosen[1]
     X, y = stream(3, 3, device)
     assert isinstance(played.model(X, y.unsqueeze(-1)).state, OtherPosterior)
 
@@ -343,41 +293,15 @@ def test_rules_without_a_model_or_an_acquisition_function_refuse_it(device):
         Method("none", matern(1.5), RIDGE, None)
 
 
-def test_every_recipe_is_of_a_known_kind():
-    free = {"ucb", "ay-gp-ucb", "k-ucb", "supk-ucb", "kernel-ts", *SKETCHED} - {"sketched-cmm"}
-    assert set(recipes.names()) == free | {*OWN_RIDGE, *ADAPTIVE, "sketched-cmm"}
-    for name in recipes.names():
-        assert (method(name).dictionary is not None) == (name in SKETCHED)
-        assert (method(name).noise is not None) == (name in ADAPTIVE)
-        if name in free:
-            assert method(name, ridge=0.37).ridge == 0.37
-            assert method(name, scale=2.0).ridge == pytest.approx(SIGMA**2 / 2)
-        else:
-            with pytest.raises(InvalidInput, match="ridge of its own"):
-                method(name, ridge=0.37)
-
-
-@pytest.mark.parametrize("ridge", [0.0, -1.0, math.nan, "small"])
-def test_impossible_ridges_are_refused(ridge):
-    with pytest.raises(InvalidInput):
-        method("bkb", ridge=ridge)
-
-
-def test_a_sketched_recipe_takes_a_dictionary_and_an_exact_one_refuses_it():
-    dictionary = GreedyDictionary(0.1)
-    for name in recipes.names():
-        if name in (*SKETCHED, *ADAPTIVE, "kernel-ts", "ucb"):
-            assert method(name, dictionary=dictionary).dictionary is dictionary
-        else:
-            with pytest.raises(InvalidInput, match="exact posterior"):
-                method(name, dictionary=dictionary)
-    assert isinstance(method("bkb").dictionary, LeverageResampling)
-    assert not isinstance(method("bkb").dictionary, BatchedResampling)
-    assert isinstance(method("bbkb").dictionary, BatchedResampling)
-    assert isinstance(method("ek-ucb", ridge=0.4).dictionary, OnlineRowSampling)
-    assert method("ek-ucb", ridge=0.4).dictionary.mu == method("ek-ucb", ridge=0.4).confidence.projection == 0.4
+def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
+    assert type(method("bkb").dictionary) is LeverageResampling
+    assert type(method("bbkb").dictionary) is BatchedResampling
+    made = method("ek-ucb", ridge=0.4)
+    assert isinstance(made.dictionary, OnlineRowSampling)
+    assert made.dictionary.mu == made.confidence.projection == 0.4
     assert method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7)).confidence.projection == 0.7
-    assert method("ek-ucb", ridge=0.4, dictionary=dictionary).confidence.projection == 0.4
+    assert method("kernel-ts-adaptive", noise_variant="paper").noise.variant == "paper"
+    assert method("cmm-ucb", scale=[1, 4, 16]).ridge == pytest.approx(SIGMA**2 / 4)
 
 
 def test_recipes_have_the_bound_of_their_paper():
@@ -389,42 +313,68 @@ def test_recipes_have_the_bound_of_their_paper():
     assert method("supk-ucb", ridge=RIDGE).confidence.multiplier == pytest.approx(expected)
 
 
-def test_a_multiplier_replaces_the_bound_by_standard_deviations_of_the_leverage(device):
-    (X, y), Z = stream(30, 30, device), unit_square(10, 6).to(device)
-    for name in recipes.names():
-        if name in ("random", *ADAPTIVE):
-            with pytest.raises(InvalidInput, match="multiplier"):
-                method(name, multiplier=0.1)
-            continue
-        played = method(name, multiplier=0.1)
-        state = played.state()
-        state.update(X, y)
-        assert played.rule == method(name).rule
-        mean, variance = state.predict(Z)
-        close(played.confidence.upper(state, Z), mean + 0.1 * (variance / played.ridge).sqrt(), 1e-10)
-        assert played.confidence.guarantee is None
-        with pytest.raises(InvalidInput):
-            method(name, multiplier=-0.1)
+# Bandits
+
+
+def play(name, rounds, seed=0, problem=None, **options):
+    problem = problem or RKHSBandit(seed=seed)
+    numbers = {"horizon": rounds, "n_points": problem.n_arms, "noise_upper": 1.0}
+    return list(bandit.play(recipes.make(name, problem.kernel, 0.1, 10.0, 0.01, **numbers), problem, rounds, **options))
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_plays_and_chooses_alike_on_every_device(device, name):
+    gaps = {"gap_every": 4} if method(name).has_bounds else {}
+    rows, again = (play(name, 8, 0, RKHSBandit(fixed=True), initial=3, device=at, **gaps) for at in (device, None))
+    assert [row["round"] for row in rows] == list(range(1, 9))
+    assert all(row["regret"] >= 0 for row in rows)
+    assert rows[-1]["cumulative"] == pytest.approx(sum(row["regret"] for row in rows))
+    for row, other in zip(rows, again, strict=True):
+        assert row["arm"] == other["arm"]
+        assert row.get("gap", 0.0) == pytest.approx(other.get("gap", 0.0))
+
+
+def test_tighter_bounds_have_less_regret_in_the_papers_order():
+    order = ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random"]
+    end = [play(name, 120)[-1]["cumulative"] for name in order]
+    assert end == sorted(end)
+
+
+def test_tracked_arms_choose_as_untracked_ones():
+    rows, problem = play("amm-ucb", 40, 2, RKHSBandit(fixed=True, seed=2)), RKHSBandit(fixed=True, seed=2)
+    arms = problem.fixed_arms
+    problem.fixed_arms, problem.arms = None, lambda: arms
+    assert [row["regret"] for row in play("amm-ucb", 40, 2, problem)] == [row["regret"] for row in rows]
+
+
+def test_the_function_has_the_norm_it_promises_and_noise_of_the_right_size():
+    problem = RKHSBandit("matern32", 0.3, dim=2, norm=7.0, seed=1)
+    gram = problem.kernel(problem.centres).to_dense()
+    assert float(problem.weights @ gram @ problem.weights) == pytest.approx(49.0)
+    X = problem.arms()[:1].expand(20_000, 2)
+    assert float((problem.observe(X) - problem.mean(X)).std()) == pytest.approx(0.1, rel=0.03)
+
+
+@pytest.mark.parametrize("make", [branin, hartmann6, ackley])
+def test_synthetic_problems_have_their_optimum_and_their_noise(make):
+    problem = make(noise_std=0.2, seed=0)
+    params = problem.function.optimizers[0].tolist()
+    assert problem.noiseless(params) == pytest.approx(problem.optimum, abs=1e-4)
+    values = torch.tensor([problem(params) for _ in range(400)])
+    assert float(values.std()) == pytest.approx(0.2, rel=0.2)
+    assert make(noise_std=0.2, seed=0)(params) == pytest.approx(float(values[0]))
 
 
 @pytest.mark.parametrize(
-    ("name", "environment"),
-    [(name, "bump") for name in recipes.names()] + [("dmm-ucb", "chessboard"), ("dmm-ucb", "step-diagonal")],
+    ("broken", "says"),
+    [
+        ({"arms": lambda: torch.zeros(0, 2)}, r"arms\(\) must return arms \[A d\], at least one, got \(0, 2\)"),
+        ({"mean": lambda X: torch.tensor(1.0)}, r"mean must return \[100\] mean rewards"),
+        ({"mean": lambda X: torch.full((len(X),), math.nan)}, "finite"),
+    ],
 )
-def test_every_recipe_plays_with_contexts(name, environment):
-    problem = BANDITS[environment](seed=1)
-    played = recipes.make(name, problem.kernel, 0.1, 30.0, 0.1, horizon=12, n_points=problem.n_arms, noise_upper=0.5)
-    rows = list(bandit.play(played, problem, 12, 1))
-    assert len(rows) == 12
-    assert all(math.isfinite(row["regret"]) and row["regret"] >= 0 for row in rows)
-
-
-@pytest.mark.parametrize("name", ["k-ucb", "ek-ucb", "c-bkb", "c-bbkb"])
-def test_contextual_methods_learn(name):
-    regret = {}
-    for one in (name, "random"):
-        problem = BANDITS["chessboard"](seed=2)
-        ridge = {} if one == "random" else {"ridge": 1.0, "multiplier": 0.1}
-        played = recipes.make(one, problem.kernel, 0.1, 30.0, 0.1, **ridge)
-        regret[one] = list(bandit.play(played, problem, 250, 2))[-1]["cumulative"]
-    assert regret[name] < 0.6 * regret["random"]
+def test_mistakes_in_a_problem_are_named(broken, says):
+    problem = RKHSBandit()
+    vars(problem).update(broken)
+    with pytest.raises(InvalidInput, match=says):
+        play("random", 3, 0, problem)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,8 +27,8 @@ def noise(n: int, seed: int) -> list[float]:
     return (0.1 * torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).tolist()
 
 
-def optimizer(setting: kbo.Certified = SETTING, method: str = "cmm-ucb", journal=None) -> kbo.Optimizer:
-    return kbo.Optimizer([(0.0, 1.0)], setting=setting, method=method, journal=journal)
+def optimizer(setting: kbo.Certified = SETTING, journal=None) -> kbo.Optimizer:
+    return kbo.Optimizer([(0.0, 1.0)], setting=setting, method="cmm-ucb", journal=journal)
 
 
 def certified_and_outside(run: kbo.Optimizer) -> tuple[bool, bool]:
@@ -61,73 +63,50 @@ def killed(seed: int, path, n: int = 30, setting: kbo.Certified = SETTING) -> kb
     return run
 
 
-@pytest.mark.parametrize("q", [16, 128])
+@pytest.mark.parametrize("q", [16, 64])
 def test_values_that_overtook_others_enter_no_certified_bound(q):
     run = late(q, seed=0)
     assert certified_and_outside(run) == (True, False)
     assert run.belief().posterior.n == 0  # the first trial has not reported
     assert f"has not reported: {q // 2}" in result_of(run, "", None).guarantee
-    assert certified_and_outside(late(q, 0, DECLARED))[1] == (q == 128)  # what the rule is for
+    assert certified_and_outside(late(q, 0, DECLARED))[1] == (q == 64)  # what the rule is for
 
 
 def test_a_run_that_was_killed_until_it_survived_certifies_nothing(tmp_path):
-    run = killed(0, tmp_path / "run.jsonl", n=10)
-    proved, _ = certified_and_outside(run)
-    assert not proved
+    run = killed(0, tmp_path / "run.jsonl", n=3)
     said = result_of(run, "", None).guarantee
     assert said.startswith("not certified: trials failed: ")
     assert "; trials lost and started again: " in said
-    assert "completion_independent_of_noise=True" in said
 
 
 def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_before():
-    run, points = optimizer(method="dmm-ucb"), [[x] for x in (0.1, 0.5, 0.9)]
-    for x in points:
+    run, in_order, trials = optimizer(), optimizer(), [([0.1], 0.0), ([0.5], 0.5), ([0.9], -0.5)]
+    for x, value in trials:
         run.expect(x)
-    run.tell(points[1], 0.5)
-    run.tell(points[2], -0.5)
-    before = run.belief()
-    assert before.posterior.n == 0
-    X = run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64))
-    mean = before.searched.predict(X)[0]
-    assert mean[0] > 0.1 > -0.1 > mean[1] or mean[0] < -0.1 < 0.1 < mean[1]  # minimised: signs are turned
-    run.tell(points[0], 0.0)
-    in_order = optimizer(method="dmm-ucb")
-    for x, value in zip(points, (0.0, 0.5, -0.5), strict=True):
         in_order.expect(x)
         in_order.tell(x, value)
+    for x, value in trials[1:]:
+        run.tell(x, value)
+    before, X = run.belief(), run.space.features(torch.tensor([[0.5], [0.9]], dtype=torch.float64))
+    mean = before.searched.predict(X)[0]
+    assert before.posterior.n == 0
+    assert mean[0] > 0.1 > -0.1 > mean[1] or mean[0] < -0.1 < 0.1 < mean[1]  # minimised: signs are turned
+    run.tell(*trials[0])
     assert run.interval([0.3]) == in_order.interval([0.3])
     assert run.belief().searched is run.belief().posterior
 
 
-def test_values_of_trials_at_one_point_are_not_ordered_by_their_noise():
-    run = optimizer(method="dmm-ucb-adaptive", setting=dataclasses.replace(SETTING, noise_std=None, noise_upper=1.0))
-    run.expect(POINT)
-    run.expect(POINT)
-    run.tell(POINT, 0.2)
-    assert run.trials[1].value == 0.2  # the first one waits for both
-    run.tell(POINT, 0.1)
-    assert run.belief().posterior.n == 2
-    assert "ran at once" in result_of(run, "", None).guarantee
-
-
 def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     """Else the values that report last would be those before a trial that has not reported."""
-    run = optimizer(method="dmm-ucb")
-    for x in [POINT] * 60 + [[0.9]] + [POINT] * 60:
+    run = optimizer()
+    for x in [POINT] * 20 + [[0.9]] + [POINT] * 20:
         run.expect(x)
-    for value in sorted(noise(120, seed=0)):
+    for value in sorted(noise(40, seed=0)):
         run.tell(POINT, value)
     assert run.belief().posterior.n == 0
     assert certified_and_outside(run) == (True, False)
     run.tell([0.9], 0.0)
-    assert run.belief().posterior.n == 121
-    run = optimizer(method="dmm-ucb-adaptive", setting=dataclasses.replace(SETTING, noise_std=None, noise_upper=1.0))
-    for x in (POINT, [0.9], POINT):
-        run.expect(x)
-    for x in (POINT, POINT, [0.9]):
-        run.tell(x, 0.1)
-    assert "ran at once" in result_of(run, "", None).guarantee
+    assert run.belief().posterior.n == 41
 
 
 def test_a_trial_that_never_reports_costs_each_later_one_the_same(monkeypatch):
@@ -135,42 +114,26 @@ def test_a_trial_that_never_reports_costs_each_later_one_the_same(monkeypatch):
     monkeypatch.setattr(CertifiedBelief, "_point", lambda self, number: seen.append(number) or point(self, number))
     run = optimizer()
     run.expect(POINT)
-    for i in range(100):
-        run.expect([i / 200])
-        run.tell([i / 200], 0.1)
+    for i in range(50):
+        run.expect([i / 100])
+        run.tell([i / 100], 0.1)
     assert run.belief().posterior.n == 0
-    assert len(seen) <= 500
-
-
-def test_a_failure_before_any_value_leaves_the_design_that_fills_the_space():
-    run = optimizer()
-    _, second = run.ask(2)
-    run.fail(second, "no")
-    assert run.belief() is None
-    assert 0 <= run.ask()[0] <= 1
+    assert len(seen) <= 250
 
 
 def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it():
-    run, points = optimizer(setting=DECLARED), [[0.1], [0.5], [0.9]]
-    for x in points:
-        run.expect(x)
-    run.tell(points[2], 0.0)
-    run.tell(points[0], 0.0)
+    run = optimizer(setting=DECLARED)
+    for x in (0.1, 0.5, 0.9):
+        run.expect([x])
+    run.tell([0.9], 0.0)
+    run.tell([0.1], 0.0)
+    run.tell([0.2], 0.0)  # which was never asked for
     said = result_of(run, "", None).guarantee
-    assert "if completion does not depend on the noise (trials overtaken by later ones: 2)" in said
-
-
-def test_a_value_that_was_never_asked_for_is_declared_or_certifies_nothing():
-    for setting in (SETTING, DECLARED):
-        run = optimizer(setting)
-        run.tell(POINT, 0.1)
-        assert certified_and_outside(run)[0] == setting.completion_independent_of_noise
+    assert "if completion does not depend on the noise (trials with a value at parameters that ask did not" in said
+    assert "trials overtaken by later ones: 2" in said
 
 
 if __name__ == "__main__":
-    import tempfile
-    from pathlib import Path
-
     runs = int(sys.argv[1])
     for q in (16, 32, 64, 128):
         for name, setting in (("by start", SETTING), ("all reported", DECLARED)):
@@ -179,10 +142,8 @@ if __name__ == "__main__":
             print(f"q = {q:3d}, {name:12}: guarantee kept {kept} of {runs}, outside {outside}")
     with tempfile.TemporaryDirectory() as folder:
         for name, setting in (("by start", SETTING), ("all reported", DECLARED)):
-            found = []
-            for seed in range(runs):
-                path = Path(folder) / f"{name} {seed}.jsonl"
-                found.append(certified_and_outside(killed(seed, path, setting=setting)))
+            paths = [Path(folder) / f"{name} {seed}.jsonl" for seed in range(runs)]
+            found = [certified_and_outside(killed(seed, path, setting=setting)) for seed, path in enumerate(paths)]
             kept, outside = (sum(column) for column in zip(*found, strict=True))
             both = sum(proved and wrong for proved, wrong in found)
             print(f"killed, {name:12}: guarantee kept {kept} of {runs}, outside {outside}, both {both}")

@@ -37,7 +37,7 @@ def classified(lower: Tensor, upper: Tensor, epsilon: float | Tensor):
     return pareto_set([KernelRidge(bandit.kernel, 1.0)] * len(bounds), bounds, points, epsilon)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_points_are_classified_by_their_intervals(device, seed):
     rng = torch.Generator().manual_seed(seed)
     lower = torch.rand(40, 2 + seed % 2, generator=rng, dtype=torch.float64).to(device).mul(8).round() / 8
@@ -54,19 +54,17 @@ def test_points_are_classified_by_their_intervals(device, seed):
     kept = ~found.discarded
     assert (upper - lower)[found.widest].amax() == (upper - lower)[kept].amax()
     assert found.guarantee is None
-    narrow = classified(lower, lower + 0.09, 0.1)
-    assert narrow.widest is None
+    assert classified(lower, lower + 0.09, 0.1).widest is None
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_accepted_points_are_the_pareto_set_up_to_epsilon_by_the_true_values(seed):
+def test_the_accepted_points_are_the_pareto_set_up_to_epsilon_by_the_true_values():
     options = {"lengthscale": 0.3, "dim": 1, "norm": NORM, "n_arms": 40, "fixed": True}
-    bandits = [RKHSBandit(seed=10 * seed + i, **options) for i in range(2)]
+    bandits = [RKHSBandit(seed=i, **options) for i in range(2)]
     points = bandits[0].fixed_arms
     truth = torch.stack([bandit.mean(points) for bandit in bandits], -1)
     states = [KernelRidge(bandit.kernel, NOISE**2) for bandit in bandits]
     bounds = [MartingaleMixture(NOISE, NORM, 0.05, "dmm") for _ in bandits]
-    noise, epsilon = torch.Generator().manual_seed(seed), torch.tensor([0.3, 0.4], dtype=torch.float64)
+    noise, epsilon = torch.Generator().manual_seed(0), torch.tensor([0.3, 0.4], dtype=torch.float64)
     for _ in range(300):
         found = pareto_set(states, bounds, points, epsilon)
         assert not (found.accepted & found.discarded).any()
@@ -90,23 +88,18 @@ def test_the_units_and_the_order_of_objectives_change_nothing():
     lower = torch.rand(30, 2, generator=rng, dtype=torch.float64)
     upper, epsilon, unit = lower + 0.2, torch.tensor([0.1, 0.05]).double(), torch.tensor([1024.0, 0.5]).double()
     found = classified(lower, upper, epsilon)
-    for other in (
-        classified(lower * unit, upper * unit, epsilon * unit),
-        classified(*(t.flip(-1) for t in (lower, upper, epsilon))),
-    ):
-        assert torch.equal(found.accepted, other.accepted)
-        assert torch.equal(found.discarded, other.discarded)
-        assert found.widest == other.widest
+    other = classified(*((t * unit).flip(-1) for t in (lower, upper, epsilon)))
+    assert torch.equal(found.accepted, other.accepted)
+    assert torch.equal(found.discarded, other.discarded)
+    assert found.widest == other.widest
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"confidences": []}, "states and confidences must be lists"),
-        ({"states": [], "confidences": []}, "must not be empty"),
-        ({"points": torch.empty(0, 1).double()}, "must not be empty"),
-        ({"epsilon": 0.0}, "epsilon must be"),
-        ({"epsilon": torch.ones(3).double()}, r"epsilon must be above 0, \[1\]"),
+        ({"confidences": []}, "must be lists"),
+        ({"points": torch.empty(0, 1).double()}, "empty"),
+        ({"epsilon": 0.0}, "above 0"),
     ],
 )
 def test_arguments_that_cannot_be_are_named(change, words):

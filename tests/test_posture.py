@@ -1,75 +1,34 @@
-"""What is claimed and what is not: guarantees by posterior, refutation, cautious practical intervals."""
+"""What is claimed and what is not: guarantees by posterior, bounds that wrap others, laws for one's own posterior."""
 
-import math
+import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import (
-    BKB,
-    KUCB,
-    FiniteSet,
-    FixedWidth,
-    ImprovedGPUCB,
-    MartingaleMixture,
-    SelfNormalized,
-    certify,
-    optimality_gap,
-    widths,
-)
-from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.confidence import BKB, KUCB, Confidence, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
+from kbo.errors import InvalidInput
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
-from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Tracked
+from kbo.testing import check_posterior
+from tests.laws.states import features
+from tests.third_party_posterior import LinearRegression
 
-
-def on_a_bad_sketch(seed: int = 0):
-    problem = RKHSBandit("rbf", 0.3, dim=2, norm=5.0, seed=seed)
-    far = 0.1 * torch.rand(6, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    state = NystromRidge(problem.kernel, 0.01, FixedDictionary(far))
-    X = torch.rand(400, 2, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
-    state.update(X, problem.observe(X))
-    return problem, state, torch.rand(200, 2, dtype=torch.float64)
+ROOT = Path(kbo.__file__).parent.parent
 
 
 def test_a_theorem_about_exact_posteriors_claims_nothing_on_a_sketch():
-    _, state, _ = on_a_bad_sketch()
+    X = torch.rand(40, 2, dtype=torch.float64)
+    sketch, exact = NystromRidge(RBFKernel(), 0.01, FixedDictionary(X[:2])), KernelRidge(RBFKernel(), 0.1)
+    sketch.update(X, X[:, 0])
     for bound in (FiniteSet(50, 0.1), KUCB(0.1, 5.0, 0.1), BKB(0.1, 5.0, 0.1)):
-        assert bound.guarantee_on(state) is None
-        assert bound.guarantee_on(KernelRidge(RBFKernel(), 0.1)) == bound.guarantee is not None
-
-
-BOUNDS = {
-    "self-normalised": SelfNormalized(0.1, 5.0, 0.1),
-    "improved-gp-ucb": ImprovedGPUCB(0.1, 5.0, 0.1, 0.01),
-    "cmm": MartingaleMixture(0.1, 5, 0.1),
-}
-
-
-def test_what_claims_a_guarantee_on_a_bad_sketch_holds_there():
-    failed = {**dict.fromkeys(BOUNDS, 0), "as if exact": 0}
-    for seed in range(5):
-        problem, state, Z = on_a_bad_sketch(seed)
-        as_if_exact = widths.abbasi_yadkori(state.log_det(), state.ridge, 0.1, 5.0, 0.1)
-        truth = problem.mean(Z)
-        for name, bound in {**BOUNDS, "as if exact": FixedWidth(float(as_if_exact))}.items():
-            lower, upper = bound.interval(state, Z)
-            failed[name] += not bool(((lower <= truth) & (truth <= upper)).all())
-            assert (bound.guarantee_on(state) == bound.guarantee is not None) == (name in BOUNDS)
-    assert failed.pop("as if exact") > 0
-    assert not any(failed.values())
-
-
-@pytest.mark.parametrize("method", ["amm-ucb", "ay-gp-ucb", "dmm-ucb", "cmm-ucb"])
-def test_every_certified_method_reports_a_contradiction(method):
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = 1.0
-    setting = kbo.Certified(kernel, noise_std=0.1, norm_bound=0.5, delta=0.1)
-    with pytest.raises(RefutedAssumptions, match="larger norm"):
-        kbo.minimize(lambda p: 5 * math.sin(9 * p["x"]), {"x": (0.0, 1.0)}, 20, method=method, setting=setting)
+        assert bound.guarantee_on(sketch) is None
+        assert bound.guarantee_on(exact) == bound.guarantee is not None
+    assert FixedWidth(2.0).guarantee_on(exact) is None
 
 
 def test_a_practical_interval_usually_holds_the_truth_and_its_mean_lies_inside():
@@ -87,58 +46,30 @@ def test_a_practical_interval_usually_holds_the_truth_and_its_mean_lies_inside()
     assert at_an_end == 0
 
 
-@pytest.mark.parametrize("method", ["cmm-ucb-doubling", "cmm-ucb-practical"])
-def test_the_practical_setting_guesses_the_norm_itself(method):
-    with pytest.raises(InvalidInput, match="norm_factor"):
-        kbo.Optimizer({"x": (0.0, 1.0)}, method=method, setting=Practical())
-
-
-def test_a_method_without_bounds_cannot_stop_on_a_gap():
-    with pytest.raises(InvalidInput, match="random"):
-        kbo.minimize(lambda p: p["x"], {"x": (0.0, 1.0)}, 5, method="random", stop_at_gap=1.0)
-
-
-@pytest.mark.parametrize(
-    ("what", "build"),
-    [
-        ("noise_std", lambda: kbo.Certified(RBFKernel(), -0.1, 1.0)),
-        ("kernel", lambda: kbo.Certified("rbf", 0.1, 1.0)),
-        ("delta", lambda: kbo.Certified(RBFKernel(), 0.1, 1.0, 2.0)),
-        ("noise_std", lambda: kbo.confidence.UnknownNorm(-0.1, 0.1)),
-        (
-            "columns",
-            lambda: NystromGP(torch.rand(5, 2).double(), torch.rand(5, 1).double(), RBFKernel(), 0.1, points(3)),
-        ),
-        (
-            "at least one row",
-            lambda: optimality_gap(SelfNormalized(1, 1, 0.1), KernelRidge(RBFKernel(), 1), points(2).points[:0]),
-        ),
-        ("m must be a whole number of at least 1", lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1)),
-        (
-            "in_force",
-            lambda: certify(kbo.confidence.UnknownNorm(0.1, 0.1), KernelRidge(RBFKernel(), 1), torch.rand(2).double()),
-        ),
-        ("state must be a kbo.regression.Posterior", lambda: Tracked(RBFKernel(), points(2).points)),
-    ],
-)
-def test_mistakes_are_named_where_they_are_made(what, build):
-    with pytest.raises(InvalidInput, match=what):
-        build()
-
-
 def points(dim: int) -> FixedDictionary:
     return FixedDictionary(torch.rand(5, dim, dtype=torch.float64))
 
 
-def test_tracked_points_are_recognised_by_what_they_are():
-    X = torch.rand(3, 3, dtype=torch.float64)
-    state = KernelRidge(RBFKernel(), 0.1)
-    state.update(torch.rand(4, 3, dtype=torch.float64), torch.rand(4, dtype=torch.float64))
-    tracked = Tracked(state, X)
-    for ridge in (None, [0.1, 1.0]):
-        for Z in (X, X.T, X.unsqueeze(-2), X[0], X[:1]):
-            actual, expected = torch.stack(tracked.predict(Z, ridge)), torch.stack(state.predict(Z, ridge))
-            torch.testing.assert_close(actual, expected)
+PRIOR = KernelRidge(RBFKernel(), 1)
+UNKNOWN = kbo.confidence.UnknownNorm(0.1, 0.1)
+MISTAKES = {
+    "noise_std": lambda: kbo.Certified(RBFKernel(), -0.1, 1.0),
+    "kernel": lambda: kbo.Certified("rbf", 0.1, 1.0),
+    "delta": lambda: kbo.Certified(RBFKernel(), 0.1, 1.0, 2.0),
+    "norm_factor": lambda: kbo.Optimizer({"x": (0.0, 1.0)}, method="cmm-ucb-practical", setting=Practical()),
+    "random": lambda: kbo.minimize(lambda p: p["x"], {"x": (0.0, 1.0)}, 5, method="random", stop_at_gap=1.0),
+    "columns": lambda: NystromGP(torch.rand(5, 2).double(), torch.rand(5, 1).double(), RBFKernel(), 0.1, points(3)),
+    "at least one row": lambda: optimality_gap(SelfNormalized(1, 1, 0.1), PRIOR, points(2).points[:0]),
+    "m must be a whole number": lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1),
+    "in_force": lambda: certify(UNKNOWN, PRIOR, torch.rand(2).double()),
+    "state must be a kbo.regression.Posterior": lambda: Tracked(RBFKernel(), points(2).points),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_are_named_where_they_are_made(words):
+    with pytest.raises(InvalidInput, match=words):
+        MISTAKES[words]()
 
 
 @pytest.mark.parametrize("sketched", [False, True])
@@ -151,4 +82,106 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     state.update(X[20:], y[20:])
     state.predict(X, [0.1, 1.0])
     for old, now in zip(before, path.grid(ridges), strict=True):
-        torch.testing.assert_close(now, old, rtol=0, atol=0)
+        assert torch.equal(now, old)
+
+
+# Bounds that wrap others
+
+
+class Narrowest(Confidence):
+    covers_sketches = covers_weights = True
+
+    def __init__(self, *bounds):
+        self.bounds = dict(enumerate(bounds))
+        self.guarantee = "holds for all"
+
+    def interval(self, state, X):
+        lower, upper = zip(*(bound.interval(state, X) for bound in self.bounds.values()), strict=True)
+        return torch.stack(lower).amax(0), torch.stack(upper).amin(0)
+
+
+class Doubtful(SelfNormalized):
+    def objections(self, state):
+        return [*super().objections(state), "the data are doubtful"]
+
+
+class Independent(Narrowest):
+    def parts(self):
+        return []
+
+
+def written(page: str, start: str):
+    """The class that a page defines."""
+    lines = (ROOT / page).read_text().split(start)[1].splitlines()
+    names = {"Confidence": Confidence}
+    exec("\n".join([start, *itertools.takewhile(lambda line: not line or line.startswith(" "), lines[1:])]), names)
+    return names[start.split()[1].split("(")[0]]
+
+
+def howto(bound):
+    return written("docs/howto.md", "class NonNegative(Confidence):")(bound)
+
+
+def tutorial(bound):
+    return written("tutorials/2_your_own_bound.py", "class KnownRange(Confidence):")(bound, -5.0, 5.0)
+
+
+def observed(ridge=None):
+    state, X = KernelRidge(MaternKernel(nu=2.5).double(), 0.25), torch.linspace(0, 1, 6).double().unsqueeze(-1)
+    state.update(X, X.squeeze(-1))
+    if ridge is not None:
+        state.move_ridge(ridge)
+    return state
+
+
+@pytest.mark.parametrize("wrap", [Narrowest, howto, tutorial, lambda bound: Narrowest(howto(bound))])
+def test_a_bound_that_wraps_another_has_its_objections(wrap):
+    moved, held = observed(ridge=0.5), SelfNormalized(0.5, 2.0, 0.1)  # a ridge that was chosen after the data
+    for bound, state in [(held, moved), (Doubtful(0.5, 2.0, 0.1), observed())]:
+        assert bound.objections(state)
+        assert set(bound.objections(state)) <= set(wrap(bound).objections(state))
+        assert wrap(bound).guarantee_on(state) is None
+    assert not held.objections(observed())
+    assert wrap(held).guarantee_on(observed()) is not None
+    assert Independent(held).objections(moved) == []  # which says that it does not rest on its parts
+
+
+# The laws of a posterior, for one's own
+
+
+class Jittered(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X + 1e-6, y, weights)
+
+
+class Shared(KernelRidge):
+    def fork(self):
+        return self
+
+
+class Centred(KernelRidge):
+    def predict(self, X, ridge=None):
+        mean, variance = super().predict(X, ridge)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+
+class Forgetful(KernelRidge):
+    def update(self, X, y, weights=None):
+        super().update(X[:1], y[:1], weights)
+
+
+def test_posteriors_obey_the_laws_or_do_not_pass():
+    points, kernel = torch.rand(12, 2, dtype=torch.float64), MaternKernel(nu=2.5).double()
+    check_posterior(lambda ridge: KernelRidge(kernel, ridge), points)
+    check_posterior(lambda ridge: LinearRegression(features, ridge), points)
+    for kind in (Jittered, Shared, Centred, Forgetful):
+        with pytest.raises(AssertionError):
+            check_posterior(lambda ridge, kind=kind: kind(kernel, ridge), points)
+
+
+def test_the_page_about_extensions_needs_no_file_of_the_repository():
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert not re.findall(r"^(?:from|import) tests\b", page, re.MULTILINE)
+    for name in ("posterior", "confidence"):
+        listing = (ROOT / "tests" / f"third_party_{name}.py").read_text().split('"""', 2)[2].strip()
+        assert listing in page

@@ -1,11 +1,9 @@
 """The sketched posterior: what it leaves out is measured safely, so mixture bounds on it hold for any dictionary.
 
-The laws of every posterior, and its formulas, are in ``tests/laws/test_states.py``.
+The laws of every posterior and bound, and their formulas, are in ``tests/laws``.
 """
 
 from __future__ import annotations
-
-import math
 
 import pytest
 import torch
@@ -13,10 +11,17 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from kbo import KernelRidge
-from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound, squared_radius
-from kbo.errors import InvalidInput
+from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound
 from kbo.problems import RKHSBandit
-from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, View
+from kbo.regression import (
+    FixedDictionary,
+    GreedyDictionary,
+    LeverageResampling,
+    NystromRidge,
+    OnlineRowSampling,
+    Posterior,
+    View,
+)
 from kbo.regression.sketch.error import BLOCK
 from tests import dense
 from tests.dense import Sketched, close, gram
@@ -28,8 +33,8 @@ def targets(X: Tensor, seed: int = 1) -> Tensor:
     return torch.sin(5 * X.sum(-1)) + 0.3 * noise
 
 
-def fed(kernel: Kernel, points: Tensor, X: Tensor, ridge: float = 0.05) -> NystromRidge:
-    state = NystromRidge(kernel, ridge, FixedDictionary(points))
+def fed(kernel: Kernel, points: Tensor, X: Tensor) -> NystromRidge:
+    state = NystromRidge(kernel, 0.05, FixedDictionary(points))
     state.update(X, targets(X))
     return state
 
@@ -42,32 +47,22 @@ def error(kernel: Kernel, points: Tensor, X: Tensor) -> Tensor:
     return gram(kernel, X, X) - B @ B.mT
 
 
-# Posterior
-
-
-def test_a_dictionary_of_all_the_data_gives_the_exact_posterior(device):
-    for kernel, n in ((rbf(), 30), (matern(2.5), 80), (matern(0.5), 80)):
-        X, Z = unit_square(n, 1).to(device), unit_square(9, 2).to(device)
-        exact = KernelRidge(kernel, 0.05)
-        exact.update(X, targets(X))
-        sketch = fed(kernel, X.flip(0), X)
-        for ridge in (0.01, 1.0):
-            close(torch.stack(sketch.predict(Z, ridge)), torch.stack(exact.predict(Z, ridge)), 1e-6)
-            close(sketch.covariance(Z, Z, ridge), exact.covariance(Z, Z, ridge), 1e-6)
-            close(sketch.log_det(ridge), exact.log_det(ridge), 1e-6)
-            close(sketch.quad(ridge), exact.quad(ridge), 1e-6)
-        assert 0 <= float(sketch.residual_norm()) <= float(sketch.residual_trace) < 1e-7 * n
+# Dictionaries that explain nothing, repeat themselves, or are chosen by pivots
 
 
 def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
     """The variance of a point that the dictionary does not see is that of the prior."""
     X = unit_square(30, 1).to(device)
-    sketch = fed(rbf(), 100 + X[:3], X)
-    mean, variance = sketch.predict(X)
-    close(mean, torch.zeros_like(mean))
-    close(variance, torch.ones_like(variance))
-    close(sketch.residual_trace, sketch.trace)
-    close(sketch.log_det(), torch.zeros_like(sketch.log_det()))
+    for points in (100 + X[:3], X[:0]):
+        sketch = fed(rbf(), points, X)
+        close(torch.stack(sketch.predict(X)), torch.stack([torch.zeros(30), torch.ones(30)]).to(X))
+        close(sketch.residual_trace, sketch.trace)
+        close(sketch.log_det(), sketch.trace.new_tensor(0.0))
+        close(sketch.quad(), targets(X).square().sum())
+    empty = NystromRidge(rbf(), 0.1, FixedDictionary(X))
+    assert empty.n == empty.trace == empty.residual_trace == empty.residual_norm() == 0
+    assert sketch.predict(X[:0], [0.1, 1.0])[1].shape == (2, 0)
+    assert sketch.covariance(X[:0], X).shape == (0, 30)
 
 
 def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
@@ -79,67 +74,13 @@ def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
     close(sketch.residual_norm(), plain.residual_norm(), 1e-10)
 
 
-def test_a_dictionary_without_points_is_the_prior(device):
-    X = unit_square(10, 1).to(device)
-    sketch = fed(rbf(), X[:0], X)
-    close(torch.stack(sketch.predict(X)), torch.stack([torch.zeros(10), torch.ones(10)]).to(X))
-    close(sketch.quad(), targets(X).square().sum())
-    close(sketch.residual_trace, sketch.trace)
-
-
-def test_the_empty_sketch_has_no_residual(device):
-    sketch = NystromRidge(rbf(), 0.1, FixedDictionary(unit_square(5, 1).to(device)))
-    assert sketch.n == sketch.trace == sketch.residual_trace == sketch.residual_norm() == 0
-
-
-def test_no_points_are_answered_by_no_numbers(device):
-    X = unit_square(10, 1).to(device)
-    sketch = fed(rbf(), X[:3], X)
-    assert sketch.predict(X[:0])[0].shape == (0,)
-    assert sketch.predict(X[:0], [0.1, 1.0])[1].shape == (2, 0)
-    assert sketch.covariance(X[:0], X).shape == (0, 10)
-
-
-@pytest.mark.parametrize(
-    "points",
-    [
-        torch.rand(3),
-        torch.rand(3, 2, 2),
-        torch.rand(3, 0),
-        torch.full((3, 2), math.nan),
-        torch.ones(3, 2).long(),
-        [[0.1, 0.2]],
-        None,
-    ],
-    ids=["one axis", "three axes", "no columns", "NaN", "integers", "a list", "none"],
-)
-def test_dictionaries_that_are_no_points_are_refused(points):
-    with pytest.raises(InvalidInput):
-        FixedDictionary(points)
-
-
-def test_whatever_is_no_dictionary_is_refused():
-    for dictionary in (unit_square(3, 1), None, [0, 1]):
-        with pytest.raises(InvalidInput, match="FixedDictionary"):
-            NystromRidge(rbf(), 0.1, dictionary)
-
-
-# Pivoted dictionaries
-
-
-@pytest.mark.parametrize("kernel", [rbf(), matern(1.5)], ids=["rbf", "matern32"])
-def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least(device, kernel):
-    X, chosen = unit_square(60, 1).to(device), []
+def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_are(device):
+    kernel, X, chosen = matern(1.5), unit_square(60, 1).to(device), []
     for _ in range(12):
         rest = error(kernel, X[chosen], X).diagonal() if chosen else gram(kernel, X, X).diagonal()
         chosen.append(int((rest > rest.max() - 1e-9).nonzero()[0]))  # the first of several
     assert torch.equal(FixedDictionary.pivoted(kernel, X, 12).points, X[chosen])
-
-
-def test_a_pivoted_dictionary_stops_when_everything_is_explained(device):
-    X = unit_square(5, 1).to(device).repeat(4, 1)
-    assert len(FixedDictionary.pivoted(matern(0.5), X, 20).points) == 5
-    assert len(FixedDictionary.pivoted(matern(0.5), X, 3).points) == 3
+    assert len(FixedDictionary.pivoted(matern(0.5), X[:5].repeat(4, 1), 20).points) == 5
     assert len(FixedDictionary.pivoted(rbf(), unit_square(200, 1).to(device), 200, 1e-3).points) < 60
 
 
@@ -153,65 +94,66 @@ def places(kind: str, n: int, seed: int) -> Tensor:
 
 
 ULPS = 1e-13  # of the norm that the test computes
-SIZES = [1, 31, 32, 33, 500, BLOCK - 1, BLOCK, BLOCK + 1, 1500]
 
 
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 500, BLOCK + 1])
 def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
     for seed, (kind, m, length) in enumerate([("plain", 20, 1.0), ("repeated", 3, 0.3), ("clustered", 1, 0.2)]):
         kernel = MaternKernel(nu=(0.5, 1.5, 2.5)[seed]).double() if n % 2 else RBFKernel().double()
         kernel.lengthscale = length
         X, points = places(kind, n, seed).to(device), unit_square(m, seed + 9).to(device)
-        sketch = fed(kernel, points, X)
-        E = error(kernel, points, X)
+        sketch, E = fed(kernel, points, X), error(kernel, points, X)
         bound, norm = float(sketch.residual_norm()), float(torch.linalg.eigvalsh(E)[-1])
         close(sketch.residual_trace, E.trace(), 1e-6)
         assert norm <= bound * (1 + ULPS)
         assert bound <= float(sketch.residual_trace)
-        if 2 * m < n in (32, 512, BLOCK):  # one complete block, whose norm is computed in full
+        if 2 * m < n == 32:  # one complete block, whose norm is computed in full
             assert bound <= norm * (1 + 1e-6) + 1e-6
 
 
-def test_the_residual_is_bounded_at_every_moment_of_a_stream(device):
-    X, points = places("repeated", 150, 3).to(device), unit_square(4, 5).to(device)
-    sketch = NystromRidge(matern(1.5), 0.1, FixedDictionary(points))
-    for i in range(150):
-        sketch.update(X[i : i + 1], targets(X[i : i + 1]))
-        if i % 7 == 0:
-            norm = float(torch.linalg.eigvalsh(error(matern(1.5), points, X[: i + 1]))[-1])
-            assert norm <= float(sketch.residual_norm()) * (1 + ULPS)
-            assert sketch.residual_norm() <= sketch.residual_trace
+DICTIONARIES = [
+    FixedDictionary(unit_square(4, 5)),
+    GreedyDictionary(0.2),
+    OnlineRowSampling(0.1, 1.0, most=5),
+    LeverageResampling(3.0, most=5),
+]
 
 
-def test_the_residual_does_not_depend_on_how_the_data_came(device):
-    X, points = unit_square(BLOCK + 70, 3).to(device), unit_square(10, 5).to(device)
-    whole, pieces = fed(rbf(), points, X), NystromRidge(rbf(), 0.05, FixedDictionary(points))
-    for piece in X.split(43):
-        pieces.update(piece, targets(piece))
-        pieces.residual_norm()
-    close(pieces.residual_norm(), whole.residual_norm(), 1e-9)
-    close(pieces.residual_trace, whole.residual_trace, 1e-9)
-
-
-@pytest.mark.parametrize("dictionary", [FixedDictionary(unit_square(4, 5)), GreedyDictionary(0.2)], ids=str)
-def test_sums_over_the_residual_follow_repeats_and_weights(device, dictionary):
-    X, weights = places("repeated", 60, 3).to(device), 0.5 + unit_square(60, 6)[:, 0].to(device)
+@pytest.mark.parametrize("dictionary", DICTIONARIES, ids=lambda dictionary: type(dictionary).__name__)
+def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(device, dictionary):
+    """Also where anchors leave: norms that were computed for earlier ones may be too small."""
+    X, weights = unit_square(30, 3)[torch.arange(60) % 30].to(device), 0.5 + unit_square(60, 6)[:, 0].to(device)
     state, ridges = NystromRidge(matern(1.5), 0.1, dictionary), [0.1, 2.0]
     for i in range(60):
         state.update(X[i : i + 1], targets(X[i : i + 1]), weights[i : i + 1])
+        bound = float(state.residual_norm())
         if i % 5 in (0, 1):
             rows, which = X[: i + 1].unique(dim=0, return_inverse=True)
-            E = error(matern(1.5), state.anchors, rows).diagonal().clamp_min(0)
-            E = E * E.new_zeros(len(E)).index_add_(0, which, weights[: i + 1])
-            close(state.residual_trace, E.sum(), 1e-8)
-            close(state.residual_log_det(ridges), torch.stack([(E / a).log1p().sum() for a in ridges]), 1e-8)
+            scale = weights.new_zeros(len(rows)).index_add_(0, which, weights[: i + 1]).sqrt()
+            E = scale * error(matern(1.5), state.anchors, rows) * scale.unsqueeze(-1)
+            each = E.diagonal().clamp_min(0)
+            close(state.residual_trace, each.sum(), 1e-8)
+            close(state.residual_log_det(ridges), torch.stack([(each / a).log1p().sum() for a in ridges]), 1e-8)
+            assert float(torch.linalg.eigvalsh(E)[-1]) <= bound * (1 + 1e-12) + 1e-12
+
+
+def test_the_residual_does_not_depend_on_how_the_data_came_and_a_fork_has_its_own(device):
+    X, points = unit_square(BLOCK + 70, 3).to(device), unit_square(10, 5).to(device)
+    whole, pieces = fed(rbf(), points, X), NystromRidge(rbf(), 0.05, FixedDictionary(points))
+    for piece in X[:-90].split(43):
+        pieces.update(piece, targets(piece))
+        before = pieces.residual_norm()
+    child = pieces.fork()
+    child.update(X[-90:], targets(X[-90:]))
+    close(child.residual_norm(), whole.residual_norm(), 1e-9)
+    close(child.residual_trace, whole.residual_trace, 1e-9)
+    assert torch.equal(pieces.residual_norm(), before)
 
 
 def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
     rows, points = unit_square(30, 3).to(device), unit_square(3, 5).to(device)
-    X = rows.repeat(9 * BLOCK // 30, 1)
     state = NystromRidge(rbf(), 0.1, FixedDictionary(points))
-    for part in X.split(500):
+    for part in rows.repeat(9 * BLOCK // 30, 1).split(500):
         state.update(part, targets(part))
         trace, log_det = state.residual_trace, state.residual_log_det(0.1)
     counts = state.locations[1]
@@ -222,22 +164,6 @@ def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(devi
     norm = torch.linalg.eigvalsh(E)[-1]
     assert norm <= state.residual_norm() * (1 + ULPS)
     assert state.residual_norm() <= 1.05 * norm
-
-
-def test_changing_the_data_outside_does_not_change_the_residual(device):
-    X, points = unit_square(64, 3).to(device), unit_square(3, 5).to(device)
-    sketch, expected = fed(rbf(), points, X), fed(rbf(), points, X.clone()).residual_norm()
-    X.zero_()
-    assert torch.equal(sketch.residual_norm(), expected)
-
-
-def test_a_fork_has_a_residual_of_its_own(device):
-    X, points = unit_square(BLOCK + 40, 3).to(device), unit_square(10, 5).to(device)
-    parent = fed(rbf(), points, X[: BLOCK - 20])
-    before, child = parent.residual_norm(), parent.fork()
-    child.update(X[BLOCK - 20 :], targets(X[BLOCK - 20 :]))
-    close(child.residual_norm(), fed(rbf(), points, X).residual_norm(), 1e-9)
-    assert torch.equal(parent.residual_norm(), before)
 
 
 # Mixtures
@@ -290,25 +216,9 @@ def violation(seed: int) -> float:
     return max(worst)
 
 
-@pytest.mark.parametrize("seed", range(70))
-def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seed):
-    assert violation(seed) <= 1e-7
-
-
-@pytest.mark.parametrize("kind", ["cmm", "dmm", "amm"])
-def test_mixtures_on_a_sketch_equal_the_dense_formula(device, kind):
-    X, points, Z = unit_square(60, 1).to(device), unit_square(12, 2).to(device), unit_square(8, 3).to(device)
-    sketch, reference = fed(matern(1.5), points, X), Sketched(matern(1.5), X, targets(X), points)
-    noise_std, B, delta, scale, E = 0.3, 5.0, 0.1, 1.5, float(sketch.residual_norm())
-    close(squared_radius(sketch, noise_std, delta, scale), dense.squared_radius(reference, noise_std, delta, scale))
-    found = MartingaleMixture(noise_std, B, delta, kind, scale).interval(sketch, Z)
-    grid = [g * noise_std**2 / scale for g in ((1.0,) if kind == "amm" else (0.1, 0.3, 1.0, 3.0, 10.0))]
-    if kind == "cmm":
-        expected = dense.exact_mixture(reference, Z, noise_std, B, delta, scale, E)
-    else:
-        expected = dense.mixture(reference, Z, grid, noise_std, B, delta, scale, E)
-    for one, other in zip(found, expected, strict=True):
-        close(one, other, 1e-7)
+@pytest.mark.parametrize("seeds", [range(28), pytest.param(range(28, 70), marks=pytest.mark.thorough)], ids=str)
+def test_bounds_on_a_sketch_are_never_inside_the_exact_ones(seeds):
+    assert max(map(violation, seeds)) <= 1e-7
 
 
 def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_empty(device):
@@ -341,19 +251,28 @@ class Traced(View):
 def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
     kernel, arms = rbf(), unit_square(8, 2)
     X = arms[torch.randint(8, (60,), generator=seeded(3))]
-    sketch = fed(kernel, arms[:2], X)
-    exact = KernelRidge(kernel, 0.05)
+    sketch, exact = fed(kernel, arms[:2], X), KernelRidge(kernel, 0.05)
     exact.update(X, targets(X))
     for ridge in (1e-3, 0.05, 2.0):
         missed = exact.log_det(ridge) - sketch.log_det(ridge)
         assert missed <= sketch.residual_log_det(ridge) <= Traced(sketch).residual_log_det(ridge)
         close(Posterior.residual_log_det(sketch, ridge), sketch.residual_log_det(ridge), 1e-12)
     assert sketch.residual_log_det(1e-3) < 0.1 * Traced(sketch).residual_log_det(1e-3)
-    one_by_one = NystromRidge(kernel, 0.05, FixedDictionary(arms[:2]))
-    for x in X.split(1):
-        one_by_one.residual_log_det(0.05)  # from here on it is updated, not summed again
-        one_by_one.update(x, x.new_zeros(1))
-    close(one_by_one.residual_log_det(0.05), sketch.residual_log_det(0.05), 1e-12)
+
+
+def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():
+    """One observation: exact AMM and AY are far wider than the exact maximum, and wider than their sketched forms."""
+    kernel, Z = rbf(), torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+    exact, sketch = KernelRidge(kernel, 0.001), NystromRidge(kernel, 0.001, FixedDictionary(Z[2:3]))
+    for state in (exact, sketch):
+        state.update(Z[:1], torch.tensor([0.5], dtype=torch.float64))
+    best = MartingaleMixture(0.1, 1.0, 0.1, "cmm", 10.0).interval(exact, Z)
+    for kind in ("amm", "dmm", "cmm"):
+        lower, upper = MartingaleMixture(0.1, 1.0, 0.1, kind, 10.0).interval(sketch, Z)
+        assert bool((lower <= best[0] + 1e-9).all() and (upper >= best[1] - 1e-9).all())
+    for bound in (MartingaleMixture(0.1, 1.0, 0.1, "amm", 10.0), SelfNormalized(0.1, 1.0, 0.1)):
+        (lower, upper), (low, high) = bound.interval(exact, Z), bound.interval(sketch, Z)
+        assert bool((torch.maximum(low - lower, upper - high) > 0.2 * (upper - lower) / 2).any())
 
 
 def widths(problem: RKHSBandit, arms: int | None, n: int) -> list[float]:
@@ -379,18 +298,3 @@ if __name__ == "__main__":
             for n in (100, 400, 1000):
                 found = widths(RKHSBandit(kind, lengthscale, dim=2, norm=5.0, seed=0), arms, n)
                 print(kind, lengthscale, arms or "all", n, *(f"{value:.3g}" for value in found))
-
-
-def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():
-    """One observation: exact AMM and AY are far wider than the exact maximum, and wider than their sketched forms."""
-    kernel, Z = rbf(), torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
-    exact, sketch = KernelRidge(kernel, 0.001), NystromRidge(kernel, 0.001, FixedDictionary(Z[2:3]))
-    for state in (exact, sketch):
-        state.update(Z[:1], torch.tensor([0.5], dtype=torch.float64))
-    best = MartingaleMixture(0.1, 1.0, 0.1, "cmm", 10.0).interval(exact, Z)
-    for kind in ("amm", "dmm", "cmm"):
-        lower, upper = MartingaleMixture(0.1, 1.0, 0.1, kind, 10.0).interval(sketch, Z)
-        assert bool((lower <= best[0] + 1e-9).all() and (upper >= best[1] - 1e-9).all())
-    for bound in (MartingaleMixture(0.1, 1.0, 0.1, "amm", 10.0), SelfNormalized(0.1, 1.0, 0.1)):
-        (lower, upper), (low, high) = bound.interval(exact, Z), bound.interval(sketch, Z)
-        assert bool((torch.maximum(low - lower, upper - high) > 0.2 * (upper - lower) / 2).any())

@@ -1,6 +1,7 @@
 """Tuners and how they are compared."""
 
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,17 +12,13 @@ from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
 from kbo.experiments.tuning.comparison import run
 from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PRACTICE, PROBLEMS, TABLES, half_of, true_value
-from kbo.experiments.tuning.tuners import KBO, TUNERS, BoTorchTuner, _choices_one_by_one, _unit, tuner
+from kbo.experiments.tuning.tuners import TUNERS, BoTorchTuner, tuner
 from kbo.problems import (
     DiabetesSVR,
-    DigitsMLP,
     EpochsMLP,
-    GridBandit,
-    NoisyFunction,
     StagesBoosting,
     SubsetsSVM,
     branin,
-    levy,
 )
 from kbo.space import Choice, Float, Int, Space
 
@@ -48,7 +45,7 @@ def objective(params):
 def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
     for library in {"cmaes": ["cmaes"], "smac": ["smac"], "ngopt": ["nevergrad"]}.get(name, ()):
         pytest.importorskip(library)
-    trials = 7 if name == "ax" else 12  # it takes a second each
+    trials = 7  # more than the first points of each
     runs = []
     for seed in (3, 3, 4):
         chosen, asked = tuner(name, MIXED, seed, trials), []
@@ -62,26 +59,13 @@ def test_a_tuner_tunes_a_mixed_space_the_same_way_with_the_same_seed(name):
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_a_tuner_leaves_the_level_of_the_log_of_optuna():
-    optuna = pytest.importorskip("optuna")
-    before = optuna.logging.get_verbosity()
-    try:
-        optuna.logging.set_verbosity(optuna.logging.DEBUG)
-        tuner("tpe", MIXED, 0, 3)
-        assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
-    finally:
-        optuna.logging.set_verbosity(before)
-
-
 @pytest.mark.parametrize("name", ["kbo", "qlognei"])
 def test_a_tuner_minimises(name):
-    space, chosen = Space([(-1.0, 1.0), (-1.0, 1.0)]), tuner(name, Space([(-1.0, 1.0), (-1.0, 1.0)]), 0, 18)
-    for _ in range(18):
+    chosen = tuner(name, Space([(-1.0, 1.0)]), 0, 10)
+    for _ in range(10):
         x = chosen.ask()
-        chosen.tell(x, (x[0] - 0.5) ** 2 + x[1] ** 2)
-    x = chosen.recommended()
-    assert space.dimension == 2
-    assert (x[0] - 0.5) ** 2 + x[1] ** 2 < 0.05
+        chosen.tell(x, (x[0] - 0.5) ** 2)
+    assert abs(chosen.recommended()[0] - 0.5) < 0.1
 
 
 def test_botorch_searches_finite_spaces_point_by_point():
@@ -92,25 +76,6 @@ def test_botorch_searches_finite_spaces_point_by_point():
         chosen.tell(x, float((x["x"] - 3) ** 2 + (x["y"] - 4) ** 2))
     assert chosen._points is not None
     assert len(chosen._points) == 100
-
-
-def test_features_find_back_to_the_point_they_came_from():
-    for u in torch.rand(50, 4, dtype=torch.float64):
-        params = MIXED.params(u)
-        features = MIXED.features(MIXED.unit(params).unsqueeze(0))[0].tolist()
-        found = MIXED.params(_unit(MIXED, features))
-        assert found["a"] == pytest.approx(params["a"])
-        assert {k: v for k, v in found.items() if k != "a"} == {k: v for k, v in params.items() if k != "a"}
-    assert len(_choices_one_by_one(MIXED)) == 3
-    assert sorted(_choices_one_by_one(MIXED)[0]) == [2, 3, 4]
-
-
-def test_options_reach_kbo_and_unknown_tuners_are_named():
-    chosen = tuner("kbo", MIXED, 0, 9, method="random", practical={"n_initial": 5})
-    assert isinstance(chosen, KBO)
-    assert (chosen._optimizer.method, chosen._optimizer.setting.n_initial) == ("random", 5)
-    with pytest.raises(InvalidInput, match="tuner must be one of 'kbo'"):
-        tuner("kob", MIXED, 0, 9)
 
 
 def test_a_run_is_judged_without_noise_at_every_checkpoint():
@@ -152,12 +117,6 @@ def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
 
 def test_the_practice_problems_are_others_than_those_of_the_tables():
     assert not set(TABLES) & set(PRACTICE)
-    problems = {name: make(seed=0) for name, make in {**TABLES, **PRACTICE}.items()}
-    for name, problem in problems.items():
-        value = problem(problem.space.params(torch.full((problem.space.dimension,), 0.4, dtype=torch.float64)))
-        assert math.isfinite(value), name
-    grids = [(p.side, p.space.dimension) for p in problems.values() if isinstance(p, GridBandit)]
-    assert grids == [(10, 3), (30, 2)]
 
 
 @pytest.mark.parametrize("name", [name for name in {**TABLES, **PRACTICE} if name not in ("diabetes", "digits")])
@@ -167,63 +126,33 @@ def test_nothing_is_below_the_optimum(name):
         assert problem.noiseless(problem.space.params(u)) >= problem.optimum - 1e-9
 
 
-def test_new_problems_are_noisy_and_reproducible():
-    for make in (DiabetesSVR, GridBandit, levy):
-        problem, same = make(seed=5), make(seed=5)
-        params = problem.space.params(torch.full((problem.space.dimension,), 0.3, dtype=torch.float64))
-        values = [problem(params) for _ in range(3)]
-        assert values == [same(params) for _ in range(3)]
-        assert len(set(values)) == 3
-        make(seed=None)(params)
-    assert levy().optimum == 0
-    assert levy().noiseless([1.0] * 4) == pytest.approx(0, abs=1e-9)
-    grid = GridBandit(side=4, dim=2, seed=0)
-    values = [grid.noiseless({"x0": i, "x1": j}) for i in range(4) for j in range(4)]
-    assert min(values) == pytest.approx(grid.optimum)
-    assert isinstance(TABLES["branin"](seed=0), NoisyFunction)
-    assert TABLES["digits"] is DigitsMLP
-
-
-class StopsAt:
-    """A running trial that is stopped after a number of reports."""
-
-    def __init__(self, reports):
-        self.most, self.reports = reports, []
-
-    def report(self, step, value):
-        self.reports.append((step, value))
-
-    def should_stop(self):
-        return len(self.reports) >= self.most
-
-
 @pytest.mark.parametrize("make", [EpochsMLP, StagesBoosting, SubsetsSVM])
 def test_a_stepwise_learner_reports_every_step_and_stops_when_told(make):
+    def value_and_reports(most):
+        reports = []
+        trial = SimpleNamespace(report=lambda *pair: reports.append(pair), should_stop=lambda: len(reports) >= most)
+        return make(seed=1)(params, trial), reports
+
     params = make.space.params(torch.full((make.space.dimension,), 0.4, dtype=torch.float64))
-    whole, stopped = StopsAt(math.inf), StopsAt(3)
-    value = make(seed=1)(params, whole)
-    assert make(seed=1)(params, stopped) == stopped.reports[-1][1]
-    assert [step for step, _ in whole.reports] == list(range(1, make.steps + 1))
-    assert whole.reports[-1] == (make.steps, value)
-    assert stopped.reports == whole.reports[:3]
-    assert value == make(seed=1)(params) < whole.reports[0][1]  # it learns
+    (value, whole), (early, stopped) = value_and_reports(math.inf), value_and_reports(3)
+    assert [step for step, _ in whole] == list(range(1, make.steps + 1))
+    assert stopped == whole[:3]
+    assert (early, value) == (stopped[-1][1], whole[-1][1])
+    assert value == make(seed=1)(params) < whole[0][1]  # it learns
 
 
-@pytest.mark.parametrize("suite", ["bbob", "bbob-mixint", "hpo"])
-def test_a_suite_is_the_sum_of_its_halves(suite):
-    halves = [half_of(suite, half) for half in HALVES]
-    assert [len(half) for half in halves] == ([10, 10] if suite == "hpo" else [12, 12])
-    assert not set(halves[0]) & set(halves[1])
-    assert set(halves[0]) <= DEVELOPMENT <= set(PROBLEMS)
+@pytest.mark.parametrize(("suite", "size"), [("bbob", 12), ("bbob-mixint", 12), ("hpo", 10)])
+def test_a_suite_is_the_sum_of_its_halves(suite, size):
+    odd, even = (half_of(suite, half) for half in HALVES)
+    assert (len(odd), len(even), len({*odd, *even})) == (size, size, 2 * size)
+    assert set(odd) <= DEVELOPMENT <= set(PROBLEMS)
 
 
 def test_functions_of_odd_number_are_to_develop_on_and_the_seed_is_the_instance():
     odd, even = (half_of("bbob", half, 2, "heavy") for half in HALVES)
-    assert odd[1] == "bbob-f3-d2-heavy"
-    assert even[0] == "bbob-f2-d2-heavy"
+    assert (odd[1], even[0]) == ("bbob-f3-d2-heavy", "bbob-f2-d2-heavy")
     problem = PROBLEMS[even[0]](seed=4)
     assert (problem.name, problem.noise) == ("bbob_f002_i04_d02", "heavy")
-    assert PROBLEMS["bbob-mixint-f2-d5-none"](seed=3).name == "bbob-mixint_f002_i03_d05"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +160,6 @@ def test_functions_of_odd_number_are_to_develop_on_and_the_seed_is_the_instance(
     [
         (("bob", "held-out"), "suite must be one of"),
         (("bbob", "both"), "half must be one of"),
-        (("bbob", "held-out", 3), "dim of bbob must be one of 2, 5, 10, 20, got 3"),
         (("bbob-mixint", "held-out", 2), "dim of bbob-mixint must be one of 5, 10, 20, got 2"),
         (("bbob", "held-out", 5, "loud"), "noise must be one of"),
         (("hpo", "held-out", 5), "leave them out"),
@@ -275,32 +203,21 @@ def test_the_summary_has_a_line_for_every_problem_and_length():
         for t in (5, 9)
     ]
     table = tuning.summary(pd.DataFrame(rows))
-    assert list(table.columns) == ["a", "b"]
-    assert list(table.index) == [
-        ("known", 5),
-        ("unknown", 5),
-        ("CPU s a run", 5),
-        ("known", 9),
-        ("unknown", 9),
-        ("CPU s a run", 9),
-    ]
+    assert list(table.index) == [(name, t) for t in (5, 9) for name in ("known", "unknown", "CPU s a run")]
     assert table.loc["known", "a"].iloc[0].startswith("0.5 ± 0")
-    assert table.loc["unknown"].iloc[0].tolist() == ["1 ± 0.6 (3)*", "2 ± 0.6 (3)"]
+    assert table.loc["unknown"].iloc[0].to_dict() == {"a": "1 ± 0.6 (3)*", "b": "2 ± 0.6 (3)"}
     assert table.loc["CPU s a run"].iloc[0].tolist() == ["2.0", "2.0"]
 
 
 def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
-    monkeypatch.setattr(tuning, "TUNERS", ("kbo", "random"))
-    monkeypatch.setattr(tuning, "TABLES", {name: TABLES[name] for name in ("branin", "diabetes")})
-    text = papers.paper("tuning").experiment("table", 1)(tmp_path, True, 1, False)
-    assert "branin" in text
-    assert "diabetes" in text
-    assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
-    assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2 * 2
-    monkeypatch.setattr(tuning, "FAST", ("random",))
-    assert "branin" in papers.paper("tuning").experiment("table", 2)(tmp_path, True, 1, False)
+    for name in ("TUNERS", "FAST"):
+        monkeypatch.setattr(tuning, name, ("kbo", "random"))
+    monkeypatch.setattr(tuning, "TABLES", {"branin": TABLES["branin"]})
     monkeypatch.setattr(tuning, "PRACTICE", {"camel": PRACTICE["camel"]})
-    assert "camel" in papers.paper("tuning").experiment("study", "practice")(tmp_path, True, 1, False)
+    for what, which, problem in (("table", 1, "branin"), ("table", 2, "branin"), ("study", "practice", "camel")):
+        assert problem in papers.paper("tuning").experiment(what, which)(tmp_path, True, 1, False)
+    assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
+    assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2
 
 
 def test_variants_change_constants_for_the_time_of_a_run_only():

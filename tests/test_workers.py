@@ -1,165 +1,523 @@
-"""Parallel trials: engines, limits of time, deaths of workers, interrupts."""
+"""Parallel trials: engines, limits of time, deaths of workers, interrupts, and what objectives leave behind."""
 
+import atexit
 import contextlib
+import io
+import itertools
 import json
 import os
 import pickle
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
-from pathlib import Path
 
 import cloudpickle
+import numpy as np
 import pytest
 import torch
 
 import kbo
+from kbo.cli import app, tuning
+from kbo.optimize import loop, run
+from kbo.workers import processes
 from kbo.workers.call import Outcome
 from kbo.workers.choice import engine_of
 from kbo.workers.engine import Engine, Session
 from kbo.workers.here import Here
+from tests.commands import CliRunner
+from tests.processes import PATIENCE, runs, started, wait_until
 
 BOX = [(0.0, 1.0)] * 2
 ENGINES = [Here(), kbo.Threads(2), kbo.Processes(2)]
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers import neither this file nor PyTorch
 
 
 def bowl(x):
     return (x[0] - 0.3) ** 2 + (x[1] - 0.6) ** 2
 
 
-def names(result):
+def statuses(result):
     return [trial.status for trial in result.trials]
+
+
+def outcome_of(engine, objective, timeout=None, on_report=lambda number, step, value: False, params=()):
+    """Return the outcome of one call."""
+    with engine.session(objective, timeout, on_report) as session:
+        session.start(0, params)
+        (outcome,) = session.wait(PATIENCE)
+    return outcome
+
+
+@pytest.fixture(autouse=True)
+def _slow_starts(monkeypatch):
+    """A worker that needs long to start, on a busy machine, fails no trial with a limit of time."""
+    monkeypatch.setattr(processes, "LOADING", PATIENCE)
+
+
+class Clock:
+    """What stands in for the module ``time``: a clock that tests move, and that the user sets to another time."""
+
+    now, added, sleep = 0.0, 0.0, staticmethod(time.sleep)
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return 1.7e9 + self.now + self.added
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    for module in (loop, run):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+# Engines
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=repr)
 def test_an_engine_evaluates_reports_and_stops(engine):
+    class OnlyTheFifth:
+        def should_stop(self, trial, trials, maximize):
+            return trial.number == 4
+
     def objective(x, trial):
         for step in range(5):
             trial.report(step, x[0] + step)
             if trial.should_stop():
-                raise AssertionError("nobody prunes")
+                raise KeyError("which does not count any more")
         if trial.number == 2:
             raise ValueError("no value here")
+        if trial.number == 5:  # a copy of this process returns too
+            if not (child := os.fork()):
+                return -1.0
+            os.waitpid(child, 0)
         return bowl(x)
 
-    result = kbo.minimize(objective, BOX, 8, workers=engine)
-    assert names(result) == ["complete"] * 2 + ["failed"] + ["complete"] * 5
+    result = kbo.minimize(objective, BOX, 8, workers=engine, pruner=OnlyTheFifth())
+    assert statuses(result) == ["complete"] * 2 + ["failed", "complete", "pruned"] + ["complete"] * 3
     assert "ValueError: no value here (test_workers.py" in result.trials[2].failure
     for trial in result.trials:
-        assert trial.reports == [(step, trial.params[0] + step) for step in range(5)]
+        assert trial.reports == [(step, trial.params[0] + step) for step in range(1 if trial.pruned else 5)]
         assert trial.value in (None, bowl(trial.params))
 
 
-@pytest.mark.parametrize("engine", [Here(), kbo.Threads(1), kbo.Processes(1)], ids=repr)
+@pytest.mark.parametrize("engine", [Here(), kbo.Processes(2)], ids=repr)
+def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
+    class Broken:
+        def should_stop(self, trial, trials, maximize):
+            raise ZeroDivisionError("of the pruner")
+
+    def objective(x, trial):
+        for step in range(3 if trial.number else 4):
+            trial.report(step, x[0])
+            trial.should_stop()
+        return bowl(x)
+
+    with pytest.raises(ZeroDivisionError, match="of the pruner"):
+        kbo.minimize(objective, BOX, 8, workers=engine, pruner=Broken())
+
+
+@pytest.mark.parametrize("engine", [Here(), kbo.Processes(1)], ids=repr)
 def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
+    following, refused = tmp_path / "next", tmp_path / "refused"
+
     def objective(x, trial):
         def late():
-            while not (tmp_path / "next").exists():
-                time.sleep(0.01)
+            wait_until(following.exists)
             try:
                 trial.report(7, 123.0)
             except kbo.InvalidInput as error:
-                (tmp_path / "refused").write_text(str(error))
+                refused.write_text(str(error))
 
         if trial.number == 0:
             threading.Thread(target=late).start()
         if trial.number == 1:
-            (tmp_path / "next").touch()
-            while not (tmp_path / "refused").exists():
-                time.sleep(0.01)
+            following.touch()
+            wait_until(lambda: refused.exists() and refused.read_text())
             trial.report(0, x[0])
-            trial.should_stop()
         return bowl(x)
 
     result = kbo.minimize(objective, BOX, 3, workers=engine)
-    assert names(result) == ["complete"] * 3
-    assert [trial.starts for trial in result.trials] == [1] * 3
+    assert [(trial.status, trial.starts) for trial in result.trials] == [("complete", 1)] * 3
     assert [len(trial.reports) for trial in result.trials] == [0, 1, 0]
-    assert (tmp_path / "refused").read_text().startswith("trial 0 has ended")
+    assert refused.read_text().startswith("trial 0 has ended")
 
 
 def test_one_worker_gives_the_points_of_this_process():
-    here, there = (kbo.minimize(bowl, BOX, 10, workers=w) for w in (1, kbo.Processes(1)))
+    here, there = (kbo.minimize(bowl, BOX, 8, workers=w) for w in (1, kbo.Processes(1)))
     assert [trial.params for trial in here.trials] == [trial.params for trial in there.trials]
     assert engine_of(1) == engine_of(None) == Here()
     assert engine_of(None, timeout=1.0) == kbo.Processes(1)
 
 
-def test_the_same_order_of_completions_gives_the_same_points(tmp_path):
-    def late(x):  # the first trial ends when the second has
-        waited = tmp_path / f"{x[0]:.6f}"
-        waited.touch()
-        while len(list(tmp_path.iterdir())) == 1:
-            time.sleep(0.01)
+class InOrder(Engine, Session):
+    """Two calls at a time, of which the one that began last ends first, or both at the same moment."""
+
+    capacity, running = 2, {}
+
+    def __init__(self, together):
+        self.together = together
+
+    @contextlib.contextmanager
+    def session(self, function, timeout, on_report):
+        self.function, self.running = function, {}
+        yield self
+
+    def start(self, number, params):
+        self.running[number] = params
+
+    def wait(self, seconds=None):
+        ending = list(self.running) if self.together else [max(self.running)]
+        return [Outcome(number, self.function(self.running.pop(number))) for number in ending]
+
+
+def test_the_same_order_of_ends_gives_the_same_points_and_a_free_worker_gets_one_at_once():
+    ended = []
+    options = {"workers": InOrder(together=False), "on_trial": lambda trial, result: ended.append(trial.number)}
+    points, again = ([trial.params for trial in kbo.minimize(bowl, BOX, 8, **options).trials] for _ in range(2))
+    assert points == again
+    assert ended == [*range(1, 8), 0] * 2
+
+
+def test_values_that_arrive_together_are_kept_if_the_run_is_interrupted_after_the_first():
+    def interrupt(trial, result):
+        raise KeyboardInterrupt
+
+    result = kbo.minimize(bowl, BOX, 4, workers=InOrder(together=True), on_trial=interrupt)
+    assert result.stopped.startswith("interrupted")
+    assert statuses(result) == ["complete"] * 2
+
+
+def test_on_trial_ends_a_run_by_its_answer_or_an_exception():
+    def stop(trial, result):
+        assert result.trials[trial.number] == trial
+        if trial.number == 2:
+            raise kbo.Stop("good enough")
+
+    assert kbo.minimize(bowl, BOX, 9, on_trial=stop).stopped == "stopped by on_trial: good enough"
+    early = kbo.minimize(bowl, BOX, 9, on_trial=lambda trial, result: trial.number == 3)
+    assert (early.stopped, len(early.trials)) == ("stopped by on_trial", 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"workers": 2}, r"cannot be sent to worker processes .*workers=1"),
+        ({"workers": kbo.Threads(2), "timeout": 1.0}, "timeout cannot end threads"),
+        ({"workers": kbo.Processes}, r"write Processes\(\.\.\.\)"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_said_before_the_first_trial(options, says):
+    lock = threading.Lock()
+    with pytest.raises(kbo.InvalidInput, match=says):
+        kbo.minimize(lambda x: lock.acquire(), BOX, 4, **options)
+
+
+def test_copies_of_a_problem_draw_noise_of_their_own_unless_it_has_a_seed():
+    for make, (seed, different) in itertools.product(
+        (kbo.problems.branin, kbo.problems.GridBandit), ((None, 2), (3, 1))
+    ):
+        problem = make(seed=seed)
+        params = problem.space.params(torch.full((problem.space.dimension,), 0.5))
+        assert len({pickle.loads(cloudpickle.dumps(problem))(params) for _ in range(2)}) == different
+
+
+# Limits of time
+
+
+def test_the_time_budget_counts_all_calls_and_not_a_clock_that_is_set(tmp_path, clock):
+    def objective(x):
+        clock.now += 30.0
+        clock.added += 3600.0
         return bowl(x)
 
-    runs = [kbo.minimize(late, BOX, 6, workers=2) for _ in range(2)]
-    assert [t.params for t in runs[0].trials[:2]] == [t.params for t in runs[1].trials[:2]]
-    assert len({tuple(t.params) for t in runs[0].trials}) == 6
+    def tuned(budget):
+        return kbo.minimize(objective, BOX, time_budget=budget, journal=tmp_path / "run.jsonl", method="random")
+
+    assert tuned(100.0).stopped == "the time budget of 100 s is used"
+    assert [statuses(tuned(budget)) for budget in (100.0, 160.0)] == [["complete"] * 4, ["complete"] * 6]
+    with pytest.raises(kbo.InvalidInput, match="n_trials, time_budget"):
+        kbo.minimize(objective, BOX)
 
 
-def test_a_free_worker_gets_a_point_at_once(tmp_path):
-    def objective(x, trial):
-        (tmp_path / str(trial.number)).touch()
-        while trial.number == 0 and not (tmp_path / "4").exists():  # the other worker has had three trials
-            time.sleep(0.01)
-        return bowl(x)
-
-    assert names(kbo.minimize(objective, BOX, 6, workers=2, timeout=100.0)) == ["complete"] * 6
+@pytest.mark.parametrize(("engine", "running"), [(Here(), 1), (kbo.Processes(2), 2)], ids=repr)
+@pytest.mark.usefixtures("clock")  # it stands still: a slow machine does not use up the time before a trial begins
+def test_trials_that_are_ended_with_the_run_were_not_lost(engine, running, tmp_path):
+    options = {"workers": engine, "journal": tmp_path / "run.jsonl"}
+    for call in (1, 2, 3):
+        ended = kbo.minimize(lambda x: time.sleep(600), BOX, time_budget=0.2, end_running=True, **options)
+        assert [(t.status, t.starts, t.released) for t in ended.trials] == [("pending", call, call)] * running
+    assert statuses(kbo.minimize(bowl, BOX, 4, **options)) == ["complete"] * 4
 
 
 def test_a_hanging_trial_is_ended_with_what_it_started(tmp_path):
     def objective(x):
-        if x[0] == 0.5:  # the first point is the centre
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-            (tmp_path / "pid").write_text(str(child.pid))
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            pow(3, 10**9)  # compiled code that holds the interpreter's lock
-        return bowl(x)
+        (tmp_path / str(subprocess.Popen(["sleep", "600"]).pid)).touch()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        pow(3, 10**9)  # compiled code that holds the interpreter's lock
 
-    start = time.monotonic()
-    result = kbo.minimize(objective, BOX, 4, timeout=5.0)
-    assert time.monotonic() - start < 300
-    assert names(result) == ["failed"] + ["complete"] * 3
-    assert result.trials[0].failure == "TimeoutError: no value after 5 s; its process was ended"
-    assert not running(int((tmp_path / "pid").read_text()))
+    with pytest.raises(kbo.TooManyFailures) as raised:
+        kbo.minimize(objective, BOX, 2, timeout=0.5)
+    expected = "TimeoutError: no value after 0.5 s; its process was ended"
+    assert [trial.failure for trial in raised.value.trials] == [expected] * 2
+    wait_until(lambda: not any(runs(int(path.name)) for path in tmp_path.iterdir()))
 
 
-def running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def test_a_trial_that_never_stops_reporting_is_ended():
+    def objective(x, trial):
+        while True:
+            trial.report(0, 1.0)
+
+    assert outcome_of(kbo.Processes(1), objective, 0.3).failure.startswith("TimeoutError: no value after 0.3 s")
+
+
+def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
+    monkeypatch.setattr(processes, "time", clock := Clock())
+
+    def objective(x, trial):
+        trial.report(0, 0.0)
+        trial.report(1, 0.0)
+        return 7.0
+
+    def late(number, step, value):
+        wait_until(session._busy[0].connection.poll)  # the next message has come
+        clock.now += 2.0
         return False
-    state = Path(f"/proc/{pid}/stat")  # a dead child that nobody has waited for still has a number
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+    with kbo.Processes(1).session(objective, 1.0, late) as session:
+        session.start(0, [])
+        (outcome,) = session.wait(PATIENCE)
+    assert (outcome.value, outcome.failure) == (7.0, None)
 
 
-@pytest.mark.parametrize(
-    ("death", "reason"),
-    [
-        (lambda: os._exit(3), "ended itself with exit code 3"),
-        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended by SIGSEGV"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL, perhaps because memory ran out"),
-    ],
-    ids=["exit", "segfault", "kill"],
-)
-def test_a_trial_whose_worker_dies_is_started_once_more(death, reason, tmp_path, caplog):
-    def objective(x):
-        if x[0] == 0.5:
-            (tmp_path / str(os.getpid())).touch()
-            death()
+class Read:
+    """What calls a function of one argument where it is read."""
+
+    def __init__(self, function, argument):
+        self.call = function, (argument,)
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_a_limit_of_time_covers_the_loading_of_the_objective(monkeypatch):
+    monkeypatch.setattr(processes, "LOADING", 0.5)
+    failure = outcome_of(kbo.Processes(1), Read(time.sleep, 600.0), 0.1).failure
+    assert failure == "TimeoutError: the objective was not loaded after 0.5 s; its process was ended"
+
+
+# Deaths and ends of workers
+
+
+def test_a_trial_whose_worker_dies_is_started_once_more(tmp_path, caplog):
+    def objective(x, trial):
+        (tmp_path / f"{trial.number} {os.getpid()}").touch()
+        if trial.number == 0:
+            os._exit(3)
+        if trial.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         return bowl(x)
 
-    result = kbo.minimize(objective, BOX, 4, workers=kbo.Processes(2), journal=tmp_path / "run.jsonl")
-    assert sorted(names(result)) == ["complete"] * 3 + ["failed"]
-    assert result.trials[0].starts == 2
-    assert len(list(tmp_path.glob("[0-9]*"))) == 2
-    assert re.search(f"{reason}.*; the trial was started 2 times", result.trials[0].failure)
-    assert re.search(f"trial 0 is started again: .*{reason}", caplog.text)
-    assert f"trial 0 failed: {result.trials[0].failure}" in caplog.text
+    result = kbo.minimize(objective, BOX, 4, workers=kbo.Processes(2))
+    assert statuses(result) == ["failed"] * 2 + ["complete"] * 2
+    reasons = "ended itself with exit code 3", "ended by SIGKILL, perhaps because memory ran out"
+    for trial, reason in zip(result.trials[:2], reasons, strict=True):
+        assert len(list(tmp_path.glob(f"{trial.number} *"))) == trial.starts == 2
+        assert re.search(f"{reason}.*; the trial was started 2 times", trial.failure)
+        assert re.search(f"trial {trial.number} is started again: .*{reason}", caplog.text)
+
+
+def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
+    with kbo.Processes(1).session(lambda x: os.getpid(), None, lambda number, step, value: False) as session:
+        outcomes = []
+        for number in range(3):
+            session.start(number, [])
+            if number == 2:  # the worker was stopped: it has its next trial, and never begins it
+                os.kill(outcomes[-1].value, signal.SIGKILL)
+            outcomes += session.wait(PATIENCE)
+            sent, state = [(signal.SIGKILL, os.WEXITED), (signal.SIGSTOP, os.WSTOPPED), (0, 0)][number]
+            if sent:
+                os.kill(outcomes[-1].value, sent)
+                os.waitid(os.P_PID, outcomes[-1].value, state | os.WNOWAIT)
+    assert [outcome.failure for outcome in outcomes] == [None] * 3
+    assert len({outcome.value for outcome in outcomes}) == 3
+
+
+def test_params_that_a_worker_cannot_read_end_it():
+    assert outcome_of(kbo.Processes(1), bowl, params=Read(int, "no number")).died
+
+
+def test_a_worker_may_be_replaced_after_each_trial():
+    result = kbo.minimize(lambda x: float(os.getpid()), BOX, 4, workers=kbo.Processes(1, trials_each=1))
+    assert len({trial.value for trial in result.trials}) == 4
+
+
+def test_workers_print_every_line_and_end_normally(tmp_path, monkeypatch, capfd):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    monkeypatch.setattr(processes, "_LEAVING", PATIENCE)
+    files = []
+
+    def objective(x):
+        if not files:
+            files.append((tmp_path / f"file-{os.getpid()}").open("w"))
+            atexit.register((tmp_path / f"exit-{os.getpid()}").touch)
+        print("a line", flush=False)
+        files[0].write("a line")
+        return x[0]
+
+    kbo.minimize(objective, BOX, 6, workers=2, method="random")
+    assert capfd.readouterr().out.count("a line\n") == 6
+    written = [path.read_text() for path in tmp_path.glob("file-*")]
+    assert "".join(written) == "a line" * 6
+    assert len(list(tmp_path.glob("exit-*"))) == len(written)
+
+
+def test_a_worker_that_does_not_end_is_killed(monkeypatch):
+    monkeypatch.setattr(processes, "_LEAVING", 0.1)
+
+    def objective(x):
+        threading.Thread(target=threading.Event().wait).start()  # which the end of Python waits for
+        return os.getpid()
+
+    assert not runs(outcome_of(kbo.Processes(1), objective).value)
+
+
+SCRIPT = """
+import os, subprocess, sys, time
+import kbo
+
+def objective(x, trial):
+    if trial.number < 3:
+        return (x[0] - 0.3) ** 2
+    print(os.getpid(), subprocess.Popen(["sleep", "6000"], stdout=subprocess.DEVNULL).pid, flush=True)
+    if sys.platform == "linux":
+        pow(3, 10**10)  # compiled code that holds the interpreter's lock
+    time.sleep(6000)
+
+def fork(trial, result):
+    if trial.number == 0 and os.fork() == 0:  # a copy that lives on, with whatever is open
+        os.setsid()
+        sys.stdin.read()
+        os._exit(0)
+
+print(kbo.minimize(objective, [(0.0, 1.0)], 9, workers=2, journal=sys.argv[1], on_trial=fork))
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=repr)
+def test_a_script_that_is_ended_leaves_no_process_of_busy_workers_and_goes_on(sent, tmp_path):
+    script, journal = tmp_path / "script.py", tmp_path / "run.jsonl"
+    script.write_text(SCRIPT)  # without if __name__ == "__main__"
+    with started(script, journal, stdin=subprocess.PIPE) as process:
+        pairs = [tuple(map(int, process.stdout.readline().split())) for _ in range(2)]
+        try:
+            process.send_signal(sent)
+            process.wait(PATIENCE)
+            wait_until(lambda: not any(map(runs, itertools.chain(*pairs))), lambda: f"orphans among {pairs}")
+        finally:
+            for worker, _ in pairs:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(worker, signal.SIGKILL)
+        output = process.communicate()[0]
+    before = [json.loads(line).get("event") for line in journal.read_text().splitlines()]
+    released = 2 if sent == signal.SIGINT else 0
+    assert ("interrupted" in output) == bool(released)
+    assert [before.count(event) for event in ("ask", "tell", "release")] == [5, 3, released]
+    result = kbo.minimize(lambda x: x[0], [(0.0, 1.0)], 9, journal=journal)
+    assert [trial.starts for trial in result.trials] == [1, 1, 1, 2, 2, 1, 1, 1, 1]
+    assert [trial.value for trial in result.trials[:3]] == [(trial.params[0] - 0.3) ** 2 for trial in result.trials[:3]]
+    assert statuses(result) == ["complete"] * 9
+
+
+# What objectives leave behind, import and raise
+
+SETTINGS = {
+    "gradient mode": (torch.is_grad_enabled, lambda: torch.set_grad_enabled(False)),
+    "inference mode": (torch.is_inference_mode_enabled, lambda: torch.inference_mode().__enter__()),
+    "default dtype": (torch.get_default_dtype, lambda: torch.set_default_dtype(torch.float16)),
+    "default device": (torch.get_default_device, lambda: torch.set_default_device("meta")),
+    "threads": (torch.get_num_threads, lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
+    "errors of numpy": (np.geterr, lambda: np.seterr(all="raise")),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_that_an_objective_leaves_behind_are_restored_whether_it_returns_or_raises(setting):
+    read, change = SETTINGS[setting]
+    before, kept, numbers = read(), [], itertools.count()
+
+    def objective(x):
+        change()
+        number = next(numbers)
+        if number == 6:
+            raise KeyboardInterrupt
+        return 1 / 0 if number == 3 else bowl(x)
+
+    result = kbo.minimize(objective, BOX, 9, on_trial=lambda *_: kept.append(read() == before))
+    assert statuses(result) == ["complete"] * 3 + ["failed"] + ["complete"] * 2 + ["pending"]
+    assert all(kept)
+    assert read() == before
+
+
+def test_settings_that_threads_leave_behind_are_restored_at_the_end():
+    kbo.minimize(lambda x: torch.set_default_dtype(torch.float64) or bowl(x), BOX, 3, workers=kbo.Threads(2))
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_an_interrupt_inside_no_grad_leaves_gradients_on():
+    optimizer = kbo.Optimizer(BOX)
+    for _ in range(6):
+        params = optimizer.ask()
+        optimizer.tell(params, bowl(params))
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "__exit__" and frame.f_code.co_filename.endswith("grad_mode.py"):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.ask()
+    finally:
+        sys.settrace(None)
+    assert torch.is_grad_enabled()
+
+
+class Unspeakable(Exception):
+    """An exception without text."""
+
+    def __str__(self):
+        raise self.raised("no text")
+
+
+class Annotated(Exception):
+    """An exception without notes."""
+
+    @property
+    def __notes__(self):
+        raise self.raised("no notes")
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [Unspeakable, Annotated])
+def test_an_exception_that_cannot_be_shown_fails_its_trial(error, raised):
+    def objective(x):
+        broken = error()
+        broken.raised = raised
+        raise broken
+
+    assert outcome_of(kbo.Threads(1), objective).failure.startswith(error.__name__)
 
 
 def test_the_place_of_a_failure_is_in_the_callers_own_code():
@@ -178,202 +536,61 @@ def test_lines_of_the_log_are_above_the_bar(capsys):
     assert any(line.startswith("trial 0 failed: ZeroDivisionError") for line in lines)
 
 
-def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
-    with kbo.Processes(1).session(lambda x: os.getpid(), None, lambda number, step, value: False) as session:
-        session.start(0, [])
-        (before,) = session.wait()
-        os.kill(before.value, signal.SIGKILL)
-        os.waitid(os.P_PID, before.value, os.WEXITED | os.WNOWAIT)  # until its last thread has ended
-        session.start(1, [])
-        (after,) = session.wait()
-    assert after.failure is None
-    assert after.value != before.value
+def test_progress_without_a_stream_for_it_is_not_shown(monkeypatch):
+    (closed := io.StringIO()).close()
+    for stream in (None, closed):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert statuses(kbo.minimize(bowl, BOX, 2, progress=True)) == ["complete"] * 2
 
 
-class Together(Engine, Session):
-    """Two calls that end at the same moment."""
-
-    capacity, running = 2, {}
-
-    @contextlib.contextmanager
-    def session(self, function, timeout, on_report):
-        self.function, self.running = function, {}
-        yield self
-
-    def start(self, number, params):
-        self.running[number] = params
-
-    def wait(self, seconds=None):
-        ended, self.running = self.running, {}
-        return [Outcome(number, self.function(params)) for number, params in ended.items()]
+PROBLEM = "from helper_of_script import bounds\ndef objective(x): return x[0]\n"
 
 
-def test_values_that_arrive_together_are_kept_if_the_run_is_interrupted_after_the_first():
-    def interrupt(trial, result):
-        raise KeyboardInterrupt
-
-    result = kbo.minimize(bowl, BOX, 4, workers=Together(), on_trial=interrupt)
-    assert result.stopped.startswith("interrupted")
-    assert names(result) == ["complete"] * 2
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "helper_of_script.py").write_text("bounds = [(0.0, 1.0)]\n")
+    return tmp_path / "script_of_user.py"
 
 
-class Unreadable:
-    def __reduce__(self):
-        return int, ("no number",)
+def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(script, monkeypatch):
+    (here := script.parent / "here").mkdir()
+    monkeypatch.chdir(here)
+    script.write_text(PROBLEM)
+    for spy in (script.parent / "queue.py", *(here / f"{name}.py" for name in ("queue", "pickle", "kbo", "torch"))):
+        spy.write_text("open(__file__ + '.imported', 'w').close()\n")
+    options = ["-n", "2", "-j", "2", "--again", "1", "--out", str(script.parent)]
+    assert CliRunner().invoke(app, ["tune", str(script), *options]).exit_code == 0
+    assert not list(script.parent.rglob("*.imported"))
+    assert sys.path.index(str(script.parent)) > sys.path.index(sysconfig.get_path("stdlib"))
 
 
-def test_params_that_a_worker_cannot_read_end_it():
-    with kbo.Processes(1).session(bowl, None, lambda number, step, value: False) as session:
-        session.start(0, Unreadable())
-        (outcome,) = session.wait(60.0)
-    assert outcome.died
+@pytest.mark.parametrize("name", ["random", "kbo", "torch"])
+def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, script):
+    script = script.with_stem(name)
+    script.write_text(PROBLEM)
+    with pytest.raises(kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"):
+        tuning._load(str(script))
+    assert getattr(sys.modules.get(name), "__file__", None) != str(script)
 
 
-def test_a_worker_may_be_replaced_after_each_trial():
-    result = kbo.minimize(lambda x: float(os.getpid()), BOX, 4, workers=kbo.Processes(1, trials_each=1))
-    assert len({trial.value for trial in result.trials}) == 4
+def test_a_script_is_loaded_again_from_another_folder(script):
+    for folder in ("a", "b"):
+        (script.parent / folder).mkdir()
+        (script.parent / folder / script.name).write_text(f"{PROBLEM}folder = {folder!r}")
+        tuning._load(str(script.parent / folder / script.name))
+        assert sys.modules[script.stem].folder == folder
 
 
-def test_the_time_budget_counts_all_calls(tmp_path):
-    def objective(x):
-        time.sleep(0.4)
-        return bowl(x)
+def test_a_client_that_leaves_a_live_page_is_no_news(capsys):
+    def serving():
+        return any("process_request" in thread.name for thread in threading.enumerate())
 
-    run = {"time_budget": 1.0, "workers": kbo.Processes(2), "journal": tmp_path / "run.jsonl"}
-    first = kbo.minimize(objective, BOX, **run)
-    assert first.stopped == "the time budget of 1 s is used"
-    assert names(first) == ["complete"] * len(first.trials)
-    again = kbo.minimize(objective, BOX, **run)
-    assert [trial.params for trial in again.trials] == [trial.params for trial in first.trials]
-    with pytest.raises(kbo.InvalidInput, match="n_trials, time_budget"):
-        kbo.minimize(objective, BOX)
-
-
-@pytest.mark.parametrize("engine", [Here(), kbo.Processes(2)], ids=repr)
-def test_trials_that_are_ended_with_the_run_were_not_lost(engine, tmp_path):
-    run = {"workers": engine, "journal": tmp_path / "run.jsonl"}
-    for call in (1, 2, 3):
-        ended = kbo.minimize(lambda x: time.sleep(600), BOX, time_budget=2.0 * call, end_running=True, **run)
-        assert names(ended) == ["pending"] * len(ended.trials)
-        assert {(trial.starts, trial.released) for trial in ended.trials} == {(call, call)}
-    more = kbo.minimize(bowl, BOX, 4, **run)
-    assert names(more) == ["complete"] * 4
-
-
-def test_on_trial_ends_a_run_by_its_answer_or_an_exception():
-    def stop(trial, result):
-        assert result.trials[trial.number] == trial
-        if trial.number == 2:
-            raise kbo.Stop("good enough")
-
-    assert kbo.minimize(bowl, BOX, 9, on_trial=stop).stopped == "stopped by on_trial: good enough"
-    early = kbo.minimize(bowl, BOX, 9, on_trial=lambda trial, result: trial.number == 3)
-    assert (early.stopped, len(early.trials)) == ("stopped by on_trial", 4)
-
-
-def test_what_an_engine_cannot_do_is_said_before_the_first_trial():
-    lock = threading.Lock()
-    with pytest.raises(kbo.InvalidInput, match=r"cannot be sent to worker processes .*workers=1"):
-        kbo.minimize(lambda x: lock.acquire(), BOX, 4, workers=2)
-    with pytest.raises(kbo.InvalidInput, match="timeout cannot end threads"):
-        kbo.minimize(bowl, BOX, 4, workers=kbo.Threads(2), timeout=1.0)
-    with pytest.raises(kbo.InvalidInput, match=r"write Processes\(\.\.\.\)"):
-        kbo.minimize(bowl, BOX, 4, workers=kbo.Processes)
-
-
-SCRIPT = """
-import os, sys, time
-import kbo
-
-def objective(x):
-    open(sys.argv[2] + str(os.getpid()), "w").close()
-    time.sleep(0.2)
-    return (x[0] - 0.3) ** 2
-
-print(kbo.minimize(objective, [(0.0, 1.0)], int(sys.argv[3]), workers=2, journal=sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_script_leaves_no_process_and_goes_on(sent, tmp_path):
-    script = tmp_path / "script.py"  # without if __name__ == "__main__"
-    script.write_text(SCRIPT)
-    command = [sys.executable, script, tmp_path / "run.jsonl", f"{tmp_path}/pid-"]
-    process = subprocess.Popen([*command, "200"], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while (done := lines(tmp_path / "run.jsonl").count("tell")) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(sent)
-    output = process.communicate(timeout=120)[0]
-    workers = [int(path.name[4:]) for path in tmp_path.glob("pid-*")]
-    deadline = time.monotonic() + 120
-    while any(map(running, workers)):
-        assert time.monotonic() < deadline, "an orphan"
-        time.sleep(0.05)
-    if sent == signal.SIGINT:
-        assert "interrupted" in output
-        assert lines(tmp_path / "run.jsonl").count("release") in (1, 2)
-    finished = subprocess.run([*command, str(done + 4)], capture_output=True, text=True, check=True)
-    assert f"{done + 4} trials; the budget" in finished.stdout
-    assert lines(tmp_path / "run.jsonl").count("tell") == done + 4
-
-
-BUSY = """
-import subprocess, sys
-import kbo
-
-def objective(x):
-    print(subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL).pid, flush=True)
-    pow(3, 10**9)  # compiled code that holds the interpreter's lock
-
-kbo.minimize(objective, [(0.0, 1.0)], 1, workers=kbo.Processes(1))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker must reach Python code to end what it started")
-def test_what_a_busy_worker_started_ends_with_a_killed_run():
-    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as process:
-        child = int(process.stdout.readline())
-        group = os.getpgid(child)
-        process.kill()
-    deadline = time.monotonic() + 120
-    try:
-        while running(child):
-            assert time.monotonic() < deadline, "an orphan"
-            time.sleep(0.05)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
-
-
-def lines(path):
-    return [json.loads(line).get("event") for line in path.read_text().splitlines() if line] if path.exists() else []
-
-
-def test_copies_of_a_problem_draw_noise_of_their_own_unless_it_has_a_seed():
-    for make in (kbo.problems.branin, kbo.problems.GridBandit, kbo.problems.DigitsMLP):
-        for seed, different in ((None, 2), (3, 1)):
-            problem = make(seed=seed)
-            copies = [pickle.loads(cloudpickle.dumps(problem)) for _ in range(2)]
-            params = problem.space.params(torch.full((problem.space.dimension,), 0.5))
-            if make is kbo.problems.DigitsMLP:
-                assert len({copy._draw() for copy in copies}) == different
-            else:
-                assert len({copy(params) for copy in copies}) == different
-
-
-@pytest.mark.parametrize("engine", ENGINES, ids=repr)
-def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
-    class Broken:
-        def should_stop(self, trial, trials, maximize):
-            raise ZeroDivisionError("of the pruner")
-
-    def objective(x, trial):
-        for step in range(3 if trial.number else 4):
-            trial.report(step, x[0])
-            trial.should_stop()
-        return bowl(x)
-
-    with pytest.raises(ZeroDivisionError, match="of the pruner"):
-        kbo.minimize(objective, BOX, 8, workers=engine, pruner=Broken())
+    with kbo.report.Live(quiet=True) as live:
+        client = socket.create_connection(("127.0.0.1", int(live.address.rstrip("/").rpartition(":")[2])))
+        client.sendall(b"GET / HT")
+        wait_until(serving)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset
+        wait_until(lambda: not serving())
+    assert capsys.readouterr().err == ""

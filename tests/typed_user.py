@@ -10,9 +10,9 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 import kbo
-from kbo import acquisition, confidence, models, recipes
+from kbo import confidence
 from kbo.optimize.trials import Trial
-from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
+from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
 from kbo.space import Params
 
 
@@ -48,21 +48,3 @@ def posteriors(X: Tensor, y: Tensor) -> None:
     assert_type(bound.upper(state, X), Tensor)
     assert_type(bound.objections(state), list[str])
     assert_type(bound.guarantee, str | None)
-
-
-def botorch(X: Tensor, Y: Tensor) -> None:
-    model = models.KernelRidgeGP(X, Y, MaternKernel(), 0.1)
-    assert_type(model.state, Posterior)
-    acquired = acquisition.KernelUCB(model, confidence.SelfNormalized(0.1, 1.0, 0.1))
-    assert_type(acquired(X.unsqueeze(1)), Tensor)
-    assert_type(acquired.objections, list[str])
-    assert_type(acquired.guarantee, str | None)
-    assert_type(acquired.state(), Posterior)
-
-
-def bandits(problem: kbo.problems.Bandit) -> None:
-    assert_type(recipes.names(), list[str])
-    method = recipes.make("dmm-ucb", problem.kernel, 0.1, 1.0, 0.1)
-    assert_type(method.state(), Posterior)
-    for step in kbo.bandit.play(method, problem, 3):
-        print(step)

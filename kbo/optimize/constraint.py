@@ -25,10 +25,14 @@ class _Copied:
     """A kernel that is copied when it is set and when it is read."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else copy.deepcopy(vars(instance)["kernel"])
+        return self if instance is None else _copied(vars(instance)["kernel"])
 
     def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)["kernel"] = copy.deepcopy(value) if isinstance(value, Kernel) else value
+        vars(instance)["kernel"] = _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, Kernel) else value  # others will be refused
 
 
 def owns_kernel(cls: type[T]) -> type[T]:
@@ -78,8 +82,9 @@ class Constraint:
         checks.text("name of Constraint", self.name)
         with checks.inside(f"constraint {self.name!r}"):
             if (self.upper is None) == (self.lower is None):
+                upper, lower = checks.shown(self.upper), checks.shown(self.lower)
                 raise InvalidInput(
-                    f"give either upper or lower, got upper={self.upper}, lower={self.lower}; for an interval "
+                    f"give either upper or lower, got upper={upper}, lower={lower}; for an interval "
                     "give two constraints of different names, and let the objective return the quantity under both."
                 )
             checks.maybe(checks.number, "upper", self.upper)

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from kbo.errors import InvalidInput
@@ -200,6 +201,11 @@ def place(error: BaseException) -> str:
         return ""
     name, line = (own or frames)[-1]
     return _encodable(f" ({os.path.basename(name)}, line {line})")
+
+
+def of_file(code: CodeType, name: str) -> CodeType:
+    """Return code as if it had been read from a file of this name."""
+    return code.replace(co_filename=name)
 
 
 def _encodable(text: str) -> str:

@@ -6,6 +6,7 @@ Each worker leads a process group, so that what the function starts ends with it
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import pickle
@@ -20,11 +21,12 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.workers.call import Outcome, described
+from kbo.workers.call import Outcome, described, of_file
 from kbo.workers.engine import Engine, OnReport, Session
 
 _PATIENCE = 1.0
@@ -83,15 +85,32 @@ class Processes(Engine):
 
 
 def _pickled(function: Callable[..., Any]) -> bytes:
-    import cloudpickle
-
     try:
-        return pickle.dumps((cloudpickle.dumps(function), sys.path, sys.argv))
+        return pickle.dumps((copied(function), sys.path, sys.argv))
     except Exception as error:
         raise InvalidInput(
             f"the objective cannot be sent to worker processes ({type(error).__name__}: {error}). Create what cannot "
             "be copied inside of it, or keep it in this process: workers=1 or workers=kbo.Threads(...)."
         ) from error
+
+
+def copied(function: Callable[..., Any]) -> bytes:
+    """Return what cloudpickle writes, and the names of files, which failures show and cloudpickle 3.1.3 leaves out."""
+    import cloudpickle
+
+    written: dict[int, CodeType] = {}
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            if not isinstance(obj, CodeType) or id(obj) in written:
+                return super().reducer_override(obj)
+            code = obj.replace()
+            written[id(code)] = code
+            return of_file, (code, obj.co_filename)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(function)
+        return file.getvalue()
 
 
 class _Processes(Session):

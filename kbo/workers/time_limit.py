@@ -55,9 +55,14 @@ def call_with_limit(function: Callable[[], R], seconds: float | None) -> R:
         now = time.monotonic() + _EARLY
         if now >= outer:
             outer = now + interval if interval else math.inf
-            arm(min(deadline, outer))
-            if callable(before):
-                before(signum, frame)
+            try:
+                if callable(before):
+                    before(signum, frame)
+            except _Expired:  # of a limit around this one; an alarm for this one would take its place
+                deadline = math.inf
+                raise
+            finally:
+                arm(min(deadline, outer))
         elif now >= deadline:
             expired, deadline = True, math.inf
             arm(outer)

@@ -33,25 +33,7 @@ class Expanded(MaternKernel):
         return value.diagonal(dim1=-2, dim2=-1) if diag else value
 
 
-def rbf(r: Array) -> Array:
-    return np.exp(-r * r / 2)
-
-
-def matern12(r: Array) -> Array:
-    return np.exp(-r)
-
-
-def matern32(r: Array) -> Array:
-    return (1 + np.sqrt(np.longdouble(3)) * r) * np.exp(-np.sqrt(np.longdouble(3)) * r)
-
-
-def matern52(r: Array) -> Array:
-    s = np.sqrt(np.longdouble(5)) * r
-    return (1 + s + s * s / 3) * np.exp(-s)
-
-
-def rq(r: Array) -> Array:
-    return 1 / (1 + r * r / 2)
+R3, R5 = np.sqrt(np.longdouble(3)), np.sqrt(np.longdouble(5))
 
 
 def rational() -> Kernel:
@@ -66,10 +48,22 @@ def scaled() -> Kernel:
     return kernel
 
 
+def matern12(r: Array) -> Array:
+    return np.exp(-r)
+
+
+def matern52(r: Array) -> Array:
+    return (1 + R5 * r + (R5 * r) ** 2 / 3) * np.exp(-R5 * r)
+
+
+def rq(r: Array) -> Array:
+    return 1 / (1 + r * r / 2)
+
+
 RADIAL: dict[str, tuple[Callable[[], Kernel], Callable[[Array], Array], float]] = {
-    "rbf": (RBFKernel, rbf, 1.0),
+    "rbf": (RBFKernel, lambda r: np.exp(-r * r / 2), 1.0),
     "matern12": (lambda: MaternKernel(nu=0.5), matern12, 1.0),
-    "matern32": (lambda: MaternKernel(nu=1.5), matern32, 1.0),
+    "matern32": (lambda: MaternKernel(nu=1.5), lambda r: (1 + R3 * r) * np.exp(-R3 * r), 1.0),
     "matern52": (lambda: MaternKernel(nu=2.5), matern52, 1.0),
     "subclass": (lambda: Subclass(nu=0.5), matern12, 1.0),
     "expanded": (lambda: Expanded(nu=0.5), matern12, 1.0),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import tempfile
 from typing import Any
 
@@ -40,6 +38,11 @@ class Loss:
     def __call__(self, x: float) -> float:
         return self.true(x) + self.noise()
 
+    def outside(self, bounds: list[Any]) -> bool:
+        """Return whether an interval on the grid is wrong, or a number NaN."""
+        lower, middle, upper = np.array(bounds).T
+        return bool(np.isnan(middle).any()) or outside(lower, upper, self.f(np.array(GRID)[:, None]))
+
 
 def in_optuna(play: Play) -> None:
     """Play one sequence in a study of Optuna."""
@@ -47,7 +50,6 @@ def in_optuna(play: Play) -> None:
 
     from kbo.integrations.optuna import KBOSampler
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     loss, rng = Loss(play), play.rng
     seed = rng.randrange(1000)
 
@@ -80,15 +82,14 @@ def in_optuna(play: Play) -> None:
             study.enqueue_trial({"x": x})
         study.optimize(selected, n_trials=20)
 
-    def own_again() -> None:
-        best = max(study.trials, key=lambda t: abs((t.value or 0.0) - loss.true(t.params["x"])))
-        study.add_trials([best] * 60)
+    def own_again(of: Any = study) -> None:
+        worst = max(of.trials, key=lambda t: abs((t.value or 0.0) - loss.true(t.params["x"])))
+        study.add_trials([worst] * 60)
 
     def of_another_study() -> None:
         other = optuna.create_study(sampler=sampler(seed + 1))
         other.optimize(objective, n_trials=6)
-        best = max(other.trials, key=lambda t: abs((t.value or 0.0) - loss.true(t.params["x"])))
-        study.add_trials([best] * 60)
+        own_again(other)
 
     def of_random_sampler() -> None:
         study.sampler = optuna.samplers.RandomSampler(seed=seed)
@@ -98,18 +99,12 @@ def in_optuna(play: Play) -> None:
     def copied() -> None:
         study.sampler = COPIES["pickle"](study.sampler)
 
-    usual = [more, more, more, copied, enqueued]
-    attacks = [own_again, of_another_study, failing, of_random_sampler]
-    moves = [more, *(play.pick(*usual) for _ in range(rng.randint(1, 3)))]
-    if play.pick(True, True, False):
-        moves.insert(rng.randint(1, len(moves)), play.pick(*attacks))
-    for move in moves:
-        play.do(move.__name__, move)
+    moves = [more, *(play.pick(more, more, more, copied, enqueued) for _ in range(rng.randint(1, 3)))]
+    play.all(moves, 1, [own_again, of_another_study, failing, of_random_sampler])
 
     def wrong() -> bool:
         found = [study.sampler.interval(study, {"x": x}) for x in GRID]
-        bounds = [one for one in found if one is not None]
-        return bool(bounds) and outside([b[0] for b in bounds], [b[2] for b in bounds], loss.f(np.array(GRID)[:, None]))
+        return None not in found and loss.outside(found)
 
     play.judge("Optuna", DELTA, lambda: study.sampler.guarantee(study).startswith("certified"), wrong)
 
@@ -121,7 +116,6 @@ def in_ax(play: Play) -> None:
 
     import kbo.integrations.ax as kbo_ax
 
-    logging.getLogger("ax.api.client").setLevel(logging.ERROR)
     loss, rng = Loss(play), play.rng
     client = Client(random_seed=rng.randrange(1000))
     client.configure_experiment(
@@ -159,16 +153,10 @@ def in_ax(play: Play) -> None:
         kbo_ax.interval(box[0], {"x": 0.5})
         box[0].attach_data(done[-1], {"loss": -20 * loss.B})
 
-    attacks = [again, again, other_value_at_once, attached, failing]
     moves = [more, more, more, *(play.pick(more, more, saved) for _ in range(rng.randint(1, 2)))]
-    if play.pick(True, True, False):
-        moves.insert(rng.randint(3, len(moves)), play.pick(*attacks))
-    for move in moves:
-        play.do(move.__name__, move)
+    play.all(moves, 3, [again, again, other_value_at_once, attached, failing])
 
     def wrong() -> bool:
-        bounds = [kbo_ax.interval(box[0], {"x": x}) for x in GRID]
-        nan = any(math.isnan(value) for bound in bounds for value in bound)
-        return nan or outside([b[0] for b in bounds], [b[2] for b in bounds], loss.f(np.array(GRID)[:, None]))
+        return loss.outside([kbo_ax.interval(box[0], {"x": x}) for x in GRID])
 
     play.judge("Ax", DELTA, lambda: kbo_ax.guarantee(box[0]).startswith("certified"), wrong)

@@ -44,6 +44,13 @@ class Play:
             self.refused += 1
             return None
 
+    def all(self, moves: list[Callable[[], Any]], first: int, attacks: list[Callable[[], Any]]) -> None:
+        """Make the moves, two times of three with one attack among them, after the first ones."""
+        if self.pick(True, True, False):
+            moves.insert(self.rng.randint(first, len(moves)), self.pick(*attacks))
+        for move in moves:
+            self.do(move.__name__, move)
+
     def judge(self, kind: str, delta: float, guaranteed: Callable[[], bool], outside: Callable[[], bool]) -> None:
         """Compare a statement with the truth; data that refute true assumptions make it wrong as well.
 
@@ -81,12 +88,11 @@ def outside(lower: Any, upper: Any, truth: np.ndarray) -> bool:
     return not bool(((low <= truth + slack) & (high >= truth - slack)).all())
 
 
-def pickled(x: T) -> T:
-    """Return a copy by pickle."""
-    return pickle.loads(pickle.dumps(x))
-
-
-COPIES: dict[str, Callable[[Any], Any]] = {"deepcopy": copy.deepcopy, "copy": copy.copy, "pickle": pickled}
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+}
 
 
 def through_file(state: dict[str, Any]) -> dict[str, Any]:

@@ -11,31 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kbo import AdaptiveRidge, KernelRidge
-from kbo.confidence import (
-    BKB,
-    EKUCB,
-    KUCB,
-    AdaptiveMixture,
-    AdaptiveSelfNormalized,
-    Chaining,
-    Confidence,
-    FiniteSet,
-    ImprovedGPUCB,
-    MartingaleMixture,
-    NoiseBounds,
-    SelfNormalized,
-    UnknownNorm,
-)
-from kbo.regression import (
-    BatchedResampling,
-    FixedDictionary,
-    GreedyDictionary,
-    Hypothetical,
-    LeverageResampling,
-    NystromRidge,
-    OnlineRowSampling,
-)
+from kbo import confidence as c
+from kbo import regression as r
+from kbo.confidence import Confidence
 from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
 from tests.attacks.play import COPIES, Play, outside, through_file
 from tests.third_party_confidence import PlannedDesign
@@ -58,30 +36,26 @@ class NonNegative(Confidence):
         return lower.clamp_min(self.least), upper.clamp_max(self.most)
 
 
-def mixture(kind: str, scale: Any = 1.0) -> Callable[[float, float, float], Confidence]:
-    return lambda s, B, delta: MartingaleMixture(s, B, delta, kind, scale)
-
-
 NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
-    "self-normalized": SelfNormalized,
-    "improved": lambda s, B, delta: ImprovedGPUCB(s, B, delta, 0.1),
-    "bkb": BKB,
-    "k-ucb": KUCB,
-    "ek-ucb": lambda s, B, delta: EKUCB(s, B, delta, 0.4 * s**2),
-    "amm": mixture("amm"),
-    "dmm": mixture("dmm"),
-    "cmm": mixture("cmm"),
-    "cmm of scales": mixture("cmm", [0.25, 1.0, 16.0]),
-    "unknown norm": lambda s, B, delta: UnknownNorm(s, delta),
-    "own, wrapping": lambda s, B, delta: NonNegative(SelfNormalized(s, B, delta), -1e3, 1e3),
+    "self-normalized": c.SelfNormalized,
+    "improved": lambda s, B, delta: c.ImprovedGPUCB(s, B, delta, 0.1),
+    "bkb": c.BKB,
+    "k-ucb": c.KUCB,
+    "ek-ucb": lambda s, B, delta: c.EKUCB(s, B, delta, 0.4 * s**2),
+    "amm": partial(c.MartingaleMixture, kind="amm"),
+    "dmm": partial(c.MartingaleMixture, kind="dmm"),
+    "cmm": partial(c.MartingaleMixture, kind="cmm"),
+    "cmm of scales": partial(c.MartingaleMixture, kind="cmm", scale=[0.25, 1.0, 16.0]),
+    "unknown norm": lambda s, B, delta: c.UnknownNorm(s, delta),
+    "own, wrapping": lambda s, B, delta: NonNegative(c.SelfNormalized(s, B, delta), -1e3, 1e3),
     "third-party": lambda s, B, delta: PlannedDesign(s, B, delta, N_DATA + N_PROBES),
 }
 """Bounds for functions of bounded norm."""
 
 ADAPTIVE = {
-    **{f"adaptive {variant}": (AdaptiveSelfNormalized, variant) for variant in ("paper", "tight", "tight+grid")},
+    **{f"adaptive {variant}": (c.AdaptiveSelfNormalized, variant) for variant in ("paper", "tight", "tight+grid")},
     **{
-        f"adaptive {kind} {variant}": (partial(AdaptiveMixture, kind), variant)
+        f"adaptive {kind} {variant}": (partial(c.AdaptiveMixture, kind), variant)
         for kind in ("amm", "dmm", "cmm")
         for variant in ("mixture", "mixture+strict")
     },
@@ -90,25 +64,16 @@ PRIOR_BOUNDS = [*(f"finite set, {variant}" for variant in ("mixture", "quantile"
 BOUNDS = [*NORM_BOUNDS, *ADAPTIVE, *PRIOR_BOUNDS]
 
 STATES: dict[str, Callable[[Any, float, Any], Any]] = {
-    "exact": lambda k, ridge, X: KernelRidge(k, ridge),
-    "fixed": lambda k, ridge, X: NystromRidge(k, ridge, FixedDictionary(X[:5])),
-    "online": lambda k, ridge, X: NystromRidge(k, ridge, OnlineRowSampling(ridge)),
-    "greedy": lambda k, ridge, X: NystromRidge(k, ridge, GreedyDictionary(0.1)),
-    "resampled": lambda k, ridge, X: NystromRidge(k, ridge, LeverageResampling(2.0)),
-    "batched": lambda k, ridge, X: NystromRidge(k, ridge, BatchedResampling(2.0)),
+    "exact": lambda k, ridge, X: r.KernelRidge(k, ridge),
+    "fixed": lambda k, ridge, X: r.NystromRidge(k, ridge, r.FixedDictionary(X[:5])),
+    "online": lambda k, ridge, X: r.NystromRidge(k, ridge, r.OnlineRowSampling(ridge)),
+    "greedy": lambda k, ridge, X: r.NystromRidge(k, ridge, r.GreedyDictionary(0.1)),
+    "resampled": lambda k, ridge, X: r.NystromRidge(k, ridge, r.LeverageResampling(2.0)),
+    "batched": lambda k, ridge, X: r.NystromRidge(k, ridge, r.BatchedResampling(2.0)),
 }
 
-WRITES = {
-    "noise_std": 1e-3,
-    "norm_bound": 1e-3,
-    "n_points": 1e-3,
-    "scale": 1e3,
-    "eta": 1e-3,
-    "mu": 1e3,
-    "delta": 1.0,
-    "mixture_delta": 1.0,
-    "upper": 1e-3,
-}
+SMALLER, LARGER = ["noise_std", "norm_bound", "n_points", "eta", "upper"], ["scale", "mu"]
+WRITES = dict.fromkeys(SMALLER, 1e-3) | dict.fromkeys(LARGER, 1e3) | {"delta": 1.0, "mixture_delta": 1.0}
 """Attributes of confidences and noise bounds, and factors by which they are overwritten."""
 
 
@@ -134,10 +99,7 @@ class Sequence:
             self.bound, self.prior, self.delta, self.sigma = pick("self-normalized", "dmm", "cmm"), False, 1e-3, 2e-4
             self.name, self.shift = pick("matern12", "subclass", "expanded", "product"), pick(0.0, 0.0, 1e8, 1e13)
             self.state_name = pick("exact", "exact", "online")
-        if self.name == "linear":
-            self.kernel, values = linear()
-        else:
-            self.kernel, values = radial(self.name, self.lengthscale)
+        self.kernel, values = linear() if self.name == "linear" else radial(self.name, self.lengthscale)
         self.P = self._points(d)
         self.f = Function(values, self.P, None if self.prior else self.B, play.rng)
         self.truth = self.f(self.P)
@@ -172,19 +134,16 @@ class Sequence:
             return NORM_BOUNDS[self.bound](s, B, delta)
         if self.bound in ADAPTIVE:
             return ADAPTIVE[self.bound][0]()
-        self.elsewhere = (
-            self.name in ("rbf", "matern12", "matern32", "matern52") and not self.shift and self.play.pick(True, False)
-        )
+        known = self.name in ("rbf", "matern12", "matern32", "matern52")
+        self.elsewhere = known and not self.shift and self.play.pick(True, False)
         if self.bound == "chaining":
-            return Chaining(delta, rigorous=True, points=self.Z[: 2 if self.elsewhere else None])
-        return FiniteSet(1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, "))
+            return c.Chaining(delta, rigorous=True, points=self.Z[: 2 if self.elsewhere else None])
+        return c.FiniteSet(1 if self.elsewhere else len(self.Z), delta, self.bound.removeprefix("finite set, "))
 
     def _empty(self, kernel: Any) -> Any:
         if self.bound in ADAPTIVE:
-            variant = ADAPTIVE[self.bound][1]
-            upper = 1.5 * self.sigma
-            bounds = NoiseBounds(self.B, self.delta, upper, 0.0, variant)
-            return AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
+            bounds = c.NoiseBounds(self.B, self.delta, 1.5 * self.sigma, 0.0, ADAPTIVE[self.bound][1])
+            return r.AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
         return STATES[self.state_name](kernel, self.ridge, self.X)
 
     # Moves
@@ -197,11 +156,8 @@ class Sequence:
         w = None if self.seeded is not None else self.play.pick(*[None] * 5, 4.0)
         weights = None if w is None else torch.full((len(rows),), w, dtype=torch.float64)
         y = self.truth[rows] + e / math.sqrt(w or 1.0)
-        options = {} if weights is None else {"weights": weights}
-        self.play.do(
-            f"update {rows}" + f" of weight {w}" * (w is not None),
-            lambda: self.state.update(self.X[rows], tensor(y), **options),
-        )
+        name = f"update {rows}" + f" of weight {w}" * (w is not None)
+        self.play.do(name, lambda: self.state.update(self.X[rows], tensor(y), weights))
 
     def repeat_exactly(self) -> None:
         """Repetitions of an objective that fixes its random seed."""
@@ -212,13 +168,13 @@ class Sequence:
     def copy(self) -> None:
         """Copies of the state, or of the confidence."""
         name = self.play.pick(*COPIES, "fork")
-        if name == "fork":
-            self.state = self.play.do("fork", lambda: self.state.fork()) or self.state
-        elif self.play.pick(True, False):
-            self.state = self.play.do(f"{name} of the state", lambda: COPIES[name](self.state)) or self.state
+        copied = COPIES.get(name, lambda state: state.fork())
+        if name == "fork" or self.play.pick(True, False):
+            self.state = self.play.do(f"{name} of the state", lambda: copied(self.state)) or self.state
         else:
-            confidence = self.play.do(f"{name} of the confidence", lambda: COPIES[name](self.confidence))
-            self.confidence = confidence or self.confidence
+            self.confidence = (
+                self.play.do(f"{name} of the confidence", lambda: copied(self.confidence)) or self.confidence
+            )
 
     def load(self) -> None:
         """Save and load into a new object, of the right kernel."""
@@ -234,11 +190,9 @@ class Sequence:
 
     def write_confidence(self) -> None:
         """Overwrite a number of the confidence, of one inside it, or of noise bounds."""
-        target = self.play.pick(
-            self.confidence,
-            getattr(self.confidence, "confidence", None) or getattr(self.confidence, "bound", None) or self.confidence,
-            getattr(self.state, "schedule", None) or self.confidence,
-        )
+        bound = self.confidence
+        inner = getattr(bound, "confidence", None) or getattr(bound, "bound", None) or bound
+        target = self.play.pick(bound, inner, getattr(self.state, "schedule", None) or bound)
         names = [name for name in WRITES if isinstance(getattr(target, name, None), (int, float))]
         if not names:
             return
@@ -271,13 +225,12 @@ class Sequence:
     def imagine(self) -> None:
         """Hypothetical observations."""
         y = tensor(self.truth[:3] + 5 * self.B)
-        self.state = self.play.do("Hypothetical", lambda: Hypothetical(self.state, self.X[:3], y)) or self.state
+        self.state = self.play.do("Hypothetical", lambda: r.Hypothetical(self.state, self.X[:3], y)) or self.state
 
     def run(self) -> None:
         """Make the moves, then compare."""
         usual = [self.learn] * 6 + [self.copy, self.copy, self.load, self.look, self.look]
-        attacks = [self.write_confidence, self.write_confidence, self.write_ridge]
-        attacks += [self.write_kernel, self.imagine]
+        attacks = [self.write_confidence, self.write_confidence, self.write_ridge, self.write_kernel, self.imagine]
         moves = [self.play.pick(*usual) for _ in range(self.play.rng.randint(2, 6))]
         if self.seeded is not None:
             moves.append(self.repeat_exactly)
@@ -303,9 +256,8 @@ class Sequence:
             if self.prior and self.elsewhere:
                 X = self.Z[:1].repeat(ISOLATED, 1)
                 X[:, 0] += 100.0 * (1 + torch.arange(ISOLATED, dtype=X.dtype))
-                values = math.sqrt(RADIAL[self.name][2]) * np.random.default_rng(
-                    self.play.rng.randrange(1 << 30)
-                ).normal(size=ISOLATED)
+                rng = np.random.default_rng(self.play.rng.randrange(1 << 30))
+                values = math.sqrt(RADIAL[self.name][2]) * rng.normal(size=ISOLATED)
                 self.play.moves.append(f"interval at {ISOLATED} other points")
                 found = outside(*self.confidence.interval(self.state, X), values)
             return found

@@ -39,11 +39,9 @@ class Pointwise(OutcomeTransform):
         self.there, self.back = there, back
 
     def forward(self, Y, Yvar=None, X=None):
-        """Transform outcomes."""
         return self.there(Y), Yvar
 
     def untransform(self, Y, Yvar=None, X=None):
-        """Transform back."""
         return self.back(Y), Yvar
 
 
@@ -72,7 +70,6 @@ def models(play: Play) -> None:
     kind, transform = pick("KernelRidgeGP", *kinds), pick(*TRANSFORMS)
     rows = [rng.randrange(8) for _ in range(rng.randint(5, 12))]
     Z, n = tensor(P), len(rows)
-    X = Z[rows]
     known = kind == "KernelRidgeGP" and pick(*range(6)) == 0
     wrong_level = 100.0 if known else 1.0  # the given variances contradict noise_std
     play.moves.append(
@@ -87,15 +84,13 @@ def models(play: Play) -> None:
         options: dict[str, Any] = {"outcome_transform": make()}
         if pick(True, False):
             options["input_transform"] = Normalize(1, bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64))
-        if kind == "AdaptiveRidgeGP":
-            bounds = NoiseBounds(B, DELTA, 1.5 * sigma, variant="mixture")
-            return AdaptiveRidgeGP(X, Y, kernel, bounds, **options)
-        if known:
-            options["train_Yvar"] = torch.full_like(Y, sigma**2 * wrong_level)
-            return KernelRidgeGP(X, Y, kernel, sigma**2 * wrong_level, **options)
         if kind == "NystromGP":
             options["dictionary"] = pick(FixedDictionary(Z[:6]), None)
-        return kinds[kind](X, Y, kernel, sigma**2, **options)
+        if known:
+            options["train_Yvar"] = torch.full_like(Y, sigma**2 * wrong_level)
+        adaptive = kind == "AdaptiveRidgeGP"
+        ridge = NoiseBounds(B, DELTA, 1.5 * sigma, variant="mixture") if adaptive else sigma**2 * wrong_level
+        return kinds[kind](Z[rows], Y, kernel, ridge, **options)
 
     objective = play.do("a model", lambda: made(0, "none"))
     limited = play.do("a model of the constraint", lambda: made(1, transform))
@@ -117,38 +112,29 @@ def models(play: Play) -> None:
         new.load_state_dict(through_file(model.state_dict()) if pick(True, False) else model.state_dict())
         return new
 
-    def stretched(model: Any) -> Any:
-        stretch(model.covar_module, 5.0)
-        return model
-
-    def noisier(model: Any) -> Any:
-        model.likelihood.noise = max(1e-4 * sigma**2, 1.1e-8)
-        return model
-
-    def in_training(model: Any) -> Any:
-        return model.train().eval()
-
-    def overwritten(model: Any) -> Any:
-        confidences[0].norm_bound = 1e-3 * B
-        return model
-
-    changes = [conditioned] * 3 + [loaded, in_training, stretched, noisier, overwritten]
-    changes += [COPIES["deepcopy"], COPIES["pickle"]]
+    changes: dict[str, Callable[[Any], Any]] = {
+        "condition": conditioned,
+        "load": loaded,
+        "train, eval": lambda model: model.train().eval(),
+        "lengthscale = 5": lambda model: stretch(model.covar_module, 5.0),
+        "noise / 10000": lambda model: setattr(model.likelihood, "noise", max(1e-4 * sigma**2, 1.1e-8)),
+        "norm_bound / 1000": lambda model: setattr(confidences[0], "norm_bound", 1e-3 * B),
+        "deepcopy": COPIES["deepcopy"],
+        "pickle": COPIES["pickle"],
+    }
     for _ in range(rng.randint(0, 4)):
-        change = pick(*changes)
-        objective = play.do(getattr(change, "__name__", "copy"), lambda: change(objective)) or objective  # noqa: B023
+        change = pick("condition", "condition", *changes)
+        objective = play.do(change, lambda: changes[change](objective)) or objective  # noqa: B023
     if pick(True, False, False):
         stretch(kernel, 9.0)
         play.moves.append("the caller's kernel: lengthscale = 9")
 
     def upper() -> Any:
-        if kind == "AdaptiveRidgeGP" or pick(True, False):
+        if adaptive or pick(True, False):
             return KernelUCB(objective, confidences[0])
         return pick(AMMUCB, CMMUCB, DMMUCB)(objective, sigma, B, DELTA)
 
-    acqf = play.do("an upper bound", upper)
-    if acqf is not None:
-        play.moves[-1] += f": {type(acqf).__name__}"
+    if (acqf := play.do("an upper bound", upper)) is not None:
 
         def above() -> bool:
             return acqf.finite and outside(torch.full((len(Z),), -math.inf), acqf(Z.unsqueeze(-2)), truths[0])
@@ -158,17 +144,15 @@ def models(play: Play) -> None:
     limit, above_limit = float(np.median(data)) + 1e-3 * sigma, pick(True, False)
     joint = pick(SafeUCB, ConstrainedKernelUCB)
     pair = (None, limit) if above_limit else (limit, None)
-    play.moves.append(f"{joint.__name__} with limits {pair}")
-    acqf2 = play.do("made", lambda: joint(ModelListGP(objective, limited), confidences, 0, {1: pair}))
-    if acqf2 is None:
+    name = f"{joint.__name__} with limits {pair}"
+    if (acqf2 := play.do(name, lambda: joint(ModelListGP(objective, limited), confidences, 0, {1: pair}))) is None:
         return
 
     def misjudged() -> bool:
-        if not acqf2.terms[1].finite:
-            return False
         slack = acqf2.slack(Z).detach().numpy()
         kept = data <= limit if above_limit else data >= limit
-        return bool(np.isnan(slack).any() or ((slack >= 0) & ~kept if joint is SafeUCB else (slack < 0) & kept).any())
+        wrong = (slack >= 0) & ~kept if joint is SafeUCB else (slack < 0) & kept
+        return acqf2.terms[1].finite and bool(np.isnan(slack).any() or wrong.any())
 
     play.judge(f"{joint.__name__} limits", 2 * DELTA, lambda: acqf2.guarantee is not None, misjudged)
 
@@ -195,11 +179,11 @@ class Tuning:
         self.kind = pick("certified", "certified", "constrained", "safe")
         shape = pick("grid", "grid", "grid", "line", "narrow", "six") if self.kind != "constrained" else "grid"
         self.maximize, self.seed = pick(True, False), rng.randrange(1000)
+        self.bounds: dict[str, Any] = {"x": kbo.Float(0.0, 1.0)}
         if shape == "grid":
-            self.bounds: dict[str, Any] = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
+            self.bounds = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 5)}
             self.grid = [{"a": a, "b": b} for a, b in itertools.product(range(6), range(6))]
         elif shape == "line":
-            self.bounds = {"x": kbo.Float(0.0, 1.0)}
             self.grid = [{"x": i / 30} for i in range(31)]
         elif shape == "narrow":
             self.bounds = {"x": kbo.Float(LOW, LOW + 4096)}
@@ -225,15 +209,14 @@ class Tuning:
             f"{self.kind}, {shape}, {name} kernel of lengthscale {self.lengthscale}, sigma={self.sigma}, B={self.B}, "
             f"{self.method}, limit {self.limit:.4g}, {'signs' if self.signs else 'Gaussian'}"
         )
-        self.n_trials, self.unsafe = 0, False
+        self.unsafe = False
         self.setting = self.made(self.kernel)
         self.optimizer: Any = play.do("Optimizer", lambda: self.opened(self.setting))
 
     def units(self, params: list[Any]) -> Array:
         """Return points of the unit cube in extended precision."""
-        low = np.array([p.low for p in self.bounds.values()], dtype=np.longdouble)
-        span = np.array([p.high for p in self.bounds.values()], dtype=np.longdouble) - low
-        return (np.array([list(p.values()) for p in params], dtype=np.longdouble) - low) / span
+        low, high = np.array([(p.low, p.high) for p in self.bounds.values()], dtype=np.longdouble).T
+        return (np.array([list(p.values()) for p in params], dtype=np.longdouble) - low) / (high - low)
 
     def _limit(self) -> tuple[float, Any]:
         """Return a limit that some points keep by far and others break, and the point that keeps it best."""
@@ -250,29 +233,18 @@ class Tuning:
 
     def made(self, kernel: Any) -> Any:
         """Return the setting with this kernel."""
-        online = recipes.get(self.method).noise == "online"
-        sigma = None if online else self.sigma
-        options: dict[str, Any] = {"noise_upper": 1.5 * self.sigma} if online else {}
-        if recipes.get(self.method).noise == "upper bound":
-            options["noise_upper"], sigma = self.sigma, None
         if self.kind == "safe":
-            return kbo.Safe(kernel, sigma, self.B, DELTA, start=[self.start])
-        return kbo.Certified(kernel, sigma, self.B, DELTA, **options)
+            return kbo.Safe(kernel, self.sigma, self.B, DELTA, start=[self.start])
+        levels = {"online": (None, 1.5 * self.sigma), "upper bound": (None, self.sigma)}
+        sigma, upper = levels.get(recipes.get(self.method).noise, (self.sigma, None))
+        return kbo.Certified(kernel, sigma, self.B, DELTA, noise_upper=upper)
 
     def opened(self, setting: Any) -> Any:
         """Return a new optimiser."""
-        limit = kbo.Constraint(
-            "g", lower=self.limit, noise_std=self.sigma, norm_bound=self.B, kernel=self.limited_by[0]
-        )
-        return kbo.Optimizer(
-            self.bounds,
-            setting=setting,
-            method=self.method,
-            n_trials=40,
-            maximize=self.maximize,
-            constraints=[] if self.kind == "certified" else [limit],
-            seed=self.seed,
-        )
+        numbers = {"noise_std": self.sigma, "norm_bound": self.B, "kernel": self.limited_by[0]}
+        limits = [] if self.kind == "certified" else [kbo.Constraint("g", lower=self.limit, **numbers)]
+        options = {"n_trials": 40, "maximize": self.maximize, "constraints": limits, "seed": self.seed}
+        return kbo.Optimizer(self.bounds, setting=setting, method=self.method, **options)
 
     def value(self, params: Any, e: float | None = None) -> Any:
         """Return what the objective returns; with signs, ``e`` selects the noise."""
@@ -302,14 +274,15 @@ class Tuning:
 
         self.play.do("6 planned trials", trials)
 
-    def batch(self) -> None:
-        """Several trials at once."""
-        self.step(3)
-
     def selected(self) -> None:
         """Trials at one point whose failure depends on their noise."""
         params = self.start if self.kind == "safe" else self.play.pick(*self.grid)
-        away, end = self.play.pick(-1, 1), self.play.pick("fail", "prune", "tell nan")
+        ends = {
+            "fail": lambda params: self.optimizer.fail(params, "it diverged"),
+            "prune": lambda params: self.optimizer.prune(params),
+            "tell nan": lambda params: self.optimizer.tell(params, math.nan),
+        }
+        away, end = self.play.pick(-1, 1), self.play.pick(*ends)
 
         def trials() -> None:
             for _ in range(120):
@@ -317,12 +290,8 @@ class Tuning:
                 e = float(self.play.noise(1, self.sigma, self.signs)[0])
                 if e * away > 0.5 * self.sigma:
                     self.optimizer.tell(params, self.value(params, e))
-                elif end == "fail":
-                    self.optimizer.fail(params, "it diverged")
-                elif end == "prune":
-                    self.optimizer.prune(params)
                 else:
-                    self.optimizer.tell(params, math.nan)
+                    ends[end](params)
 
         self.play.do(f"120 trials at {params}, {end} if noise is {'low' if away > 0 else 'high'}", trials)
 
@@ -378,7 +347,7 @@ class Tuning:
         if self.optimizer is None:
             return
         self.original = copy.deepcopy(self.kernel)
-        usual = [self.step] * 4 + [self.batch, self.copy, self.reload]
+        usual = [self.step] * 4 + [lambda: self.step(3), self.copy, self.reload]
         usual += [self.step] * 4 if self.kind == "safe" else [self.planned] * 3
         attacks = [self.selected, self.selected, self.foreign, self.other_kernel, self.change_kernel, self.overwrite]
         attacks += [self.other_kernel] * 8 * (self.shape == "six")
@@ -392,17 +361,17 @@ class Tuning:
 
     def compare(self) -> None:
         """Compare intervals, gap, limits and certificates with the truth."""
-        o, grid, judge = self.optimizer, self.grid, self.play.judge
-        f, g = self.f(self.units(grid)), self.g(self.units(grid))
-        found: dict[str, Any] = {}
+        o, judge = self.optimizer, self.play.judge
+        f, g = self.f(self.units(self.grid)), self.g(self.units(self.grid))
+        found: dict[str, Any] = {"belief": None}
 
         def interval() -> bool:
-            bounds = [o.interval(params) for params in grid]
+            bounds = [o.interval(params) for params in self.grid]
             found["belief"] = None if None in bounds else o.belief()
             return found["belief"] is not None and outside([b[0] for b in bounds], [b[2] for b in bounds], f)
 
         def proved() -> bool:
-            return found.get("belief") is not None and found["belief"].proved() is not None
+            return found["belief"] is not None and found["belief"].proved() is not None
 
         judge("interval", DELTA, proved, interval)
         if self.kind == "safe":
@@ -411,23 +380,23 @@ class Tuning:
         def summary() -> bool:
             result = found["result"] = result_of(o, "", None)
             if result.infeasible is not None:
-                found["infeasible"] = True
                 return bool((g >= self.limit).any())
             if result.params is None or result.lower is None:
                 return False
-            u = self.units([result.params])
-            value, sign = float(self.f(u)[0]), 1 if self.maximize else -1
-            wrong = outside([result.lower], [result.upper], np.array([value]))
+            u, sign = self.units([result.params]), 1 if self.maximize else -1
+            value = self.f(u)
+            wrong = outside([result.lower], [result.upper], value)
             if result.feasibility is not None and result.feasibility.kept:
                 wrong |= float(self.g(u)[0]) < self.limit - 1e-9
-            if result.gap is not None and (self.kind != "safe"):
-                best = sign * f if self.kind == "certified" else (sign * f)[g >= self.limit]
-                wrong |= result.gap_exact and float(best.max()) - sign * value > result.gap + 1e-9
+            if result.gap is not None and self.kind != "safe":
+                best = sign * (f if self.kind == "certified" else f[g >= self.limit])
+                wrong |= result.gap_exact and float(best.max() - sign * value[0]) > result.gap + 1e-9
             return wrong or (result.gap is not None and math.isnan(result.gap))
 
-        judge(
-            "result", DELTA, lambda: "result" in found and (found["result"].certified or "infeasible" in found), summary
-        )
+        def certified() -> bool:
+            return "result" in found and (found["result"].certified or found["result"].infeasible is not None)
+
+        judge("result", DELTA, certified, summary)
 
 
 def settings(play: Play) -> None:

@@ -11,18 +11,19 @@ number of wrong statements of a kind may not exceed what delta allows, up to a p
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import random
 import sys
 import time
 import traceback
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
-from scipy.stats import binom, poisson
+from scipy.stats import poisson
 
 from tests.attacks.integrations import in_ax, in_optuna
 from tests.attacks.play import Play
@@ -43,60 +44,57 @@ GROUPS: dict[str, tuple[Callable[[Play], None], float]] = {
 """How to play a sequence of each group, and its share of all sequences."""
 
 
-@dataclass
-class Row:
-    """Counts of one kind of statement."""
+class Statement(NamedTuple):
+    """What a sequence said at its end: wrong or not, or None without a guarantee."""
 
-    sequences: int = 0
-    guaranteed: int = 0
-    wrong: list[tuple[str, int, list[str]]] = field(default_factory=list)
-    delta: float = 0.0
-
-    @property
-    def allowed(self) -> int:
-        """The number of wrong statements that delta allows."""
-        return int(binom.isf(RARE, self.guaranteed, self.delta)) if self.guaranteed else 0
-
-    @property
-    def violated(self) -> bool:
-        """Whether there are more."""
-        return len(self.wrong) > self.allowed
+    number: int
+    delta: float
+    wrong: bool | None
+    moves: list[str]
 
 
-@dataclass
 class Report:
-    """Counts by group and kind of statement, refused calls by group, and unexpected errors."""
+    """Statements by group and kind, refused calls and CPU seconds by group, and unexpected errors."""
 
-    rows: dict[tuple[str, str], Row] = field(default_factory=lambda: defaultdict(Row))
-    refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    errors: list[tuple[str, int, list[str], str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.statements: dict[tuple[str, str], list[Statement]] = defaultdict(list)
+        self.refused, self.seconds = Counter[str](), Counter[str]()
+        self.errors: list[str] = []
 
-    def violations(self) -> list[tuple[str, str]]:
-        """Return the kinds of statements that are wrong too often, and groups that are with all kinds together."""
-        found = [key for key, row in self.rows.items() if row.violated]
-        for group in {group for group, _ in self.rows}:
-            rows = [row for key, row in self.rows.items() if key[0] == group]
-            allowed = int(poisson.isf(RARE, sum(row.guaranteed * row.delta for row in rows)))
-            found += [(group, "all")] * (sum(len(row.wrong) for row in rows) > allowed)
-        return found
+    def guaranteed(self) -> int:
+        return sum(s.wrong is not None for found in self.statements.values() for s in found)
 
     def __str__(self) -> str:
         lines = [f"{'group':12} {'statement':28} {'sequences':>9} {'guaranteed':>10} {'outside':>8} {'allowed':>8}"]
-        for (group, kind), row in sorted(self.rows.items()):
-            counts = f"{row.sequences:9} {row.guaranteed:10} {len(row.wrong):8} {row.allowed:8}"
-            lines.append(f"{group:12} {kind:28} {counts}" + "  VIOLATED" * row.violated)
+        for (group, kind), found in sorted(self.statements.items()):
+            deltas = [s.delta for s in found if s.wrong is not None]
+            counts = f"{len(found):9} {len(deltas):10} {sum(bool(s.wrong) for s in found):8} {allowed(deltas):8}"
+            lines.append(f"{group:12} {kind:28} {counts}")
         lines += [f"{group} {kind}: VIOLATED" for group, kind in self.violations()]
-        for (group, kind), row in sorted(self.rows.items()):
-            lines += [
-                f"outside: --group {group} --only {number}: {kind}: {'; '.join(moves)}"
-                for _, number, moves in row.wrong
-            ]
-        for group, number, moves, error in self.errors:
-            lines.append(f"error: --group {group} --only {number}: {error}: {'; '.join(moves)}")
-        for group, seconds in self.seconds.items():
-            lines.append(f"{group}: {seconds:.0f} CPU s, {self.refused[group]} calls refused")
-        return "\n".join(lines)
+        for (group, kind), found in sorted(self.statements.items()):
+            wrong = [s for s in found if s.wrong]
+            lines += [f"outside: --group {group} --only {s.number}: {kind}: {'; '.join(s.moves)}" for s in wrong]
+        times = [
+            f"{group}: {used:.0f} CPU s, {self.refused[group]} calls refused" for group, used in self.seconds.items()
+        ]
+        return "\n".join(lines + self.errors + times)
+
+    def violations(self) -> list[tuple[str, str]]:
+        """Return the kinds of statements that are wrong too often, and groups that are with all kinds together."""
+        together: dict[tuple[str, str], list[Statement]] = defaultdict(list)
+        for (group, kind), found in self.statements.items():
+            together[group, kind] += found
+            together[group, "all"] += found
+        return [
+            key
+            for key, found in together.items()
+            if sum(bool(s.wrong) for s in found) > allowed([s.delta for s in found if s.wrong is not None])
+        ]
+
+
+def allowed(deltas: list[float]) -> int:
+    """The number of wrong statements that failure probabilities allow."""
+    return int(poisson.isf(RARE, sum(deltas)))
 
 
 def play(group: str, seed: int, number: int, report: Report) -> Play:
@@ -111,16 +109,11 @@ def play(group: str, seed: int, number: int, report: Report) -> Play:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {str(error)[:200]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
-        report.errors.append((group, number, sequence.moves, text))
+        report.errors.append(f"error: --group {group} --only {number}: {text}: {'; '.join(sequence.moves)}")
     report.seconds[group] += time.process_time() - begun
     report.refused[group] += sequence.refused
     for kind, delta, wrong in sequence.verdicts:
-        row = report.rows[group, kind]
-        row.sequences += 1
-        row.guaranteed += wrong is not None
-        row.delta = max(row.delta, delta)
-        if wrong:
-            row.wrong.append((group, number, list(sequence.moves)))
+        report.statements[group, kind].append(Statement(number, delta, wrong, sequence.moves))
     return sequence
 
 
@@ -143,6 +136,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="replay this sequence of the group")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
     if arguments.only is not None:
         report = Report()
         sequence = play(arguments.group[0], arguments.seed, arguments.only, report)
@@ -150,7 +144,7 @@ def main() -> int:
     else:
         report = run(arguments.n, arguments.seed, arguments.group)
     print(report)
-    return bool(report.violations())
+    return bool(report.violations() or report.errors)
 
 
 if __name__ == "__main__":

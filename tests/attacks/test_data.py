@@ -1,20 +1,15 @@
 """Values, files and reports of every kind: each is kept exactly, or refused with the reason."""
 
 import decimal
-import importlib
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo.optimize import table, tracking
-from kbo.optimize.journal import read
 from kbo.optimize.known import known_results
 from kbo.optimize.tracking.tracker import Tracker
 from kbo.space import Space
@@ -22,22 +17,10 @@ from kbo.space import Space
 UNIT = {"x": (0.0, 1.0)}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.ma.masked,
-        np.ma.array([2.0], mask=[True])[0],
-        np.ma.array([2.0], mask=[True]),
-        np.ma.array(2.0, mask=True),
-        pd.NA,
-        pd.NaT,
-        np.datetime64("NaT"),
-        np.float32("nan"),
-        torch.tensor(math.nan),
-        decimal.Decimal("NaN"),
-        decimal.Decimal("sNaN"),
-    ],
-)
+MISSING = np.ma.masked, np.ma.array([2.0], mask=[True]), pd.NA, pd.NaT, torch.tensor(math.nan), decimal.Decimal("sNaN")
+
+
+@pytest.mark.parametrize("value", MISSING, ids=repr)
 def test_a_missing_value_fails_the_trial(value):
     optimizer = kbo.Optimizer(UNIT, method="random", constraints=[kbo.Constraint("memory", upper=1.0)])
     for returned in ((value, {"memory": 0.5}), (0.5, {"memory": value})):
@@ -47,40 +30,21 @@ def test_a_missing_value_fails_the_trial(value):
         assert "memory" not in trial.measured or trial.value is None
 
 
-def test_a_masked_measurement_is_no_kept_limit():
-    kernel = MaternKernel(nu=2.5).double()
-    optimizer = kbo.Optimizer(
-        {"x": kbo.Int(0, 4)},
-        setting=kbo.Safe(kernel, noise_std=0.1, norm_bound=2.0, start=[{"x": 0}]),
-        constraints=[kbo.Constraint("heat", upper=1.0, noise_std=0.1, norm_bound=2.0)],
-    )
-    trial = optimizer.tell(optimizer.ask(), (1.0, {"heat": np.ma.masked}))
-    assert trial.status == "failed"
-    assert "heat" not in trial.measured
+UNFIT = {"half a character": {"\ud800": 1.0}, "long name": {"m" * 1_100_000: 1.0}, "huge step": {}}
 
 
-@pytest.mark.parametrize("workers", [None, kbo.Threads(2)])
-@pytest.mark.parametrize("kind", ["surrogate", "long name", "many names", "no text and no value", "huge step"])
-def test_what_a_journal_cannot_hold_fails_its_trial_and_the_run_goes_on(tmp_path, kind, workers):
+@pytest.mark.parametrize("kind", UNFIT)
+def test_what_a_journal_cannot_hold_fails_its_trial_and_the_run_goes_on(tmp_path, kind):
     def objective(params, trial):
         if trial.number == 0:
-            if kind == "huge step":
-                trial.report(2**60, 1.0)
-            measured = {
-                "surrogate": {"\ud800": 1.0},
-                "long name": {"m" * 1_100_000: 1.0},
-                "many names": {f"layer {i}": 1.0 for i in range(60_000)},
-            }
-            if kind in measured:
-                return 1.0, measured[kind]
-            return {"\ud800": 1.0}
+            trial.report(2**60 if kind == "huge step" else 1, 1.0)
+            return 1.0, UNFIT[kind]
         return params["x"]
 
     path = tmp_path / "run.jsonl"
     for n_trials in (3, 4):
-        result = kbo.minimize(objective, UNIT, n_trials, method="random", journal=path, workers=workers)
-    assert [trial.status for trial in result.trials] == ["failed", "complete", "complete", "complete"]
-    assert result.trials[0].failure
+        result = kbo.minimize(objective, UNIT, n_trials, method="random", journal=path)
+    assert [bool(trial.failure) for trial in result.trials] == [True, False, False, False]
     kbo.Optimizer(UNIT, method="random").load(path)
 
 
@@ -93,31 +57,21 @@ def test_a_measurement_that_a_journal_cannot_hold_is_refused_without_one_too(tmp
     optimizer.save(tmp_path / "run.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "step"), [(0.0, 1.0, 1e-11), (1e9, 1e9 + 1.0, 1e-6), (-1e-3, 0.0, 1e-14), (1e15, 1e15 + 1e3, 0.5)]
-)
+@pytest.mark.parametrize(("low", "high", "step"), [(0.0, 1.0, 1e-11), (1e15, 1e15 + 1e3, 0.5)])
 def test_a_step_below_the_resolution_is_refused(low, high, step):
     with pytest.raises(kbo.InvalidInput, match="below the resolution"):
         kbo.Float(low, high, step=step)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "step"),
-    [
-        (0.0, 1.0, 1e-9),
-        (0.1 + 0.2, 0.1 + 1.2, 0.25),
-        (1.0 + 2e-16, 2.0 + 2e-16, 0.1),
-        (-1e6, 1e6, 0.01),
-        (0.0, 1e4, 1e-4),
-    ],
+    ("low", "high", "step"), [(0.0, 1.0, 1e-9), (0.1 + 0.2, 0.1 + 1.2, 0.25), (1.0 + 2e-16, 2.0 + 2e-16, 0.1)]
 )
 def test_every_point_of_a_grid_is_accepted(low, high, step):
     grid = kbo.Float(low, high, step=step)
     n = len(grid.options)
     for i in {0, 1, n // 3, n // 2, n - 2, n - 1}:
         value = grid.options[i]
-        assert grid.plain(value) == value
-        assert grid.value(grid.unit(value)) == value
+        assert grid.plain(value) == grid.value(grid.unit(value)) == value
 
 
 def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
@@ -133,14 +87,10 @@ def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
     path = tmp_path / "run.jsonl"
     result = kbo.minimize(objective, UNIT, 3, method="random", journal=path, pruner=Second())
     assert [trial.status for trial in result.trials] == ["complete", "pruned", "complete"]
-    assert result.trials[1].measured == {"memory": 7.0}
-    assert [trial.measured for trial in result.optimizer.trials] == [{"memory": m} for m in (5.0, 7.0, 5.0)]
+    assert result.to_frame()["measured.memory"].tolist() == [5.0, 7.0, 5.0]
     again = kbo.Optimizer(UNIT, method="random")
     again.load(path)
-    assert again.trials[1].measured == {"memory": 7.0}
-    assert result.to_frame()["measured.memory"].tolist() == [5.0, 7.0, 5.0]
-    assert any(event.get("measured") == {"memory": 7.0} for event in map(json.loads, path.read_text().splitlines()))
-    assert read(path)[1] == again.events
+    assert [trial.measured for trial in again.trials] == [{"memory": m} for m in (5.0, 7.0, 5.0)]
 
 
 @pytest.mark.parametrize("source", ["journal", "copy", "csv"])
@@ -163,33 +113,14 @@ ODD = [
     *("NA", "nan", "", "01", "1", "1.0", "0.5", "1e-05", "inf", "True", "true", "None", "null", "N/A", '"', '"1"'),
     *("a,b", "a\nb", "a\rb", "\r\n", " x ", "ü", "-0", "1_000", "10" * 12, "#", "'", ";", "\t", "\ufeffx"),
 ]
-MIXED = [
-    2,
-    0.5,
-    True,
-    None,
-    10**20,
-    1e300,
-    -3,
-    "x",
-    *("2", "1", "0.5", "True", "", "None", "1e+300", str(10**20), "-3"),
-]
+MIXED = [2, 0.5, True, None, 10**20, 1e300, -3, "x", "2", "1", "0.5", "True", "", "None", "1e+300", str(10**20), "-3"]
 
 
-@pytest.mark.parametrize(
-    "options", [ODD, MIXED, ["1", "2"], ["01", "NA"], [16, 32.5, 64], [False, True], [None, 2], [None, ""]]
-)
+@pytest.mark.parametrize("options", [ODD, MIXED, ["01", "NA"], [16, 32.5, 64], [None, ""]])
 def test_a_table_that_kbo_writes_is_read_exactly(tmp_path, options):
-    bounds = [
-        {
-            "c": options,
-            "o": kbo.Ordinal(options[::-1]),
-            "x": kbo.Float(-1e3, 1e3),
-            "n": (0, 2**40),
-            "seed": kbo.Fixed("01"),
-        },
-        kbo.When("c", options[0], {"d": options, "f": kbo.Fixed(None), "y": kbo.Float(1e-9, 1.0, log=True)}),
-    ]
+    numbers = {"x": kbo.Float(-1e3, 1e3), "n": (0, 2**40), "seed": kbo.Fixed("01")}
+    inside = {"d": options, "f": kbo.Fixed(None), "y": kbo.Float(1e-9, 1.0, log=True)}
+    bounds = [{"c": options, "o": kbo.Ordinal(options[::-1]), **numbers}, kbo.When("c", options[0], inside)]
     generator = np.random.default_rng(1)
     optimizer = kbo.Optimizer(bounds, method="random")
     for i, option in enumerate(options):
@@ -197,59 +128,44 @@ def test_a_table_that_kbo_writes_is_read_exactly(tmp_path, options):
         own = {"c": option, "o": option, "x": float(generator.normal()), "n": 2**30 + i, "seed": "01"}
         optimizer.tell(own | inner, (float(generator.normal()), {"memory": float(generator.normal())}))
     optimizer.fail(optimizer.ask(), "a\r\nb,")
-    path, given = (
-        table.write(optimizer.trials, tmp_path / "run.csv"),
-        [t for t in optimizer.trials if t.failure is None],
-    )
-    for known in (path, table.frame(optimizer.trials)):
+    path, given = tmp_path / "run.csv", [trial for trial in optimizer.trials if trial.failure is None]
+    for known in (table.write(optimizer.trials, path), table.frame(optimizer.trials)):
         found = known_results(known, optimizer.space, maximize=False)
         assert repr(found) == repr([(trial.params, (trial.value, trial.measured)) for trial in given])
-
-
-def csv(path, text):
-    path.write_text(text, newline="")
-    return path
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("x,kind,value\n0.5,a,1\n0.25,b,2,3\n", "line 3 of .*4 fields and the first line has 3"),
-        ("x,kind,value\n0.5,a\n", "line 2 of .*2 fields"),
         ("x,kind,value\r\n\r\n0.5,a,1,\r\n", "line 3 of .*4 fields"),
         ("x,x,value\n0.5,0.5,1\n", "several columns of one name"),
-        ("", "a column 'value'"),
         ("x,kind\n0.5,a\n", r"has the columns \['x', 'kind'\]"),
         ("x,kind,value\nhalf,a,1\n", "line 2: parameter 'x': .*'half'"),
-        ("x,kind,value\n0.5,c,1\n", "line 2: parameter 'kind': 'c' is not one of"),
         ("x,value\n0.5,1\n", r"line 2: params must have .*missing are \['kind'\]"),
         ("x,kind,value\n0.5,a,NA\n", "line 2: value must be a finite number, got 'NA'"),
         ('x,kind,value\n0.5,"a,1\n', "cannot read"),
-        ("x,kind,value\n0.5,\udcff,1\n", "cannot read"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_with_the_line(tmp_path, text, message):
     path = tmp_path / "known.csv"
-    path.write_bytes(text.encode(errors="surrogateescape"))
+    path.write_text(text, newline="")
     with pytest.raises(kbo.InvalidInput, match=message):
         known_results(path, Space({"x": (0.0, 1.0), "kind": ["a", "b"]}), maximize=False)
 
 
-@pytest.mark.parametrize("frame", [False, True])
-def test_extra_columns_are_ignored_with_one_line_and_fixed_values_filled_in(tmp_path, caplog, frame):
-    caplog.set_level("WARNING", "kbo")
-    space = Space(
-        [{"x": (0.0, 1.0), "on": bool, "seed": 3}, kbo.When("on", True, {"rate": (0.0, 1.0), "mode": "fast"})]
-    )
-    path = csv(tmp_path / "known.csv", "x,note,on,rate,value,comment\n0.5,ok,TRUE,.25,1,\n\n1,,false,,2,good\n")
-    known = known_results(pd.read_csv(path) if frame else path, space, maximize=False)
+@pytest.mark.parametrize("read", [lambda path: path, pd.read_csv])
+def test_extra_columns_are_ignored_with_one_line_and_fixed_values_filled_in(tmp_path, caplog, read):
+    when = kbo.When("on", True, {"rate": (0.0, 1.0), "mode": "fast"})
+    path = tmp_path / "known.csv"
+    path.write_text("x,note,on,rate,value,comment\n0.5,ok,TRUE,.25,1,\n\n1,,false,,2,good\n", newline="")
+    known = known_results(read(path), Space([{"x": (0.0, 1.0), "on": bool, "seed": 3}, when]), maximize=False)
     assert known == [
         ({"x": 0.5, "on": True, "seed": 3, "rate": 0.25, "mode": "fast"}, 1.0),
         ({"x": 1.0, "on": False, "seed": 3}, 2.0),
     ]
-    assert [record.message for record in caplog.records] == [
-        "evaluated: ignored the columns ['note', 'comment'], which are no parameters"
-    ]
+    expected = "evaluated: ignored the columns ['note', 'comment'], which are no parameters"
+    assert [record.message for record in caplog.records] == [expected]
 
 
 def test_values_of_fixed_parameters_may_be_left_out_or_given(tmp_path):
@@ -284,22 +200,15 @@ def test_a_tracker_that_fails_warns_once_and_is_dropped(monkeypatch, caplog, at)
     caplog.set_level("WARNING", "kbo")
     monkeypatch.setattr(Server, at, broken)
     result = kbo.minimize(lambda params: params["x"], UNIT, 3, method="random", on_trial=Server())
+    expected = "Server failed, and records no more of this run, which goes on: ConnectionError: the server is away"
+    assert [record.message for record in caplog.records] == [expected]
     assert [trial.status for trial in result.trials] == ["complete"] * 3
-    assert [record.message for record in caplog.records] == [
-        "Server failed, and records no more of this run, which goes on: ConnectionError: the server is away"
-    ]
     assert recorded == ([0, 1, 2] if at == "_end" else [])
+    assert issubclass(tracking.MLflow, Tracker)
+    assert issubclass(tracking.WandB, Tracker)
 
 
-@pytest.mark.parametrize("tool", ["mlflow", "wandb"])
-def test_the_tools_are_trackers(monkeypatch, tool):
-    pytest.importorskip(tool)
-    tracker = {"mlflow": tracking.MLflow, "wandb": tracking.WandB}[tool]
-    monkeypatch.setattr(importlib.import_module(tracker.__module__), "import_module", lambda name: 1 / 0)
-    result = kbo.minimize(lambda params: params["x"], UNIT, 2, method="random", on_trial=tracker())
-    assert len(result.trials) == 2
-
-
+@pytest.mark.thorough
 @pytest.mark.keeps(r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends")
 def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
     pytest.importorskip("mlflow")
@@ -310,13 +219,8 @@ def test_mlflow_takes_every_name_of_a_parameter(tmp_path, caplog):
 
 
 class Failing:
-    def __init__(self, place):
-        self.place = place
-
     def __call__(self, trial, result):
-        if trial.number == 1 and self.place == "on_trial":
-            raise ZeroDivisionError
-        if trial.number == 1 and self.place == "exit":
+        if trial.number == 1:
             raise SystemExit(3)
 
     def should_stop(self, trial, trials, maximize):
@@ -324,50 +228,36 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    ("place", "error", "n"),
-    [
-        ("on_trial", ZeroDivisionError, 2),
-        ("exit", SystemExit, 2),
-        ("pruner", ArithmeticError, 2),
-        ("journal", kbo.JournalError, 1),
-    ],
+    ("place", "error", "n"), [("on_trial", SystemExit, 2), ("pruner", ArithmeticError, 2), ("", kbo.JournalError, 1)]
 )
 def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, n):
-    path = tmp_path / "run.jsonl"
+    path, options = tmp_path / "run.jsonl", {place: Failing()} if place else {}
 
     def objective(params, trial):
-        trial.report(0, 1.0)
-        if trial.number == 0:
-            trial.report(1, 1.0)
-        if place == "journal":
+        for step in range(1 if trial.number else 2):
+            trial.report(step, 1.0)
+        if not place:
             path.unlink()
         return params["x"]
 
-    options = {"pruner": Failing("")} if place == "pruner" else {}
     with pytest.raises(error) as caught:
-        kbo.minimize(objective, UNIT, 4, method="random", journal=path, on_trial=Failing(place), **options)
+        kbo.minimize(objective, UNIT, 4, method="random", journal=path, **options)
     assert len(caught.value.trials) == n
 
 
-@pytest.mark.parametrize("n_trials", [1, 3])
-def test_a_run_of_nothing_but_failures_is_an_error(tmp_path, n_trials):
+def test_a_run_of_nothing_but_failures_is_an_error(tmp_path):
     def objective(params):
         raise ValueError("no data set")
 
-    options = {"method": "random", "journal": tmp_path / "run.jsonl"}
     for _ in range(2):
-        with pytest.raises(
-            kbo.TooManyFailures, match=f"all {n_trials} trials failed.*ValueError: no data set"
-        ) as error:
-            kbo.minimize(objective, UNIT, n_trials, **options)
-        assert [trial.status for trial in error.value.trials] == ["failed"] * n_trials
-    known = kbo.minimize(objective, UNIT, n_trials, evaluated=[({"x": 0.5}, 1.0)], method="random")
+        with pytest.raises(kbo.TooManyFailures, match=r"all 3 trials failed.*ValueError: no data set"):
+            kbo.minimize(objective, UNIT, 3, method="random", journal=tmp_path / "run.jsonl")
+    known = kbo.minimize(objective, UNIT, 3, evaluated=[({"x": 0.5}, 1.0)], method="random")
     assert known.params == {"x": 0.5}
 
 
-@pytest.mark.parametrize("path", ["run.jsonl", Path("run.jsonl")])
-def test_load_on_the_class_says_what_to_do(path):
+def test_load_says_what_to_do():
     with pytest.raises(kbo.InvalidInput, match=r"Optimizer\(bounds, ...\).load\(path\)"):
-        kbo.Optimizer.load(path)
+        kbo.Optimizer.load("run.jsonl")
     with pytest.raises(kbo.InvalidInput, match="path must be a path"):
         kbo.Optimizer(UNIT).load()

@@ -18,7 +18,9 @@ def _nothing_compiled(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("loop", tutorials.LOOPS)
+@pytest.mark.parametrize(
+    "loop", [pytest.param(name, marks=() if name == "cost_aware" else pytest.mark.botorch) for name in tutorials.LOOPS]
+)
 def test_a_loop_of_a_notebook_takes_the_same_step(loop, monkeypatch):
     monkeypatch.setattr(tutorials, "EFFORT", {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}})
     zero = functools.partial(tutorials.single_task_gp, mean_module=ZeroMean())

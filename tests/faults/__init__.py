@@ -1,5 +1,32 @@
 """Faults on purpose, and what must be true after them: ``make test-faults``, with ``N=100`` a hundred times as many."""
 
 import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import kbo
 
 REPEATS = int(os.environ.get("FAULTS", "1"))
+PACKAGE = os.path.join(os.path.dirname(kbo.__file__), "")
+
+
+def interrupted(lines: int, call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or raise KeyboardInterrupt before its line of kbo's code with that number."""
+    left = lines
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        return call()
+    finally:
+        sys.settrace(None)

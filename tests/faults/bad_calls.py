@@ -10,7 +10,6 @@ Left out are the methods that those who write posteriors implement (``at``, ``pr
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 import re
@@ -20,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from kbo.optimize.result import result_of
 from kbo.space import Space
 from kbo.workers.call import described
 from kbo.workers.time_limit import call_with_limit
+from tests.processes import PATIENCE
 
 
 class Hostile:
@@ -52,73 +54,41 @@ def _tensor(*shape: int, value: float = 0.5, dtype: torch.dtype = torch.float64)
     return torch.full(shape, value, dtype=torch.float64).to(dtype)
 
 
+USUAL = [None, math.nan, math.inf, -1, 0, "", "5", b"x", True, 10**400, 1 + 2j]
+NUMBERS = [False, -0.5, 1.5, -math.inf, 1e-320, 1e308, 2**63, np.int64(-1), Decimal("NaN"), Fraction(-1, 2)]
+OTHERS = [np.complex128(1 + 2j), "a\0b", "\ud800", math, int, RBFKernel, Path("/dev/null/no/file")]
+SHAPES = [(3,), (0,), (), (0, 2), (4, 0), (4, 7), (2, 3, 4, 2)]
+DTYPES = [torch.int64, torch.bool, torch.complex128, torch.float16, torch.float32]
+
 BAD: dict[str, Callable[[], Any]] = {
-    "None": lambda: None,
-    "NaN": lambda: math.nan,
-    "inf": lambda: math.inf,
-    "-1": lambda: -1,
-    "0": lambda: 0,
-    "empty text": lambda: "",
-    "text '5'": lambda: "5",
-    "bytes": lambda: b"x",
-    "True": lambda: True,
-    "10**400": lambda: 10**400,
-    "complex": lambda: 1 + 2j,
-    "empty list": lambda: [],
-    "empty dict": lambda: {},
+    **{ascii(value)[:20]: lambda value=value: value for value in USUAL},
+    "empty list": list,
+    "empty dict": dict,
     "object": object,
     "function": lambda: lambda *a, **k: None,
-    "class of kernels": lambda: RBFKernel,
     "batched kernel": lambda: RBFKernel(batch_shape=torch.Size([2])),
-    "NaN tensor [4 2]": lambda: _tensor(4, 2, value=math.nan),
-    "tensor [3]": lambda: _tensor(3),
-    "integer tensor [4 2]": lambda: _tensor(4, 2, value=1, dtype=torch.int64),
-    "meta tensor [4 2]": lambda: torch.empty(4, 2, dtype=torch.float64, device="meta"),
-    "sparse tensor [4 2]": lambda: _tensor(4, 2).to_sparse(),
-    "array [4 2]": lambda: np.full((4, 2), 0.5),
-    "hostile object": Hostile,
-    "empty tensor": lambda: torch.empty(0, dtype=torch.float64),
-    "tensor [0 2]": lambda: _tensor(0, 2),
-    "tensor [4 0]": lambda: _tensor(4, 0),
-    "tensor [4 7]": lambda: _tensor(4, 7),
-    "tensor [2 3 4 2]": lambda: _tensor(2, 3, 4, 2),
-    "bool tensor [4 2]": lambda: _tensor(4, 2, value=1, dtype=torch.bool),
-    "complex tensor [4 2]": lambda: _tensor(4, 2, dtype=torch.complex128),
-    "float16 tensor [4 2]": lambda: _tensor(4, 2, dtype=torch.float16),
-    "float32 tensor [4 2]": lambda: _tensor(4, 2, dtype=torch.float32),
-    "inf tensor [4 2]": lambda: _tensor(4, 2, value=math.inf),
-    "huge tensor [4 2]": lambda: _tensor(4, 2, value=1e300),
-    "0-dim tensor": lambda: _tensor(),
-    "0-dim NaN tensor": lambda: _tensor(value=math.nan),
+    **{f"tensor {list(shape)}": lambda shape=shape: _tensor(*shape) for shape in SHAPES},
+    **{f"{dtype} [4, 2]": lambda dtype=dtype: _tensor(4, 2, value=1, dtype=dtype) for dtype in DTYPES},
+    **{f"tensor of {value}": lambda value=value: _tensor(4, 2, value=value) for value in (math.nan, math.inf, 1e300)},
+    "NaN tensor []": lambda: _tensor(value=math.nan),
+    "meta tensor": lambda: torch.empty(4, 2, dtype=torch.float64, device="meta"),
+    "sparse tensor": lambda: _tensor(4, 2).to_sparse(),
     "nested tensor": lambda: torch.nested.nested_tensor([_tensor(4, 2), _tensor(3, 2)]),
     "quantized tensor": lambda: torch.quantize_per_tensor(torch.ones(4, 2), 0.1, 0, torch.qint8),
-    "False": lambda: False,
-    "-0.5": lambda: -0.5,
-    "1.5": lambda: 1.5,
-    "-inf": lambda: -math.inf,
-    "1e-320": lambda: 1e-320,
-    "1e308": lambda: 1e308,
-    "2**63": lambda: 2**63,
-    "int64 -1": lambda: np.int64(-1),
-    "complex128": lambda: np.complex128(1 + 2j),
-    "decimal NaN": lambda: Decimal("NaN"),
-    "negative fraction": lambda: Fraction(-1, 2),
-    "text with NUL": lambda: "a\0b",
-    "half a character": lambda: "\ud800",
+    "array [4 2]": lambda: np.full((4, 2), 0.5),
+    "empty array": lambda: np.array([]),
+    "array of text": lambda: np.array(["a"]),
+    "hostile object": Hostile,
+    **{ascii(value)[:40]: lambda value=value: value for value in NUMBERS + OTHERS},
     "bytearray": lambda: bytearray(b"1"),
     "list [1.0, 'a']": lambda: [1.0, "a"],
     "list [NaN]": lambda: [math.nan],
     "dict {'y': 1}": lambda: {"y": 1},
     "set": lambda: {1, 2},
-    "module": lambda: math,
-    "class": lambda: int,
-    "empty array": lambda: np.array([]),
-    "array of text": lambda: np.array(["a"]),
     "kernel of 7 columns": lambda: RBFKernel(ard_num_dims=7).double(),
     "generator": torch.Generator,
-    "missing path": lambda: Path("/nowhere/at/all"),
 }
-"""About sixty bad values; the first dozens are those that users really give."""
+"""Bad values; the first dozens are those that users really give."""
 
 
 def K() -> Any:
@@ -156,12 +126,17 @@ def C() -> Any:
     return confidence.MartingaleMixture(0.3, 50.0, 0.1, "dmm")
 
 
-def G(**options: Any) -> Any:
-    return models.KernelRidgeGP(X(6, 1), y(6).unsqueeze(-1), K(), 0.1, **options)
+def G() -> Any:
+    return models.KernelRidgeGP(X(6, 1), y(6).unsqueeze(-1), K(), 0.1)
 
 
 def predicted(state: Any) -> Any:
     return state.predict(X())
+
+
+def updated(state: Any, **given: Any) -> Any:
+    state.update(**given)
+    return predicted(state)
 
 
 def bounds(found: Any) -> Any:
@@ -185,671 +160,359 @@ def _optimizer(**options: Any) -> kbo.Optimizer:
     return optimizer
 
 
-def _result() -> kbo.optimize.Result:
-    return result_of(_optimizer(), "", None)
-
-
-def _method(name: str = "dmm-ucb", **options: Any) -> Any:
-    return recipes.make(name, K(), 0.3, 50.0, 0.1, **options)
+def _method() -> Any:
+    return recipes.make("dmm-ucb", K(), 0.3, 50.0, 0.1)
 
 
 def _problem() -> Any:
     return problems.RKHSBandit("rbf", 0.5, dim=2, n_arms=12, fixed=True)
 
 
-def _distances() -> Tensor:
-    return torch.cdist(X(8), X(8))
+def made(value: Any) -> Any:
+    """A value of the tables below: what a function returns, afresh for each call, or anything else itself."""
+    return value() if isinstance(value, FunctionType) else value
 
 
-def _numbers(**more: Any) -> dict[str, Any]:
-    return {"noise_std": 0.3, "norm_bound": 5.0, "delta": 0.1, **more}
+def same(found: Any) -> Any:
+    return found
 
 
-@dataclasses.dataclass(frozen=True)
 class Call:
-    """A function with valid arguments, made afresh for each call, as some of them change."""
+    """A public function with valid arguments.
 
-    name: str
-    function: Callable[..., Any]
-    arguments: Callable[[], dict[str, Any]]
-    words: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Regular expressions for the arguments that messages call otherwise."""
+    Args:
+        label: What the table calls it.
+        function: The function.
+        names: Its arguments, with values from ``SHARED``.
+        then: What is done with its result.
+        own: Further arguments, with values of their own.
+    """
 
+    def __init__(
+        self, label: str, function: Callable, names: str = "", then: Callable[[Any], Any] = same, /, **own: Any
+    ) -> None:
+        self.name, self.function = label, lambda **given: then(function(**given))
+        self.values = {name: SHARED[name] for name in names.split()} | own
 
-def _states() -> Iterator[Call]:
-    for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
-        yield Call(
-            f"{kind}.update",
-            lambda make=make, **g: (s := make(), s.update(**g), predicted(s))[2],
-            lambda: {"X": X(), "y": y(), "weights": None},
-        )
-        for name in ("predict", "leverage"):
-            yield Call(
-                f"{kind}.{name}",
-                lambda make=make, name=name, **g: getattr(make(), name)(**g),
-                lambda: {"X": X(), "ridge": 0.2},
-            )
-        yield Call(
-            f"{kind}.covariance",
-            lambda make=make, **g: make().covariance(**g),
-            lambda: {"X": X(), "Z": X(3, 5), "ridge": 0.2},
-        )
-        yield Call(
-            f"{kind}.sample",
-            lambda make=make, **g: make().sample(**g),
-            lambda: {"X": X(), "count": 2, "generator": torch.Generator().manual_seed(0)},
-        )
-        for name in ("log_det", "quad", "rss", "effective_dimension", "leverage_sum"):
-            yield Call(
-                f"{kind}.{name}", lambda make=make, name=name, **g: getattr(make(), name)(**g), lambda: {"ridge": 0.2}
-            )
-        yield Call(f"{kind}.check", lambda make=make, **g: make().check(**g), lambda: {"X": X()})
-        yield Call(f"{kind}.add_caveat", lambda make=make, **g: make().add_caveat(**g), lambda: {"reason": "odd"})
+    def arguments(self) -> dict[str, Any]:
+        """Valid values, made afresh, as some calls change them."""
+        return {name: made(value) for name, value in self.values.items()}
 
 
-def _regression() -> list[Call]:
+def method(label: str, make: Callable[[], Any], names: str = "", then: Callable[[Any], Any] = same, /, **own) -> Call:
+    """A method, the last word of the label, of what ``make`` returns."""
+    return Call(label, lambda **given: getattr(make(), label.rpartition(".")[2])(**given), names, then, **own)
+
+
+NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
+device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
+LEVELS = {"noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0, "ridge": 0.2, "eps": 0.5, "mu": 0.1}
+SIZES = {"radius": 0.5, "lengthscale": 0.5, "upper": 1.0, "seconds": 1.0, "oversampling": 5.0, "low": 1, "high": 5}
+COUNTS = {"count": 2, "seed": 0, "horizon": 20, "most": 5, "n_trials": 2, "dim": 2, "n_arms": 9, "n_points": 30}
+FLAGS = {"smooth": True, "rigorous": False, "log": False}
+
+SHARED: dict[str, Any] = {
+    **dict.fromkeys(NO_VALUE.split()),
+    **LEVELS,
+    **SIZES,
+    **COUNTS,
+    **FLAGS,
+    "X": X,
+    "y": y,
+    "P": lambda: X(3, 4),
+    "targets": lambda: y(3),
+    "points": lambda: X(9, 6),
+    "distance": lambda: torch.cdist(X(8), X(8)),
+    "kernel": K,
+    "state": S,
+    "model": G,
+    "kind": "dmm",
+    "confidence": C,
+    "generator": lambda: torch.Generator().manual_seed(0),
+    "dictionary": lambda: regression.FixedDictionary(X(5, 2)),
+    "train_X": lambda: X(6, 1),
+    "train_Y": lambda: y(6).unsqueeze(-1),
+    "options": ["a", 2],
+    "bounds": {"x": (0.0, 1.0)},
+    "constraints": [],
+    "params": {"x": 0.5, "c": "a"},
+    "path": "/dev/null/x",
+}
+"""A valid value for the name of an argument, where a function has none of its own."""
+
+WORDS = """points|X P|points X|P targets|y state|posterior states|objective confidences|confidence|objective
+multipliers|multiplier noise|Yvar noise_lower|lower noise_upper|upper name|method|kernel options|option
+values|condition|parent parameters|parameter weights|weight|parameter entries|space|parameter|bounds params|parameter
+run|journal|evaluations path|journal|write"""
+"""How messages may call an argument otherwise."""
+
+
+def _regression() -> Iterator[Call]:
+    r = regression
+
+    def of_ridge(state: Any) -> Any:
+        return predicted(fed(state))
+
     def sketch(dictionary: Any) -> Any:
-        return predicted(fed(kbo.NystromRidge(K(), 0.1, dictionary)))
+        return of_ridge(kbo.NystromRidge(K(), 0.1, dictionary))
 
-    return [
-        Call("KernelRidge", lambda **g: predicted(fed(kbo.KernelRidge(**g))), lambda: {"kernel": K(), "ridge": 0.1}),
-        Call(
-            "NystromRidge",
-            lambda **g: predicted(fed(kbo.NystromRidge(**g))),
-            lambda: {"kernel": K(), "ridge": 0.1, "dictionary": regression.FixedDictionary(X(5, 2))},
-        ),
-        Call(
-            "AdaptiveRidge",
-            lambda **g: predicted(fed(kbo.AdaptiveRidge(**g))),
-            lambda: {"state": kbo.KernelRidge(K(), 0.1), "schedule": kbo.NoiseBounds(5.0, 0.1, upper=1.0)},
-        ),
-        Call(
-            "FixedDictionary",
-            lambda **g: sketch(regression.FixedDictionary(**g)),
-            lambda: {"points": X(5, 2)},
-            {"points": "points|X"},
-        ),
-        Call(
-            "FixedDictionary.pivoted",
-            lambda **g: sketch(regression.FixedDictionary.pivoted(**g)),
-            lambda: {"kernel": K(), "X": X(9, 2), "m": 4, "tolerance": 1e-9},
-        ),
-        Call(
-            "GreedyDictionary",
-            lambda **g: sketch(regression.GreedyDictionary(**g)),
-            lambda: {"threshold": 0.01, "most": 5},
-        ),
-        Call(
-            "LeverageResampling",
-            lambda **g: sketch(regression.LeverageResampling(**g)),
-            lambda: {"oversampling": 5.0, "most": 5, "seed": 0},
-        ),
-        Call(
-            "LeverageResampling.for_horizon",
-            lambda **g: sketch(regression.LeverageResampling.for_horizon(**g)),
-            lambda: {"horizon": 20, "delta": 0.1, "eps": 0.5, "most": 5, "seed": 0},
-        ),
-        Call(
-            "BatchedResampling",
-            lambda **g: sketch(regression.BatchedResampling(**g)),
-            lambda: {"oversampling": 5.0, "growth": 3.0, "most": 5, "seed": 0},
-        ),
-        Call(
-            "OnlineRowSampling",
-            lambda **g: sketch(regression.OnlineRowSampling(**g)),
-            lambda: {"mu": 0.1, "gamma": 10.0, "eps": 0.5, "most": 5, "seed": 0},
-        ),
-        Call(
-            "OnlineRowSampling.for_horizon",
-            lambda **g: sketch(regression.OnlineRowSampling.for_horizon(**g)),
-            lambda: {"mu": 0.1, "horizon": 20, "delta": 0.1, "most": 5, "seed": 0},
-        ),
-        Call(
-            "Hypothetical",
-            lambda **g: predicted(regression.Hypothetical(**g)),
-            lambda: {"state": S(), "P": X(3, 4), "targets": y(3), "weights": y(3).exp()},
-            {"P": "points|P", "targets": "targets|y"},
-        ),
-        Call("BatchView", lambda **g: predicted(regression.BatchView(**g)), lambda: {"state": S(), "points": X(3, 4)}),
-        Call("BatchView.observe", lambda **g: regression.BatchView(S(), X(3, 4)).observe(**g), lambda: {"index": 1}),
-        Call("Tracked", lambda **g: regression.Tracked(**g).predict(), lambda: {"state": S(), "points": X(3, 4)}),
-        Call("track", lambda **g: regression.track(**g).predict(), lambda: {"state": S(), "points": X(3, 4)}),
-        Call(
-            "centred_draws",
-            regression.centred_draws,
-            lambda: {"state": S(), "X": X(), "count": 2, "generator": torch.Generator().manual_seed(0), "ridge": 0.2},
-        ),
-        Call(
-            "draw_path",
-            lambda **g: regression.draw_path(**g)(X()),
-            lambda: {"state": S(), "like": X(), "generator": torch.Generator().manual_seed(0), "ridge": 0.2},
-        ),
-        Call(
-            "PrecomputedKernel",
-            lambda **g: kbo.KernelRidge(kernels.PrecomputedKernel(**g), 0.1).predict(
-                torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-            ),
-            lambda: {"gram": torch.eye(4, dtype=torch.float64)},
-        ),
-        *_states(),
-    ]
+    def of_rows(kernel: Any) -> Any:
+        return kbo.KernelRidge(kernel, 0.1).predict(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+
+    yield Call("KernelRidge", kbo.KernelRidge, "kernel ridge", of_ridge)
+    yield Call("NystromRidge", kbo.NystromRidge, "kernel ridge dictionary", of_ridge)
+    empty = {"state": lambda: kbo.KernelRidge(K(), 0.1), "schedule": lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0)}
+    yield Call("AdaptiveRidge", kbo.AdaptiveRidge, "", of_ridge, **empty)
+    yield Call("FixedDictionary", r.FixedDictionary, "points", sketch)
+    yield Call("FixedDictionary.pivoted", r.FixedDictionary.pivoted, "kernel X", sketch, m=4, tolerance=1e-9)
+    yield Call("GreedyDictionary", r.GreedyDictionary, "most", sketch, threshold=0.01)
+    yield Call("LeverageResampling", r.LeverageResampling, "oversampling most seed", sketch)
+    of_horizon = r.LeverageResampling.for_horizon
+    yield Call("LeverageResampling.for_horizon", of_horizon, "horizon delta eps most seed", sketch)
+    yield Call("BatchedResampling", r.BatchedResampling, "oversampling most seed", sketch, growth=3.0)
+    yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
+    of_horizon = r.OnlineRowSampling.for_horizon
+    yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
+    yield Call("Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp())
+    yield Call("BatchView", r.BatchView, "state points", predicted)
+    yield method("BatchView.observe", lambda: r.BatchView(S(), X(3, 4)), index=1)
+    yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
+    yield Call("track", r.track, "state points", lambda tracked: tracked.predict())
+    yield Call("centred_draws", r.centred_draws, "state X count generator ridge")
+    yield Call("draw_path", r.draw_path, "state generator ridge", lambda path: path(X()), like=X)
+    yield Call("PrecomputedKernel", kernels.PrecomputedKernel, "", of_rows, gram=torch.eye(4, dtype=torch.float64))
+    for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
+        yield Call(f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights")
+        yield method(f"{kind}.covariance", make, "X ridge", Z=lambda: X(3, 5))
+        yield method(f"{kind}.sample", make, "X count generator")
+        for name in ("predict", "leverage"):
+            yield method(f"{kind}.{name}", make, "X ridge")
+        for name in ("log_det", "quad", "rss", "effective_dimension", "leverage_sum"):
+            yield method(f"{kind}.{name}", make, "ridge")
+        yield method(f"{kind}.check", make, "X")
+        yield method(f"{kind}.add_caveat", make, reason="odd")
 
 
-def _confidence() -> list[Call]:
+def _confidence() -> Iterator[Call]:
     c = confidence
-    simple: dict[str, tuple[Any, dict[str, Any]]] = {
-        "SelfNormalized": (c.SelfNormalized, _numbers(least_ridge=0.1)),
-        "ImprovedGPUCB": (c.ImprovedGPUCB, _numbers(eta=0.01)),
-        "KUCB": (c.KUCB, _numbers()),
-        "EKUCB": (c.EKUCB, _numbers(projection=0.1, factor=1.0)),
-        "BKB": (c.BKB, _numbers(eps=0.5, printed=False)),
-        "WangDeFreitas": (c.WangDeFreitas, _numbers()),
-        "MartingaleMixture": (c.MartingaleMixture, _numbers(kind="dmm", scale=1.0, ridges=None)),
-        "FiniteSet": (c.FiniteSet, {"points": 50, "delta": 0.1, "variant": "mixture"}),
-        "FixedWidth": (c.FixedWidth, {"multiplier": 2.0}),
-        "UnknownNorm": (
-            c.UnknownNorm,
-            {"noise_std": 0.3, "delta": 0.1, "kind": "dmm", "scale": 1.0, "guess": None, "multiple": None},
-        ),
-        "Chaining": (
-            c.Chaining,
-            {"delta": 0.1, "rigorous": False, "points": X(9, 6), "smooth": True, "refresh": 2.0},
-        ),
+
+    def in_ridge(schedule: Any) -> Any:
+        return predicted(fed(kbo.AdaptiveRidge(kbo.KernelRidge(K(), 0.1), schedule)))
+
+    numbers = "noise_std norm_bound delta"
+    yield Call("SelfNormalized", c.SelfNormalized, numbers, bounds, least_ridge=0.1)
+    yield Call("ImprovedGPUCB", c.ImprovedGPUCB, numbers, bounds, eta=0.01)
+    yield Call("KUCB", c.KUCB, numbers, bounds)
+    yield Call("EKUCB", c.EKUCB, numbers, bounds, projection=0.1, factor=1.0)
+    yield Call("BKB", c.BKB, f"{numbers} eps", bounds, printed=False)
+    yield Call("WangDeFreitas", c.WangDeFreitas, numbers, bounds)
+    yield Call("MartingaleMixture", c.MartingaleMixture, f"{numbers} kind scale ridges", bounds)
+    yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
+    yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
+    yield Call("UnknownNorm", c.UnknownNorm, "noise_std delta kind scale", bounds, guess=None, multiple=None)
+    yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds, refresh=2.0)
+    ready: dict[str, Callable[[], Any]] = {
+        "MartingaleMixture": C,
+        "SelfNormalized": lambda: c.SelfNormalized(0.3, 5.0, 0.1),
+        "FixedWidth": lambda: c.FixedWidth(2.0),
+        "FiniteSet": lambda: c.FiniteSet(9, 0.1),
+        "Chaining": lambda: c.Chaining(0.1, points=X(9, 6)),
+        "UnknownNorm": lambda: c.UnknownNorm(0.3, 0.1, "dmm"),
+        "AdaptiveMixture": lambda: c.AdaptiveMixture("dmm"),
     }
-    state_words = {"state": "state|posterior"}
-    certain = {"confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"), "state": S}
-    calls = [
-        Call(n, lambda make=m, **g: bounds(make(**g)), lambda g=g: dict(g), {"points": "points|X"})
-        for n, (m, g) in simple.items()
-    ]
     for name in ("interval", "upper", "lower", "argmax_upper", "argmax_lower"):
-        for kind, make in {
-            "MartingaleMixture": C,
-            "SelfNormalized": lambda: c.SelfNormalized(0.3, 5.0, 0.1),
-            "FixedWidth": lambda: c.FixedWidth(2.0),
-            "FiniteSet": lambda: c.FiniteSet(9, 0.1),
-            "Chaining": lambda: c.Chaining(0.1, points=X(9, 6)),
-            "UnknownNorm": lambda: c.UnknownNorm(0.3, 0.1, "dmm"),
-            "AdaptiveMixture": lambda: c.AdaptiveMixture("dmm"),
-        }.items():
-            state = A if kind == "AdaptiveMixture" else S
-            calls.append(
-                Call(
-                    f"{kind}.{name}",
-                    lambda make=make, name=name, **g: getattr(make(), name)(**g),
-                    lambda state=state: {"state": state(), "X": X()},
-                    state_words,
-                )
-            )
-    return [
-        *calls,
-        Call("AdaptiveMixture", lambda **g: c.AdaptiveMixture(**g).interval(A(), X()), lambda: {"kind": "dmm"}),
-        Call(
-            "NoiseBounds",
-            lambda **g: predicted(fed(kbo.AdaptiveRidge(kbo.KernelRidge(K(), 0.1), kbo.NoiseBounds(**g)))),
-            lambda: {
-                "norm_bound": 5.0,
-                "delta": 0.1,
-                "upper": 1.0,
-                "lower": 0.0,
-                "variant": "tight+grid",
-                "largest_ridge": 0.5,
-            },
-        ),
-        Call(
-            "NoiseBounds.update",
-            lambda **g: kbo.NoiseBounds(5.0, 0.1, upper=1.0).update(**g),
-            lambda: {"state": S()},
-            state_words,
-        ),
-        Call(
-            "AlternatingWidth",
-            lambda multipliers: bounds(c.AlternatingWidth(multipliers)),
-            lambda: {"multipliers": 2.0},
-            {"multipliers": "multiplier"},
-        ),
-        Call("certify", c.certify, lambda: {n: f() for n, f in certain.items()} | {"x": X(1)[0], "side": "upper"}),
-        Call(
-            "cone_program",
-            c.cone_program,
-            lambda: {n: f() for n, f in certain.items()} | {"x": X(1)[0], "side": "upper"},
-        ),
-        Call(
-            "norm_lower_bound",
-            c.norm_lower_bound,
-            lambda: {"state": S(), "noise_std": 0.3, "delta": 0.1, "scale": 1.0, "ridges": None},
-        ),
-        Call("optimality_gap", c.optimality_gap, lambda: {"confidence": C(), "state": S(), "X": X()}),
-        Call("refuse_if_refuted", c.refuse_if_refuted, lambda: {"state": S(), **_numbers(scale=1.0)}),
-        Call(
-            "squared_radius",
-            c.squared_radius,
-            lambda: {"state": S(), "noise_std": 0.3, "delta": 0.1, "scale": 1.0, "many": False},
-        ),
-    ]
+        for kind, make in ready.items():
+            yield method(f"{kind}.{name}", make, "X", state=A if kind == "AdaptiveMixture" else S)
+    yield Call("AdaptiveMixture", c.AdaptiveMixture, "kind", lambda made: made.interval(A(), X()))
+    noise = {"lower": 0.0, "variant": "tight+grid", "largest_ridge": 0.5}
+    yield Call("NoiseBounds", kbo.NoiseBounds, "norm_bound delta upper", in_ridge, **noise)
+    yield method("NoiseBounds.update", lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0), "state")
+    yield Call("AlternatingWidth", lambda multipliers: c.AlternatingWidth(multipliers), "", bounds, multipliers=2.0)
+    ball = {"confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"), "x": lambda: X(1)[0], "side": "upper"}
+    yield Call("certify", c.certify, "state", **ball)
+    yield Call("cone_program", c.cone_program, "state", **ball)
+    yield Call("norm_lower_bound", c.norm_lower_bound, "state noise_std delta scale ridges")
+    yield Call("optimality_gap", c.optimality_gap, "confidence state X")
+    yield Call("refuse_if_refuted", c.refuse_if_refuted, "state noise_std norm_bound delta scale")
+    yield Call("squared_radius", c.squared_radius, "state noise_std delta scale", many=False)
 
 
-def _covers() -> list[Call]:
-    cover = {"distance": _distances, "radius": lambda: 0.5, "among": lambda: None}
-    return [
-        Call(
-            "DistanceMatrix",
-            lambda **g: covers.greedy_cover(covers.DistanceMatrix(**g), 0.5),
-            lambda: {"distances": _distances()},
-        ),
-        Call(
-            "PosteriorMetric",
-            lambda **g: covers.greedy_cover(covers.PosteriorMetric(**g), 0.5),
-            lambda: {"state": S(), "points": X()},
-        ),
-        Call("greedy_cover", covers.greedy_cover, lambda: {n: f() for n, f in cover.items()}),
-        Call("first_fit_net", covers.first_fit_net, lambda: {n: f() for n, f in cover.items()}),
-        Call(
-            "farthest_point_net",
-            covers.farthest_point_net,
-            lambda: {"distance": _distances(), "radius": 0.5, "first": 0},
-        ),
-        Call(
-            "covers", covers.covers, lambda: {"distance": _distances(), "centres": torch.tensor([0, 3]), "radius": 0.5}
-        ),
-        Call(
-            "Chain",
-            lambda **g: covers.Chain(**g).centres(1),
-            lambda: {"metric": covers.PosteriorMetric(S(), X()), "scale": 1.0, "depth": 2},
-        ),
-    ]
+def _covers() -> Iterator[Call]:
+    v = covers
+
+    def covered(metric: Any) -> Any:
+        return v.greedy_cover(metric, 0.5)
+
+    yield Call("DistanceMatrix", v.DistanceMatrix, "", covered, distances=SHARED["distance"])
+    yield Call("PosteriorMetric", v.PosteriorMetric, "state points", covered)
+    yield Call("greedy_cover", v.greedy_cover, "distance radius among")
+    yield Call("first_fit_net", v.first_fit_net, "distance radius among")
+    yield Call("farthest_point_net", v.farthest_point_net, "distance radius", first=0)
+    yield Call("covers", v.covers, "distance radius", centres=lambda: torch.tensor([0, 3]))
+    metric = {"metric": lambda: v.PosteriorMetric(S(), X())}
+    yield Call("Chain", v.Chain, "scale", lambda chain: chain.centres(1), depth=2, **metric)
 
 
-def _models() -> list[Call]:
-    def data(**more: Any) -> dict[str, Any]:
-        return {"train_X": X(6, 1), "train_Y": y(6).unsqueeze(-1), "kernel": K(), **more}
+def _models() -> Iterator[Call]:
+    m = models
 
-    transforms = {"input_transform": None, "outcome_transform": None}
-    return [
-        Call(
-            "KernelRidgeGP",
-            lambda **g: on_points(models.KernelRidgeGP(**g)),
-            lambda: data(ridge=0.1, train_Yvar=None, **transforms),
-        ),
-        Call(
-            "KernelRidgeGP with transforms",
-            lambda **g: on_points(models.KernelRidgeGP(**g)),
-            lambda: data(ridge=0.1, input_transform=Normalize(2), outcome_transform=Standardize(1)),
-        ),
-        Call(
-            "NystromGP",
-            lambda **g: on_points(models.NystromGP(**g)),
-            lambda: data(ridge=0.1, dictionary=regression.FixedDictionary(X(5, 2)), train_Yvar=None, **transforms),
-        ),
-        Call(
-            "AdaptiveRidgeGP",
-            lambda **g: on_points(models.AdaptiveRidgeGP(**g)),
-            lambda: data(noise_bounds=kbo.NoiseBounds(5.0, 0.1, upper=1.0), dictionary=None, **transforms),
-        ),
-        Call(
-            "PosteriorGP",
-            lambda **g: on_points(models.PosteriorGP(**g)),
-            lambda: {
-                "train_X": X(6, 1),
-                "train_Y": y(6).unsqueeze(-1),
-                "posterior": kbo.KernelRidge(K(), 0.1),
-                **transforms,
-            },
-        ),
-        Call(
-            "FantasyGP",
-            lambda **g: on_points(models.FantasyGP(**g)),
-            lambda: {"model": G(), "P": X(3, 4), "targets": y(3), "weights": y(3).exp()},
-            {"P": "points|P"},
-        ),
-        Call(
-            "KernelRidgeGP.posterior",
-            lambda **g: G().posterior(**g).mean,
-            lambda: {"X": X(), "output_indices": None, "observation_noise": False, "posterior_transform": None},
-        ),
-        Call(
-            "KernelRidgeGP.condition_on_observations",
-            lambda **g: on_points((m := G(), m.eval(), m.condition_on_observations(**g))[2]),
-            lambda: {"X": X(3, 4), "Y": y(3).unsqueeze(-1), "noise": None},
-            {"X": "X|P", "noise": "noise|Yvar"},
-        ),
-        Call(
-            "KernelRidgeGP.set_train_data",
-            lambda **g: G().set_train_data(**g),
-            lambda: {"inputs": X(6, 3), "targets": y(6), "strict": True},
-        ),
-    ]
+    def conditioned(**given: Any) -> Any:
+        (model := G()).eval()
+        return on_points(model.condition_on_observations(**given))
+
+    data, transforms = "train_X train_Y kernel", "input_transform outcome_transform"
+    transformed = {"input_transform": lambda: Normalize(2), "outcome_transform": lambda: Standardize(1)}
+    schedule = {"noise_bounds": lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0), "dictionary": None}
+    posterior = {"posterior": lambda: kbo.KernelRidge(K(), 0.1)}
+    yield Call("KernelRidgeGP", m.KernelRidgeGP, f"{data} ridge train_Yvar {transforms}", on_points)
+    yield Call("KernelRidgeGP with transforms", m.KernelRidgeGP, f"{data} ridge", on_points, **transformed)
+    yield Call("NystromGP", m.NystromGP, f"{data} ridge dictionary train_Yvar {transforms}", on_points)
+    yield Call("AdaptiveRidgeGP", m.AdaptiveRidgeGP, f"{data} {transforms}", on_points, **schedule)
+    yield Call("PosteriorGP", m.PosteriorGP, f"train_X train_Y {transforms}", on_points, **posterior)
+    yield Call("FantasyGP", m.FantasyGP, "model P targets", on_points, weights=lambda: y(3).exp())
+    options = {"output_indices": None, "observation_noise": False}
+    yield method("KernelRidgeGP.posterior", G, "X posterior_transform", lambda found: found.mean, **options)
+    observed = {"X": lambda: X(3, 4), "Y": lambda: y(3).unsqueeze(-1), "noise": None}
+    yield Call("KernelRidgeGP.condition_on_observations", conditioned, **observed)
+    given = {"inputs": lambda: X(6, 3), "targets": lambda: y(6), "strict": True}
+    yield method("KernelRidgeGP.set_train_data", G, **given)
 
 
-def _acquisition() -> list[Call]:
+def _acquisition() -> Iterator[Call]:
     a = acquisition
-    ucb = {"posterior_transform": None, "X_pending": None}
-    return [
-        *(
-            Call(
-                name,
-                lambda name=name, **g: value(getattr(a, name)(**g)),
-                lambda: {"model": G(), **_numbers(scale=1.0), **ucb},
-            )
-            for name in ("AMMUCB", "DMMUCB", "CMMUCB")
-        ),
-        Call(
-            "ChainingUCB",
-            lambda **g: value(a.ChainingUCB(**g)),
-            lambda: {
-                "model": G(),
-                "points": X(9, 6),
-                "delta": 0.1,
-                "rigorous": False,
-                "smooth": True,
-                "previous": None,
-                **ucb,
-            },
-            {"points": "points|X"},
-        ),
-        Call("KernelUCB", lambda **g: value(a.KernelUCB(**g)), lambda: {"model": G(), "confidence": C(), **ucb}),
-        Call(
-            "ConstrainedKernelUCB",
-            lambda **g: value(a.ConstrainedKernelUCB(**g)),
-            lambda: {
-                "model": ModelListGP(G(), G()),
-                "confidences": [C(), C()],
-                "objective_index": 0,
-                "constraints": {1: (None, 1.0)},
-                **ucb,
-            },
-            {"confidences": "confidences|confidence"},
-        ),
-        Call(
-            "optimize_safely",
-            lambda **g: a.optimize_safely(**g)[1],
-            lambda: {
-                "acqf": a.SafeUCB(ModelListGP(G(), G()), [C(), C()], 0, {1: (None, 1.0)}),
-                "bounds": torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64),
-                "X_safe": X(2),
-                "num_restarts": 1,
-                "raw_samples": 4,
-            },
-        ),
-        Call("KernelUCB.forward", lambda X: a.KernelUCB(G(), C())(X), lambda: {"X": X().unsqueeze(-2)}),
-        Call(
-            "KernelUCB.set_X_pending",
-            lambda **g: (f := a.KernelUCB(G(), C()), f.set_X_pending(**g), value(f))[2],
-            lambda: {"X_pending": X(3, 4)},
-        ),
-        Call(
-            "InflatedThompsonSampling",
-            lambda **g: value(a.InflatedThompsonSampling(**g)),
-            lambda: {"model": G(), "confidence": C(), "seed": 0, **ucb},
-        ),
-        Call(
-            "InflatedPosteriorSampling",
-            lambda **g: a.InflatedPosteriorSampling(**g)(X()),
-            lambda: {"model": G(), "confidence": C(), "seed": 0, "posterior_transform": None},
-        ),
-        Call(
-            "inflated_draws",
-            a.inflated_draws,
-            lambda: {
-                "confidence": C(),
-                "state": S(),
-                "X": X(),
-                "count": 2,
-                "generator": torch.Generator().manual_seed(0),
-            },
-        ),
-    ]
+
+    def two() -> Any:
+        return ModelListGP(G(), G())
+
+    def waiting(**given: Any) -> Any:
+        (found := a.KernelUCB(G(), C())).set_X_pending(**given)
+        return value(found)
+
+    ucb, limits = "posterior_transform X_pending", {1: (None, 1.0)}
+    for name in ("AMMUCB", "DMMUCB", "CMMUCB"):
+        yield Call(name, getattr(a, name), f"model noise_std norm_bound delta scale {ucb}", value)
+    yield Call("ChainingUCB", a.ChainingUCB, f"model points delta rigorous smooth {ucb}", value, previous=None)
+    yield Call("KernelUCB", a.KernelUCB, f"model confidence {ucb}", value)
+    joint = {"model": two, "confidences": lambda: [C(), C()], "objective_index": 0, "constraints": limits}
+    for name in ("ConstrainedKernelUCB", "SafeUCB", "SafeExpander"):
+        yield Call(name, getattr(a, name), ucb, value, **joint)
+    search = {
+        "acqf": lambda: a.SafeUCB(two(), [C(), C()], 0, limits),
+        "bounds": torch.tensor([[0.0] * 2, [1.0] * 2], dtype=torch.float64),
+        "X_safe": lambda: X(2),
+    }
+    yield Call(
+        "optimize_safely", a.optimize_safely, "", lambda found: found[1], num_restarts=1, raw_samples=4, **search
+    )
+    yield Call("KernelUCB.forward", lambda X: a.KernelUCB(G(), C())(X), X=lambda: X().unsqueeze(-2))
+    yield Call("KernelUCB.set_X_pending", waiting, X_pending=lambda: X(3, 4))
+    yield Call("InflatedThompsonSampling", a.InflatedThompsonSampling, f"model confidence seed {ucb}", value)
+    drawn = "model confidence seed posterior_transform"
+    yield Call("InflatedPosteriorSampling", a.InflatedPosteriorSampling, drawn, lambda found: found(X()))
+    yield Call("inflated_draws", a.inflated_draws, "confidence state X count generator")
 
 
-def _played(method: Any) -> Any:
-    return [row["regret"] for row in bandit.play(method, _problem(), 3)]
-
-
-def _recipes() -> list[Call]:
+def _recipes() -> Iterator[Call]:
     from kbo.experiments.bandits import BanditMethod, BanditProblem
 
-    made = {"name": "dmm-ucb", "noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0}
-    return [
-        Call(
-            "recipes.pareto_set",
-            lambda **g: recipes.pareto_set(**g).accepted.double(),
-            lambda: {"states": [S(), S()], "confidences": [C(), C()], "points": X(9, 6), "epsilon": 0.5},
-            {"states": "states|objective", "confidences": "confidences|objective", "points": "points|X"},
-        ),
-        Call("recipes.get", recipes.get, lambda: {"name": "ucb"}, {"name": "name|method"}),
-        Call(
-            "recipes.make",
-            lambda **g: _played(recipes.make(**g)),
-            lambda: {**made, "kernel": K(), "seed": 0},
-            {"name": "name|method"},
-        ),
-        Call(
-            "recipes.make, sketched",
-            lambda **g: _played(recipes.make(**g)),
-            lambda: {**made, "name": "bkb", "kernel": K(), "ridge": 0.1, "horizon": 9, "points": X()},
-            {"name": "name|method"},
-        ),
-        Call(
-            "recipes.make, adaptive",
-            lambda **g: _played(recipes.make("dmm-ucb-adaptive", **g)),
-            lambda: {
-                "kernel": K(),
-                "noise_std": None,
-                "norm_bound": 50.0,
-                "delta": 0.1,
-                "noise_upper": 1.0,
-                "noise_lower": 0.0,
-            },
-            {"noise_lower": "noise_lower|lower", "noise_upper": "noise_upper|upper"},
-        ),
-        Call(
-            "Method",
-            lambda **g: _played(recipes.Method(**g)),
-            lambda: {"name": "mine", "kernel": K(), "ridge": 0.1, "confidence": C()},
-        ),
-        Call(
-            "Method.choose",
-            lambda **g: _method().choose(**g),
-            lambda: {"state": S(), "points": X(), "generator": torch.Generator().manual_seed(0)},
-            {"points": "points|X"},
-        ),
-        Call(
-            "Method.choose_batch",
-            lambda **g: _method().choose_batch(**g),
-            lambda: {"state": S(), "points": X(), "size": 2, "generator": torch.Generator().manual_seed(0)},
-            {"points": "points|X"},
-        ),
-        Call("Method.state", lambda **g: predicted(fed(_method().state(**g))), lambda: {"points": X()}),
-        Call(
-            "Method.model",
-            lambda **g: on_points(_method().model(**g)),
-            lambda: {"train_X": X(6, 1), "train_Y": y(6).unsqueeze(-1)},
-        ),
-        Call(
-            "Method.with_multiplier", lambda **g: _played(_method().with_multiplier(**g)), lambda: {"multiplier": 2.0}
-        ),
-        Call(
-            "StagedElimination",
-            lambda **g: recipes.StagedElimination(**g),
-            lambda: {"horizon": 20, "reward_scale": 1.0},
-        ),
-        Call(
-            "play",
-            lambda **g: [r["regret"] for r in bandit.play(**g)],
-            lambda: {
-                "method": _method(),
-                "problem": _problem(),
-                "rounds": 3,
-                "seed": 0,
-                "gap_every": 1,
-                "first": 1,
-                "initial": 1,
-            },
-        ),
-        Call(
-            "BanditProblem",
-            lambda **g: BanditProblem(**g).environment(0).arms(),
-            lambda: {
-                "problem": "rkhs",
-                "options": {"n_arms": 9},
-                "rounds": 3,
-                "delta": 0.1,
-                "first": None,
-                "noise_upper": None,
-            },
-            {"options": "options?"},
-        ),
-        Call(
-            "BanditMethod",
-            lambda **g: BanditMethod(**g),
-            lambda: {"method": "dmm-ucb", "ridge": None, "multiplier": None},
-        ),
-    ]
+    def played(rule: Any) -> Any:
+        return [row["regret"] for row in bandit.play(rule, _problem(), 3)]
+
+    def play(**given: Any) -> Any:
+        return [row["regret"] for row in bandit.play(**given)]
+
+    two = {"states": lambda: [S(), S()], "confidences": lambda: [C(), C()]}
+    yield Call("recipes.pareto_set", recipes.pareto_set, "points", lambda p: p.accepted.double(), epsilon=0.5, **two)
+    yield Call("recipes.get", recipes.get, name="ucb")
+    numbers = "kernel noise_std norm_bound delta"
+    yield Call("recipes.make", recipes.make, f"{numbers} scale seed", played, name="dmm-ucb")
+    sketched = f"{numbers} scale ridge horizon points"
+    yield Call("recipes.make, sketched", recipes.make, sketched, played, name="bkb")
+    online = {"noise_std": None, "noise_upper": 1.0, "noise_lower": 0.0}
+    adaptive = partial(recipes.make, "dmm-ucb-adaptive")
+    yield Call("recipes.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
+    yield Call("Method", recipes.Method, "kernel ridge confidence", played, name="mine")
+    yield method("Method.choose", _method, "state points generator")
+    yield method("Method.choose_batch", _method, "state points generator", size=2)
+    yield method("Method.state", _method, "points", lambda state: predicted(fed(state)))
+    yield method("Method.model", _method, "train_X train_Y", on_points)
+    yield method("Method.with_multiplier", _method, "", played, multiplier=2.0)
+    yield Call("StagedElimination", recipes.StagedElimination, "horizon", reward_scale=1.0)
+    yield Call("play", play, "seed", method=_method, problem=_problem, rounds=3, gap_every=1, first=1, initial=1)
+    named = {"problem": "rkhs", "options": {"n_arms": 9}, "rounds": 3, "first": None}
+    yield Call("BanditProblem", BanditProblem, "delta noise_upper", lambda found: found.environment(0).arms(), **named)
+    yield Call("BanditMethod", BanditMethod, method="dmm-ucb", ridge=None, multiplier=None)
 
 
-def _optimize() -> list[Call]:
-    run = {
-        "objective": lambda p: p["x"],
-        "bounds": {"x": (0.0, 1.0)},
-        "n_trials": 2,
-        "setting": None,
-        "method": None,
-        "seed": 0,
-        "journal": None,
-        "timeout": None,
-        "max_failures": 5,
-        "stop_at_gap": None,
-        "pruner": None,
-        "evaluated": None,
-        "try_first": [],
-        "progress": False,
-        "on_trial": None,
-        "device": None,
-    }
-    given = ("bounds", "setting", "method", "seed", "journal", "n_trials", "device")
-    made = {name: run[name] for name in given} | {"maximize": False}
-    point = {"x": 0.5, "c": "a"}
-    certified = {
-        "noise_std": 0.3,
-        "norm_bound": 5.0,
-        "delta": 0.1,
-        "scale": 1.0,
-        "noise_upper": None,
-        "completion_independent_of_noise": False,
-    }
-    return [
-        Call(
-            "Float", lambda **g: kbo.Float(**g).value(0.3), lambda: {"low": 0.1, "high": 1.0, "log": False, "step": 0.3}
-        ),
-        Call("Int", lambda **g: kbo.Int(**g).value(0.3), lambda: {"low": 1, "high": 5, "log": False, "step": 2}),
-        Call("Choice", lambda **g: kbo.Choice(**g).value(0.3), lambda: {"options": ["a", 2]}, {"options": "options?"}),
-        Call(
-            "Ordinal", lambda **g: kbo.Ordinal(**g).value(0.3), lambda: {"options": ["a", 2]}, {"options": "options?"}
-        ),
-        Call("Fixed", lambda **g: kbo.Fixed(**g).value(0.3), lambda: {"constant": 1}),
-        Call(
-            "When",
-            lambda **g: Space([{"a": ["p", "q"]}, kbo.When(**g)]),
-            lambda: {"parent": "a", "values": "p", "parameters": {"b": bool}},
-            {"values": "values|condition|parent", "parameters": "parameters?"},
-        ),
-        Call(
-            "Linear",
-            lambda **g: Space({"a": (0.0, 1.0), "b": (0.0, 1.0)}, [kbo.Linear(**g)]),
-            lambda: {"weights": {"a": 1.0, "b": 1.0}, "upper": 1.5, "lower": 0.5},
-            {"weights": "weight|parameter"},
-        ),
-        Call(
-            "Space.from_dict",
-            Space.from_dict,
-            lambda: {"entries": {"x": {"kind": "Int", "low": 1, "high": 2}}},
-            {"entries": "space|parameter|bounds"},
-        ),
-        Call(
-            "Space",
-            lambda **g: Space(**g).params(torch.full((Space(**g).dimension,), 0.5)),
-            lambda: {"bounds": {"x": (0.0, 1.0)}, "constraints": [kbo.Linear({"x": 1}, upper=0.5)]},
-        ),
-        Call(
-            "Space.unit",
-            lambda **g: Space([(0, 1)]).unit(**g),
-            lambda: {"params": [0.5]},
-            {"params": "params|parameter"},
-        ),
-        Call("Space.canonical", lambda **g: Space({"x": (0.0, 1.0)}).canonical(**g), lambda: {"params": {"x": 0.5}}),
-        Call("minimize", kbo.minimize, lambda: dict(run)),
-        Call("maximize", kbo.maximize, lambda: dict(run)),
-        Call("Curves", kbo.Curves, lambda: {"delta": 0.1}),
-        Call("Optimizer", lambda **g: kbo.Optimizer(**g).ask(), lambda: dict(made)),
-        Call("Optimizer.ask", lambda **g: _optimizer().ask(**g), lambda: {"n": 1, "context": None, "choices": None}),
-        Call("Optimizer.best", lambda **g: _optimizer().best(**g), lambda: {"context": None, "choices": None}),
-        Call("Optimizer.suggest", lambda **g: _optimizer().suggest(**g), lambda: {"number": 1, "context": None}),
-        Call(
-            "Optimizer.tell",
-            lambda **g: _optimizer().tell(**g),
-            lambda: {"params": point, "value": 1.0, "seconds": 1.0},
-        ),
-        Call(
-            "Optimizer.fail",
-            lambda **g: _optimizer().fail(**g),
-            lambda: {"params": point, "reason": "broken", "seconds": 1.0},
-        ),
-        Call("Optimizer.expect", lambda **g: _optimizer().expect(**g), lambda: {"params": point}),
-        Call("Optimizer.interval", lambda **g: _optimizer().interval(**g), lambda: {"params": point}),
-        Call("Optimizer.save", lambda **g: kbo.Optimizer([(0, 1)]).save(**g), lambda: {"path": "/dev/null/x"}),
-        Call("Result.plot", lambda **g: bool(_result().plot(**g)), lambda: {"what": "history"}),
-        Call(
-            "report.plot",
-            lambda **g: bool(kbo.report.plot(**g, what="history")),
-            lambda: {"run": _optimizer()},
-            {"run": "run|journal"},
-        ),
-        Call("report.slice_of", lambda **g: kbo.report.slice_of(_optimizer(), **g).mean, lambda: {"parameter": "x"}),
-        Call(
-            "report.importance",
-            lambda **g: len(kbo.report.importance(**g)),
-            lambda: {"run": _optimizer()},
-            {"run": "run|journal"},
-        ),
-        Call(
-            "report.Live",
-            lambda **g: kbo.report.Live(**g).address,
-            lambda: {"port": 0, "title": "run", "quiet": True},
-        ),
-        Call(
-            "Optimizer.load",
-            lambda **g: kbo.Optimizer([(0, 1)]).load(**g),
-            lambda: {"path": "/dev/null/x"},
-            {"path": "path|journal"},
-        ),
-        Call(
-            "Practical",
-            lambda **g: _optimizer(setting=kbo.Practical(**g)).ask(),
-            lambda: {"delta": 0.1, "scale": 1.0, "norm_factor": 1.25, "n_initial": None, "noise_std": None},
-        ),
-        Call(
-            "fit_values",
-            lambda **g: kbo.optimize.fit_values(**g).noise_std,
-            lambda: {"X": X(), "y": y(), "noise_std": 0.1},
-        ),
-        Call(
-            "Certified",
-            lambda **g: kbo.Optimizer([(0, 1)], setting=kbo.Certified(**g)).ask(),
-            lambda: {"kernel": K(), **certified},
-        ),
-        Call(
-            "Safe",
-            lambda **g: kbo.Optimizer(
-                [(0, 1)],
-                setting=kbo.Safe(**g),
-                constraints=[kbo.Constraint("objective", upper=0.5)],
-            ).ask(),
-            lambda: {"kernel": K(), **certified, "start": [[0.5]]},
-        ),
-    ]
+def _spaces() -> Iterator[Call]:
+    def shown(parameter: Any) -> Any:
+        return parameter.value(0.3)
+
+    def middle(space: Any) -> Any:
+        return space.params(torch.full((space.dimension,), 0.5))
+
+    def conditional(condition: Any) -> Any:
+        return Space([{"a": ["p", "q"]}, condition])
+
+    def limited(limit: Any) -> Any:
+        return Space({"a": (0.0, 1.0), "b": (0.0, 1.0)}, [limit])
+
+    yield Call("Float", kbo.Float, "log", shown, low=0.1, high=1.0, step=0.3)
+    yield Call("Int", kbo.Int, "low high log", shown, step=2)
+    yield Call("Choice", kbo.Choice, "options", shown)
+    yield Call("Ordinal", kbo.Ordinal, "options", shown)
+    yield Call("Fixed", kbo.Fixed, "", shown, constant=1)
+    yield Call("When", kbo.When, "", conditional, parent="a", values="p", parameters={"b": bool})
+    yield Call("Linear", kbo.Linear, "", limited, weights={"a": 1.0, "b": 1.0}, upper=1.5, lower=0.5)
+    yield Call("Space.from_dict", Space.from_dict, entries={"x": {"kind": "Int", "low": 1, "high": 2}})
+    yield Call("Space", Space, "bounds", middle, constraints=[kbo.Linear({"x": 1}, upper=0.5)])
+    yield method("Space.unit", lambda: Space([(0, 1)]), params=[0.5])
+    yield method("Space.canonical", lambda: Space({"x": (0.0, 1.0)}), params={"x": 0.5})
 
 
-def _problems() -> list[Call]:
+def _optimize() -> Iterator[Call]:
+    def asked(optimizer: Any) -> Any:
+        return optimizer.ask()
+
+    def safely(setting: Any) -> Any:
+        return kbo.Optimizer([(0, 1)], setting=setting, constraints=[kbo.Constraint("objective", upper=0.5)]).ask()
+
+    given = "bounds n_trials setting method seed device journal"
+    more = f"{given} timeout stop_at_gap pruner evaluated on_trial"
+    run = {"objective": lambda: lambda p: p["x"], "max_failures": 5, "try_first": [], "progress": False}
+    yield Call("minimize", kbo.minimize, more, **run)
+    yield Call("maximize", kbo.maximize, more, **run)
+    yield Call("Curves", kbo.Curves, "delta")
+    limit = {"name": "g", "upper": 0.5, "lower": None}
+    yield Call("Constraint", kbo.Constraint, "noise_std norm_bound kernel", **limit)
+    yield Call("Processes", kbo.Processes, count=1, trials_each=None)
+    yield Call("Threads", kbo.Threads, count=1)
+    yield Call("Optimizer", kbo.Optimizer, given, asked, maximize=False)
+    o = _optimizer
+    yield method("Optimizer.ask", o, "context choices", n=1)
+    yield method("Optimizer.best", o, "context choices")
+    yield method("Optimizer.suggest", o, "context", number=1)
+    yield method("Optimizer.tell", o, "params seconds", value=1.0)
+    yield method("Optimizer.fail", o, "params seconds", reason="broken")
+    yield method("Optimizer.expect", o, "params")
+    yield method("Optimizer.interval", o, "params")
+    yield method("Optimizer.save", lambda: kbo.Optimizer([(0, 1)]), "path")
+    yield method("Optimizer.load", lambda: kbo.Optimizer([(0, 1)]), "path")
+    practical = {"norm_factor": 1.25, "n_initial": None, "noise_std": None}
+    yield Call("Practical", kbo.Practical, "delta scale", lambda s: _optimizer(setting=s).ask(), **practical)
+    yield Call("fit_values", kbo.optimize.fit_values, "X y noise_std", lambda fitted: fitted.noise_std)
+    certified = "kernel noise_std norm_bound delta scale noise_upper"
+    flag = {"completion_independent_of_noise": False}
+    yield Call("Certified", kbo.Certified, certified, lambda s: kbo.Optimizer([(0, 1)], setting=s).ask(), **flag)
+    yield Call("Safe", kbo.Safe, certified, safely, start=[[0.5]], **flag)
+    yield method("Result.plot", lambda: result_of(o(), "", None), "", bool, what="history")
+    yield Call("report.plot", partial(kbo.report.plot, what="history"), "", bool, run=o)
+    yield Call("report.slice_of", partial(kbo.report.slice_of, o()), "", lambda found: found.mean, parameter="x")
+    yield Call("report.importance", kbo.report.importance, "", len, run=o)
+    yield Call("report.Live", kbo.report.Live, "", lambda live: live.address, port=0, title="run", quiet=True)
+
+
+def _problems() -> Iterator[Call]:
     p = problems
 
     def pulled(problem: Any) -> Any:
@@ -859,133 +522,63 @@ def _problems() -> list[Call]:
     def tried(problem: Any) -> Any:
         return problem(problem.space.params(torch.full((problem.space.dimension,), 0.5, dtype=torch.float64)))
 
-    small = {"lengthscale": 0.1, "noise_std": 0.1, "norm_bound": 1.0, "seed": 0}
-    made = {
-        "RKHSBandit": {
-            "kernel": "rbf",
-            "lengthscale": 0.5,
-            "dim": 2,
-            "norm": 5.0,
-            "noise_std": 0.1,
-            "n_arms": 9,
-            "fixed": False,
-            "n_centres": 5,
-            "seed": 0,
-        },
-        "StreamingBandit": {
-            "n_arms": 9,
-            "noise_std": 0.1,
-            "noise": "gaussian",
-            "norm": 2.0,
-            "norm_bound": 5.0,
-            "seed": 0,
-        },
-        "GaussianProcessBandit": {
-            "n_points": 30,
-            "side": 3.0,
-            "lengthscale": 1.0,
-            "dim": 2,
-            "noise_std": 0.05,
-            "seed": 0,
-        },
-        "HimmelblauBandit": {"n_points": 30, "trend": 5.0, "noise_std": 0.05, "seed": 0},
-        "GraphBandit": {"n_graphs": 12, "noise_std": 0.05, "graph_seed": 0, "seed": 0},
-        "Bump": small,
-        "Chessboard": small,
-        "StepDiagonal": small,
-    }
-    tuning: dict[str, dict[str, Any]] = {
-        "ackley": {"dim": 2, "noise_std": 0.3, "seed": 0},
-        "levy": {"dim": 2, "noise_std": 0.3, "seed": 0},
-        "branin": {"noise_std": 1.0, "seed": 0},
-        "hartmann6": {"noise_std": 0.1, "seed": 0},
-        "GridBandit": {"side": 4, "dim": 2, "noise_std": 1.0, "seed": 0},
-        "BBOB": {"function": 2, "dim": 5, "instance": 1, "noise": "heavy", "integers": True, "seed": 0},
-        "LearnerOnData": {"learner": "svm", "data": "wine", "seed": 0},
-    }
-    return [
-        *(
-            Call(name, lambda name=name, **g: pulled(getattr(p, name)(**g)), lambda g=g: dict(g))
-            for name, g in made.items()
-        ),
-        *(
-            Call(name, lambda name=name, **g: tried(getattr(p, name)(**g)), lambda g=g: dict(g))
-            for name, g in tuning.items()
-        ),
-        Call("RKHSBandit.observe", lambda **g: _problem().observe(**g), lambda: {"X": X()}),
-        Call("RKHSBandit.mean", lambda **g: _problem().mean(**g), lambda: {"X": X()}),
-        Call("random_graphs", lambda **g: len(p.random_graphs(**g)), lambda: {"count": 3, "seed": 0}),
-        Call(
-            "stationary_kernel",
-            lambda **g: kbo.KernelRidge(p.stationary_kernel(**g), 0.1).predict(X()),
-            lambda: {"name": "rbf", "lengthscale": 0.5},
-            {"name": "name|kernel"},
-        ),
-    ]
+    fixed = {"norm": 5.0, "fixed": False, "n_centres": 5}
+    yield Call("RKHSBandit", p.RKHSBandit, "lengthscale dim noise_std n_arms seed", pulled, kernel="rbf", **fixed)
+    stream = {"noise": "gaussian", "norm": 2.0}
+    yield Call("StreamingBandit", p.StreamingBandit, "n_arms noise_std norm_bound seed", pulled, **stream)
+    drawn = "n_points lengthscale dim noise_std seed"
+    yield Call("GaussianProcessBandit", p.GaussianProcessBandit, drawn, pulled, side=3.0)
+    yield Call("HimmelblauBandit", p.HimmelblauBandit, "n_points noise_std seed", pulled, trend=5.0)
+    yield Call("GraphBandit", p.GraphBandit, "noise_std seed", pulled, n_graphs=12, graph_seed=0)
+    for name in ("Bump", "Chessboard", "StepDiagonal"):
+        yield Call(name, getattr(p, name), "noise_std norm_bound seed", pulled, lengthscale=0.1)
+    yield Call("ackley", p.ackley, "dim noise_std seed", tried)
+    yield Call("levy", p.levy, "dim noise_std seed", tried)
+    yield Call("branin", p.branin, "noise_std seed", tried)
+    yield Call("hartmann6", p.hartmann6, "noise_std seed", tried)
+    yield Call("GridBandit", p.GridBandit, "dim noise_std seed", tried, side=4)
+    coco = {"function": 2, "dim": 5, "instance": 1, "noise": "heavy", "integers": True}
+    yield Call("BBOB", p.BBOB, "seed", tried, **coco)
+    yield Call("LearnerOnData", p.LearnerOnData, "seed", tried, learner="svm", data="wine")
+    yield method("RKHSBandit.observe", _problem, "X")
+    yield method("RKHSBandit.mean", _problem, "X")
+    yield Call("random_graphs", p.random_graphs, "count seed", len)
+    kernel_of = p.stationary_kernel
+    yield Call(
+        "stationary_kernel", kernel_of, "lengthscale", lambda k: kbo.KernelRidge(k, 0.1).predict(X()), name="rbf"
+    )
 
 
-def _integrations() -> list[Call]:
+def _integrations() -> Iterator[Call]:
     import optuna
 
     from kbo.integrations import ax
     from kbo.integrations.optuna import KBOSampler, kbo_candidates_func
 
-    def study(**given: Any) -> Any:
-        found = optuna.create_study(sampler=KBOSampler(**given))
-        found.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-        return found.best_value
+    def studied(sampler: Any) -> Any:
+        study = optuna.create_study(sampler=sampler)
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+        return study.best_value
 
-    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    return [
-        Call(
-            "KBOSampler",
-            study,
-            lambda: {
-                "method": None,
-                "setting": None,
-                "n_startup_trials": None,
-                "n_trials": None,
-                "seed": 0,
-                "constraints_func": None,
-                "constraints": [],
-                "device": None,
-            },
-        ),
-        Call(
-            "kbo_candidates_func",
-            kbo_candidates_func,
-            lambda: {
-                "train_x": X(1),
-                "train_obj": y(1).unsqueeze(-1),
-                "train_con": None,
-                "bounds": box,
-                "pending_x": None,
-            },
-        ),
-        Call(
-            "ax.generation_strategy",
-            lambda **g: ax.generation_strategy(**g),
-            lambda: {
-                "method": None,
-                "setting": None,
-                "n_initial": None,
-                "n_trials": None,
-                "constraints": [],
-                "seed": 0,
-                "device": None,
-            },
-        ),
-        Call("ax.guarantee", ax.guarantee, lambda: {"client": None}),
-        Call("ax.recommended", ax.recommended, lambda: {"client": None}),
-        Call("ax.feasibility", ax.feasibility, lambda: {"client": None}),
-        Call("ax.interval", lambda client: ax.interval(client, {"x": 0.5}), lambda: {"client": None}),
-    ]
+    options, box = "method setting n_trials seed constraints device", [[0.0, 0.0], [1.0, 1.0]]
+    yield Call("KBOSampler", KBOSampler, options, studied, n_startup_trials=None, constraints_func=None)
+    given = {"train_x": lambda: X(1), "train_obj": lambda: y(1).unsqueeze(-1), "train_con": None, "pending_x": None}
+    bounds = torch.tensor(box, dtype=torch.float64)
+    yield Call("kbo_candidates_func", kbo_candidates_func, bounds=bounds, **given)
+    yield Call("ax.generation_strategy", ax.generation_strategy, options, n_initial=None)
+    yield Call("ax.guarantee", ax.guarantee, "client")
+    yield Call("ax.recommended", ax.recommended, "client")
+    yield Call("ax.feasibility", ax.feasibility, "client")
+    yield Call("ax.interval", lambda client: ax.interval(client, {"x": 0.5}), "client")
+
+
+GROUPS = [_regression, _confidence, _covers, _models, _acquisition, _recipes]
+GROUPS += [_spaces, _optimize, _problems, _integrations]
 
 
 def calls() -> list[Call]:
     """Every public function with valid arguments."""
-    groups = (_regression, _confidence, _covers, _models, _acquisition, _recipes, _optimize, _problems, _integrations)
-    return [call for group in groups for call in group()]
+    return [call for group in GROUPS for call in group()]
 
 
 def finite(found: Any) -> bool:
@@ -1013,19 +606,16 @@ def verdict(call: Call, argument: str, bad: str) -> str:
         given[argument] = BAD[bad]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = call_with_limit(lambda: call.function(**given), 10.0)
+            found = call_with_limit(lambda: call.function(**given), PATIENCE)
         return "works" if finite(found) else f"a result with NaN: {str(found)[:80]}"
     except kbo.KboError as error:
-        word = call.words.get(argument, re.escape(argument))
-        named = re.search(rf"(?<![A-Za-z]){'(' + word + ')'}(?![A-Za-z])", str(error))
+        names = next((names for names in WORDS.split() if names.startswith(f"{argument}|")), argument)
+        named = re.search(rf"(?<![A-Za-z])({names})(?![A-Za-z])", str(error))
         return "refused" if named else f"not named: {type(error).__name__}: {error}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        if argument in (
-            "on_trial",
-            "constraints_func",
-        ):  # an exception of the caller's own function, which passes through
+        if argument in ("on_trial", "constraints_func"):  # an exception of the caller's own function passes through
             return "works"
         text = described(error)
         signature = isinstance(error, TypeError) and _SIGNATURE.search(text)

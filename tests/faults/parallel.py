@@ -17,12 +17,16 @@ import time
 import uuid
 from pathlib import Path
 
+from tests.processes import PATIENCE
+
 TRIALS = 24
 
 SCRIPT = """
 import os, signal, sys, time
 import kbo
+from kbo.workers import processes
 
+processes.LOADING = 600.0
 FOLDER, FAULT, MOMENT = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 def objective(x, trial):
@@ -84,14 +88,14 @@ def once(fault, rng, folder):
                     os.kill(rng.choice(victims), signal.SIGKILL)
             else:
                 process.send_signal(signal.SIGINT if fault == "Ctrl-C" else signal.SIGKILL)
-        process.wait(600)
-        deadline = time.monotonic() + 120
+        process.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
         while (left := processes(mark)) and time.monotonic() < deadline:
             time.sleep(0.05)
         message = log.read_text()
         if fault == "full disk":
             subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
-        subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=600)
+        subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=PATIENCE)
     wrong = [f"{len(left)} processes left"] * bool(left) + verdict(disk, folder, fault, moment)
     if fault == "full disk":
         subprocess.run(["umount", disk], check=True)

@@ -16,7 +16,10 @@ from kbo.experiments.sweep.cells import Cell, read_rows
 from kbo.experiments.sweep.runner import sweep
 from kbo.optimize import journal
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems and becomes another user")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems and becomes another user"),
+]
 
 SPACE = {"a": (0.0, 1.0)}
 
@@ -57,65 +60,64 @@ def nobody() -> Iterator[None]:
 
 
 def finished(n: int = 4) -> kbo.Optimizer:
-    optimizer = kbo.Optimizer(SPACE)
+    optimizer = kbo.Optimizer(SPACE, method="random")
     for i in range(n):
         optimizer.tell(optimizer.ask(), i / 7)
     return optimizer
 
 
+def cells(n: int) -> list[Cell]:
+    return [Cell("tests.chores:square", {"x": x}, f"x {x}") for x in range(n)]
+
+
+def swept(n: int, folder: Path) -> list:
+    return sweep(cells(n), folder, workers=1, progress=False).failures
+
+
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith("error.txt"))
 
 
 def test_a_full_disk_ends_a_run_and_the_same_call_continues_it(disk):
     values: list[float] = []
 
-    def objective(params: dict) -> float:
-        values.append(params["a"])
-        return params["a"]
+    def tuned(n: int) -> None:
+        kbo.minimize(lambda x: values.append(x["a"]) or x["a"], SPACE, n, journal=disk / "run.jsonl", method="random")
 
-    path = disk / "run.jsonl"
-    kbo.minimize(objective, SPACE, 2, journal=path)
+    def kept() -> list[float]:
+        return [event.value for event in journal.read(disk / "run.jsonl")[1] if hasattr(event, "value")]
+
+    tuned(2)
     with full(disk, left=4096), pytest.raises(JournalError, match="No space left"):
-        kbo.minimize(objective, SPACE, 300, journal=path)
-    told = len(values)
-    kept = [event.value for event in journal.read(path)[1] if hasattr(event, "value")]
-    assert kept == values[: len(kept)]
-    assert told - len(kept) <= 1  # the trial whose value found no room
-    kbo.minimize(objective, SPACE, len(kept) + 3, journal=path)
-    assert [e.value for e in journal.read(path)[1] if hasattr(e, "value")][: len(kept)] == kept
+        tuned(300)
+    before = kept()
+    assert before == values[: len(before)]
+    assert len(values) - len(before) <= 1  # the trial whose value found no room
+    tuned(len(before) + 3)
+    assert kept()[: len(before)] == before
 
 
-def test_a_full_disk_keeps_the_file_that_was_to_be_replaced(disk):
-    optimizer, path, page = finished(), disk / "run.jsonl", disk / "run.html"
+def test_a_full_disk_keeps_the_file_that_was_to_be_replaced_and_cells_are_done_later(disk):
+    optimizer, longer, path, page = finished(), finished(40), disk / "run.jsonl", disk / "run.html"
     optimizer.save(path)
     page.write_text("an earlier page")
-    before = path.read_bytes()
-    longer = finished(40)
+    swept(1, disk)
+    before, there = path.read_bytes(), names(disk)
     with full(disk):
         with pytest.raises(JournalError, match="No space left"):
             longer.save(disk / "other.jsonl")
         with pytest.raises(InvalidInput, match="No space left"):
             kbo.report.write(optimizer, page)
-    assert path.read_bytes() == before
-    assert page.read_text() == "an earlier page"
-    assert names(disk) == ["run.html", "run.jsonl"]
-
-
-def test_cells_without_room_fail_and_are_done_later(disk):
-    cells = [Cell("tests.chores:square", {"x": x}, f"x {x}") for x in range(3)]
-    sweep(cells[:1], disk, workers=1, progress=False)
-    with full(disk):
-        found = sweep(cells, disk, workers=1, progress=False)
-    assert [failure.cell for failure in found.failures] == cells[1:]
-    assert "No space left" in str(found.failures[0])
-    assert not list(disk.glob(".*.tmp"))
-    assert sweep(cells, disk, workers=1, progress=False).failures == []
+        failures = swept(3, disk)
+    assert [failure.cell for failure in failures] == cells(3)[1:]
+    assert "No space left" in str(failures[0])
+    assert (path.read_bytes(), page.read_text(), names(disk)) == (before, "an earlier page", there)
+    assert swept(3, disk) == []
 
 
 def test_a_folder_without_permission_is_named(tmp_path):
-    cells, folder = [Cell("tests.chores:square", {"x": x}, f"x {x}") for x in range(2)], tmp_path / "there"
-    sweep(cells[:1], folder, workers=1, progress=False)
+    folder = tmp_path / "there"
+    swept(1, folder)
     finished().save(folder / "run.jsonl")
     kbo.report.write(folder / "run.jsonl", tmp_path / "warm.html")  # whatever is imported later is imported now
     for parent in (tmp_path, *tmp_path.parents):
@@ -131,7 +133,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
             lambda: kbo.minimize(lambda params: 0.0, SPACE, 2, journal=folder / "run.jsonl"),
             lambda: finished().save(folder / "new.jsonl"),
             lambda: kbo.report.write(folder / "run.jsonl"),
-            lambda: sweep(cells, folder, workers=1, progress=False),
+            lambda: swept(2, folder),
         ):
             with pytest.raises((InvalidInput, JournalError), match=r"(?s)there.*Permission denied"):
                 attempt()

@@ -1,6 +1,6 @@
 """Random sequences of faults against ``Optimizer``, compared with a plain model of what must be true.
 
-A run is a list of events. Whatever happens (interrupts at any line, kills, forks, threads, reopening), the journal
+A run is a list of events. Whatever happens (interrupts at any line, kills, forks, reopening), the journal
 holds exactly the events of the calls that returned, and of an interrupted call a beginning of its events; the optimiser
 agrees with it; and every new point is the one that an undisturbed run chooses after the same events.
 """
@@ -10,15 +10,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from gpytorch.kernels import RBFKernel
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
@@ -32,9 +31,8 @@ from hypothesis.stateful import (
 
 import kbo
 from kbo.errors import JournalError
-from tests.faults import REPEATS
+from tests.faults import REPEATS, interrupted
 
-KBO = str(Path(kbo.__file__).parent)
 SPACE = {"x": (0.0, 1.0), "k": kbo.Int(1, 4)}
 VALUES = st.sampled_from([0.0, -1.5, 0.25, 1e-9, 1e9, None, float("nan"), "no number"])
 LINES = st.one_of(st.none(), st.none(), st.integers(1, 120), st.integers(1, 1500))
@@ -45,27 +43,6 @@ def certified() -> kbo.Certified:
     kernel = RBFKernel().double()
     kernel.lengthscale = 0.3
     return kbo.Certified(kernel=kernel, noise_std=1.0, norm_bound=1e12)
-
-
-def interrupted(lines: int, call: Callable[[], Any]) -> Any:
-    """Return what the call returns, or raise KeyboardInterrupt before that many lines of kbo."""
-    left = lines
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(KBO):
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        return call()
-    finally:
-        sys.settrace(None)
 
 
 def on_disk(path: Path) -> list[dict[str, Any]]:
@@ -240,27 +217,6 @@ class Machine(RuleBasedStateMachine):
         self.optimizer.close() if self.optimizer else None
         self.open()
 
-    @rule(threads=st.integers(2, 4))
-    def threads(self, threads: int) -> None:
-        """Several threads each ask, and report unless they were given a trial that another one has reported."""
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                self.optimizer.tell(self.optimizer.ask(), 0.5)
-            except BaseException as error:
-                errors.append(error)
-
-        crowd = [threading.Thread(target=work) for _ in range(threads)]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            thread.join()
-        assert not errors
-        events, _ = self.call(None, lambda: None)
-        kinds = [event["event"] for event in events]
-        assert kinds.count("tell") == threads  # of trials that were pending, see apply
-
     @precondition(lambda self: self.running())
     @rule()
     def fork(self) -> None:
@@ -302,12 +258,13 @@ class Machine(RuleBasedStateMachine):
                 twin.fail(params, event["reason"])
 
 
+@pytest.mark.faults
 def test_no_sequence_of_faults_loses_repeats_or_changes_anything():
     plan = settings(
         max_examples=60 * REPEATS,
         stateful_step_count=12,
         deadline=None,
-        derandomize=REPEATS == 1,  # a part of make test: the same sequences each time
+        derandomize=REPEATS == 1,
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Machine, settings=plan)

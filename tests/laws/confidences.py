@@ -27,8 +27,6 @@ from tests.dense_chaining import chaining
 from tests.laws.states import unit_square
 from tests.third_party_confidence import PlannedDesign
 
-GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -45,6 +43,10 @@ class Setting:
     @property
     def a0(self) -> float:
         return self.noise_std**2 / self.scale
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        return self.noise_std, self.norm_bound, self.delta
 
     def other_targets(self, s: float) -> Setting:
         """Targets in other units, kernel as before: a0 and the ridge stay."""
@@ -89,34 +91,22 @@ class Bound:
     other_numbers: bool = False
 
 
-def mixture(kind: str, grid=None) -> Callable[[Setting], Confidence]:
-    return lambda u: MartingaleMixture(
-        u.noise_std, u.norm_bound, u.delta, kind, u.scale, [g * u.a0 for g in grid] if grid else None
-    )
-
-
 SCALES = (0.25, 1.0, 16.0)
 """Multiples of the scale that are averaged, and so of a0 the inverse."""
 
 
-def averaged(kind: str) -> Callable[[Setting], Confidence]:
-    return lambda u: MartingaleMixture(u.noise_std, u.norm_bound, u.delta, kind, [c * u.scale for c in SCALES])
+def mixture(kind: str, scales=None) -> Callable[[Setting], Confidence]:
+    return lambda u: MartingaleMixture(*u.numbers, kind, [c * u.scale for c in scales] if scales else u.scale)
 
 
-def averaged_formula(grid=None) -> Callable:
-    """DMM at these multiples of a0, or CMM."""
+def mixture_formula(grid=None, scales=None) -> Callable:
+    """AMM or DMM at these multiples of a0, or CMM."""
 
     def formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
-        numbers = u.noise_std, u.norm_bound, u.delta, [c * u.scale for c in SCALES], d.error
+        numbers = *u.numbers, [c * u.scale for c in scales] if scales else u.scale, d.error
         return dense.mixture(d, Z, [g * u.a0 for g in grid], *numbers) if grid else dense.exact_mixture(d, Z, *numbers)
 
     return formula
-
-
-def mixture_formula(grid) -> Callable:
-    return lambda d, Z, u: dense.mixture(
-        d, Z, [g * u.a0 for g in grid], u.noise_std, u.norm_bound, u.delta, u.scale, d.error
-    )
 
 
 def planned_formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
@@ -128,50 +118,30 @@ def planned_formula(d: Dense, Z: Tensor, u: Setting) -> tuple[Tensor, Tensor]:
 BOUNDS = [
     Bound(
         "self-normalised",
-        lambda u: SelfNormalized(u.noise_std, u.norm_bound, u.delta),
-        lambda d, Z, u: dense.ay(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta),
+        lambda u: SelfNormalized(*u.numbers),
+        lambda d, Z, u: dense.ay(d, Z, u.ridge, *u.numbers),
     ),
     # The ridge 1 + eta is a pure number, so it does not follow the kernel.
     Bound(
         "improved-gp-ucb",
-        lambda u: ImprovedGPUCB(u.noise_std, u.norm_bound, u.delta, 0.01),
-        lambda d, Z, u: dense.igp(d, Z, 0.01, u.noise_std, u.norm_bound, u.delta),
-        units=frozenset({"targets"}),
+        lambda u: ImprovedGPUCB(*u.numbers, 0.01),
+        lambda d, Z, u: dense.igp(d, Z, 0.01, *u.numbers),
+        frozenset({"targets"}),
     ),
-    Bound(
-        "bkb",
-        lambda u: BKB(u.noise_std, u.norm_bound, u.delta),
-        lambda d, Z, u: dense.bkb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.5),
-    ),
-    Bound(
-        "bkb-of-other-accuracy",
-        lambda u: BKB(u.noise_std, u.norm_bound, u.delta, 0.2),
-        lambda d, Z, u: dense.bkb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.2),
-        other_numbers=True,
-    ),
+    Bound("bkb", lambda u: BKB(*u.numbers), lambda d, Z, u: dense.bkb(d, Z, u.ridge, *u.numbers, 0.5)),
     # As printed it has the logarithm of the kernel.
     Bound(
         "bkb-printed",
-        lambda u: BKB(u.noise_std, u.norm_bound, u.delta, printed=True),
-        lambda d, Z, u: dense.bkb_printed(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.5),
-        units=frozenset({"targets"}),
+        lambda u: BKB(*u.numbers, 0.2, printed=True),
+        lambda d, Z, u: dense.bkb_printed(d, Z, u.ridge, *u.numbers, 0.2),
+        frozenset({"targets"}),
         other_numbers=True,
     ),
-    Bound(
-        "k-ucb",
-        lambda u: KUCB(u.noise_std, u.norm_bound, u.delta),
-        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta),
-    ),
+    Bound("k-ucb", lambda u: KUCB(*u.numbers), lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers)),
     Bound(
         "ek-ucb",
-        lambda u: EKUCB(u.noise_std, u.norm_bound, u.delta, 0.4 * u.ridge),
-        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 0.4 * u.ridge),
-    ),
-    Bound(
-        "ek-ucb-printed",
-        lambda u: EKUCB(u.noise_std, u.norm_bound, u.delta, 3 * u.ridge, factor=2),
-        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, u.noise_std, u.norm_bound, u.delta, 3 * u.ridge, 2),
-        other_numbers=True,
+        lambda u: EKUCB(*u.numbers, 0.4 * u.ridge, factor=2),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers, 0.4 * u.ridge, 2),
     ),
     # The prior gives the size of the function, so targets, noise and kernel only change together.
     *(
@@ -179,7 +149,7 @@ BOUNDS = [
             f"finite-set, {variant}",
             lambda u, variant=variant: FiniteSet(50, u.delta, variant),
             lambda d, Z, u, variant=variant: dense.finite_set(d, Z, u.ridge, 50, u.delta, variant),
-            units=frozenset({"prior"}),
+            frozenset({"prior"}),
             other_numbers=variant == "paper",
         )
         for variant in ("mixture", "quantile", "paper")
@@ -189,39 +159,33 @@ BOUNDS = [
         "chaining-smooth",
         lambda u: Chaining(u.delta, points=unit_square(45, 6), smooth=True),
         lambda d, Z, u: chaining(d, Z, u.ridge, unit_square(45, 6), u.delta, "smooth"),
-        units=frozenset({"prior"}),
+        frozenset({"prior"}),
     ),
     Bound(
         "chaining-rigorous",
         lambda u: Chaining(u.delta, rigorous=True, points=unit_square(45, 6)),
         lambda d, Z, u: chaining(d, Z, u.ridge, unit_square(45, 6), u.delta, "rigorous"),
-        units=frozenset({"prior"}),
+        frozenset({"prior"}),
     ),
     Bound(
         "fixed-width",
         lambda u: FixedWidth(2.0),
         lambda d, Z, u: dense.symmetric(d, Z, u.ridge, 2.0),
-        units=frozenset({"prior"}),
+        frozenset({"prior"}),
     ),
     # As printed the lemma adds B^2, B, 1 and sigma: no change of units keeps it.
     Bound(
         "wang-de-freitas",
-        lambda u: WangDeFreitas(u.noise_std, u.norm_bound, u.delta),
-        lambda d, Z, u: dense.wang_de_freitas(d, Z, u.noise_std, u.norm_bound, u.delta),
-        units=frozenset(),
+        lambda u: WangDeFreitas(*u.numbers),
+        lambda d, Z, u: dense.wang_de_freitas(d, Z, *u.numbers),
+        frozenset(),
     ),
     Bound("amm", mixture("amm"), mixture_formula((1.0,))),
-    Bound("amm-at-another-ridge", mixture("amm", (2.5,)), mixture_formula((2.5,)), other_numbers=True),
-    Bound("dmm", mixture("dmm"), mixture_formula(GRID)),
-    Bound("dmm-on-another-grid", mixture("dmm", (0.5, 2.0)), mixture_formula((0.5, 2.0)), other_numbers=True),
+    Bound("dmm", mixture("dmm"), mixture_formula((0.1, 0.3, 1.0, 3.0, 10.0))),
+    Bound("cmm", mixture("cmm"), mixture_formula(), tol=1e-6),  # searched for, and at tiny ridges widened by rounding
     Bound(
-        "cmm",
-        mixture("cmm"),
-        lambda d, Z, u: dense.exact_mixture(d, Z, u.noise_std, u.norm_bound, u.delta, u.scale, d.error),
-        tol=1e-6,  # it is searched for, and at tiny ridges widened by their rounding
+        "dmm-of-scales", mixture("dmm", SCALES), mixture_formula([1 / c for c in SCALES], SCALES), other_numbers=True
     ),
-    Bound("amm-of-scales", averaged("amm"), averaged_formula((1.0,)), other_numbers=True),
-    Bound("dmm-of-scales", averaged("dmm"), averaged_formula([1 / c for c in SCALES]), other_numbers=True),
-    Bound("cmm-of-scales", averaged("cmm"), averaged_formula(), tol=1e-5, other_numbers=True),
-    Bound("third-party", lambda u: PlannedDesign(u.noise_std, u.norm_bound, u.delta, 50), planned_formula),
+    Bound("cmm-of-scales", mixture("cmm", SCALES), mixture_formula(None, SCALES), tol=1e-5, other_numbers=True),
+    Bound("third-party", lambda u: PlannedDesign(*u.numbers, 50), planned_formula),
 ]

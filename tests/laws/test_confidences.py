@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
@@ -25,9 +25,7 @@ from kbo.confidence import (
     MartingaleMixture,
     SelfNormalized,
     norm_lower_bound,
-    squared_radius,
 )
-from kbo.confidence.mixture import dual
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import (
     BatchedResampling,
@@ -40,7 +38,6 @@ from kbo.regression import (
     OnlineRowSampling,
     Posterior,
     Tracked,
-    View,
 )
 from tests import dense
 from tests.dense import Dense, Sketched, close, gram
@@ -90,33 +87,34 @@ def fed(X: Tensor, y: Tensor, ridge: float = SETTING.ridge, k: Kernel | None = N
     return state
 
 
+def alike(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], bound: Bound) -> None:
+    close(torch.stack(found), torch.stack(expected), max(bound.tol, 1e-8))
+
+
 # Laws of every bound
 
 
-@pytest.mark.parametrize("n", [0, 1, 40])
+@pytest.mark.parametrize("n", [0, 40])
 def test_equals_the_dense_formula(printed, device, n):
     X, y = noisy_data(n, device)
-    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    Z = torch.cat([unit_square(2, 1).to(device), X[:1]])
     expected = printed.formula(Dense(kernel(), X, y), Z, SETTING)
     confidence, state = printed.make(SETTING), fed(X, y)
-    for one, other in zip(confidence.interval(state, Z), expected, strict=True):
-        close(one, other, max(printed.tol, 1e-8))
-    close(confidence.lower(state, Z), expected[0], max(printed.tol, 1e-8))
-    close(confidence.upper(state, Z), expected[1], max(printed.tol, 1e-8))
+    alike(confidence.interval(state, Z), expected, printed)
+    alike((confidence.lower(state, Z), confidence.upper(state, Z)), expected, printed)
+    assert (expected[0] < expected[1]).all()
 
 
 def test_equals_the_dense_formula_on_a_sketch(printed, device):
     (X, y), points = noisy_data(40, device), unit_square(8, 4).to(device)
-    Z = torch.cat([unit_square(6, 1).to(device), X[:2]])
+    Z = torch.cat([unit_square(2, 1).to(device), X[:1]])
     state = NystromRidge(kernel(), SETTING.ridge, FixedDictionary(points))
     state.update(X, y)
     reference = Sketched(kernel(), X, y, points)
     reference.error = float(state.residual_norm())
     assert float(torch.linalg.matrix_norm(reference.residual, 2)) <= (1 + 1e-12) * reference.error
     expected = printed.formula(reference, Z, replace(SETTING, norm_bound=30.0))
-    found = printed.make(replace(SETTING, norm_bound=30.0)).interval(state, Z)
-    for one, other in zip(found, expected, strict=True):
-        close(one, other, max(printed.tol, 1e-8))
+    alike(printed.make(replace(SETTING, norm_bound=30.0)).interval(state, Z), expected, printed)
 
 
 def test_weights_are_data_that_were_whitened_by_hand(bound, device):
@@ -129,8 +127,7 @@ def test_weights_are_data_that_were_whitened_by_hand(bound, device):
     confidence = bound.make(SETTING)
     if not bound.name.startswith("chaining"):
         expected = confidence.interval(whitened, torch.cat([Z, torch.ones_like(Z[:, :1])], -1))
-        for one, other in zip(confidence.interval(weighted, Z), expected, strict=True):
-            close(one, other, max(bound.tol, 1e-8))
+        alike(confidence.interval(weighted, Z), expected, bound)
     proved, plain = confidence.guarantee_on(weighted), confidence.guarantee_on(whitened)
     if bound.name == "third-party":
         assert proved is None
@@ -142,12 +139,6 @@ def test_weights_are_data_that_were_whitened_by_hand(bound, device):
         assert proved is None or (proved.startswith(str(plain)) and "weight" in proved.removeprefix(str(plain)))
 
 
-@pytest.mark.parametrize("n", [0, 40])
-def test_lower_is_below_upper(bound, device, n):
-    lower, upper = bound.make(SETTING).interval(fed(*noisy_data(n, device)), unit_square(50, 1).to(device))
-    assert (lower < upper).all()
-
-
 def test_the_lower_bound_mirrors_the_upper_bound(bound, device):
     X, y = noisy_data(40, device)
     confidence, Z = bound.make(SETTING), unit_square(20, 1).to(device)
@@ -155,10 +146,9 @@ def test_the_lower_bound_mirrors_the_upper_bound(bound, device):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("s", [1e-3, 40.0])
-def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(printed, device, law, s):
+def test_exactly_the_listed_changes_of_units_leave_the_bounds_what_they_are(printed, device, law):
     X, y = noisy_data(40, device)
-    Z, other = unit_square(20, 1).to(device), LAWS[law](SETTING, s)
+    Z, other = unit_square(6, 1).to(device), LAWS[law](SETTING, 40.0)
     plain = torch.stack(printed.make(SETTING).interval(fed(X, y), Z))
     changed = printed.make(other).interval(fed(X, other.factor * y, other.ridge, kernel(other.kernel)), Z)
     follows = torch.allclose(torch.stack(changed) / other.factor, plain, rtol=1e-7, atol=1e-7)
@@ -175,172 +165,85 @@ def test_a_bound_does_not_depend_on_the_other_rows(bound, device):
     assert confidence.upper(state, Z[:0]).shape == (0,)
 
 
-def test_gradients_of_bounds_are_exact(bound, device):
-    confidence, state = bound.make(SETTING), fed(*noisy_data(20, device))
-    Z = unit_square(4, 1).to(device).requires_grad_()
+def test_gradients_of_bounds_are_exact_also_with_pending_points(bound, device):
+    confidence, state = bound.make(SETTING), fed(*noisy_data(12, device))
+    Z, P = (unit_square(2, seed).to(device).requires_grad_() for seed in (1, 3))
     assert gradcheck(lambda Z: confidence.upper(state, Z), Z)
     assert gradcheck(lambda Z: confidence.lower(state, Z), Z)
+    assert gradcheck(lambda Z, P: confidence.upper(Hypothetical(state, P), Z), (Z, P))
 
 
 def test_bounds_stay_float32(bound, device):
     X, y = noisy_data(30, device)
     Z, confidence = unit_square(5, 1).to(device), bound.make(SETTING)
-    single = torch.stack(confidence.interval(fed(X.float(), y.float()), Z.float()))
-    assert single.dtype == torch.float32
-    close(single.double(), torch.stack(confidence.interval(fed(X, y), Z)), 1e-3)
-
-
-def test_gradients_of_bounds_equal_wide_finite_differences(bound, device):
-    """Wider than the search for a best ridge is exact, so that its error does not hide in the difference."""
-    confidence, state = bound.make(SETTING), fed(*noisy_data(20, device))
-    z, step = unit_square(1, 2).to(device)[0].requires_grad_(), 1e-3
-    for side in (confidence.upper, confidence.lower):
-        (gradient,) = torch.autograd.grad(side(state, z), z)
-        for i, e in enumerate(step * torch.eye(2).to(z)):
-            with torch.no_grad():
-                difference = (side(state, z + e) - side(state, z - e)) / (2 * step)
-            close(gradient[i], difference, 1e-3)
-
-
-def test_tracked_points_have_the_same_bounds(bound, device):
-    X, y = noisy_data(40, device)
-    state, Z = KernelRidge(kernel(), SETTING.ridge), unit_square(12, 1).to(device)
-    tracked, confidence = Tracked(state, Z), bound.make(SETTING)
-    for piece in (slice(0, 3), slice(3, 20), slice(20, 40)):
-        tracked.update(X[piece], y[piece])
-        expected = confidence.interval(fed(X[: piece.stop], y[: piece.stop]), Z)
-        for one, other in zip(confidence.interval(tracked, Z), expected, strict=True):
-            close(one, other, max(bound.tol, 1e-8))
+    for state in (fed(X.float(), y.float()), KernelRidge(kernel(), SETTING.ridge)):
+        single = torch.stack(confidence.interval(state, Z.float()))
+        assert single.dtype == torch.float32
+    expected = confidence.interval(fed(X, y), Z)
+    close(torch.stack(confidence.interval(fed(X.float(), y.float()), Z.float())).double(), torch.stack(expected), 1e-3)
 
 
 def test_pending_points_narrow_the_bounds_as_the_dense_formula_says(bound, device):
     X, y = noisy_data(30, device)
-    P, Z, state = unit_square(4, 3).to(device), unit_square(5, 1).to(device), fed(X, y)
+    P, Z, state = unit_square(4, 3).to(device), unit_square(2, 1).to(device), fed(X, y)
     expected = bound.formula(dense.Hallucinated(Dense(kernel(), X, y), P), Z, SETTING)
-    found = bound.make(SETTING).interval(Hypothetical(state, P), Z)
-    for one, other in zip(found, expected, strict=True):
-        close(one, other, max(bound.tol, 1e-8))
+    alike(bound.make(SETTING).interval(Hypothetical(state, P), Z), expected, bound)
 
 
 def test_pending_points_come_in_batches(bound, device):
     state, confidence = fed(*noisy_data(30, device)), bound.make(SETTING)
     P, Z = unit_square(8, 3).reshape(2, 4, 2).to(device), unit_square(6, 1).reshape(2, 3, 2).to(device)
     targets = torch.linspace(-1, 1, 8, dtype=torch.float64, device=device).reshape(2, 4)
-    for values in (None, targets):
-        upper = confidence.upper(Hypothetical(state, P, values), Z)
-        shared = confidence.lower(Hypothetical(state, P[0], None if values is None else values[0]), Z)
-        assert upper.shape == shared.shape == (2, 3)
+    for values in ([None, None], targets):
+        upper = confidence.upper(Hypothetical(state, P, None if values[0] is None else values), Z)
+        shared = confidence.lower(Hypothetical(state, P[0], values[0]), Z)
         for i in range(2):
-            one = Hypothetical(state, P[i], None if values is None else values[i])
-            first = Hypothetical(state, P[0], None if values is None else values[0])
-            close(upper[i], confidence.upper(one, Z[i]), max(bound.tol, 1e-8))
-            close(shared[i], confidence.lower(first, Z[i]), max(bound.tol, 1e-8))
+            close(upper[i], confidence.upper(Hypothetical(state, P[i], values[i]), Z[i]), max(bound.tol, 1e-8))
+            close(shared[i], confidence.lower(Hypothetical(state, P[0], values[0]), Z[i]), max(bound.tol, 1e-8))
 
 
-def test_gradients_of_bounds_with_pending_points_are_exact(bound, device):
-    confidence, state = bound.make(SETTING), fed(*noisy_data(12, device))
-    Z, P = (unit_square(2, seed).to(device).requires_grad_() for seed in (1, 3))
-    assert gradcheck(lambda Z, P: confidence.upper(Hypothetical(state, P), Z), (Z, P))
-
-
-def test_argmax_upper_is_the_row_of_the_largest_upper_bound(bound, device):
-    Z = unit_square(150, 1).to(device)
+def test_tracked_points_have_the_same_bounds_and_argmax_upper_is_the_row_of_the_largest(bound, device):
+    (X, y), Z = noisy_data(40, device), unit_square(60, 1).to(device)
     state, confidence = KernelRidge(kernel(), SETTING.ridge), bound.make(SETTING)
     tracked = Tracked(state, Z)
-    X, y = noisy_data(40, device)
-    for piece in (slice(0, 0), slice(0, 2), slice(2, 25), slice(25, 40)):
-        state.update(X[piece], y[piece])
+    for piece in (slice(0, 0), slice(0, 2), slice(2, 40)):
+        tracked.update(X[piece], y[piece])
+        alike(confidence.interval(tracked, Z), confidence.interval(fed(X[: piece.stop], y[: piece.stop]), Z), bound)
         for one in (state, tracked):
-            upper = confidence.upper(one, Z)
-            row, value = confidence.argmax_upper(one, Z)
+            upper, (row, value) = confidence.upper(one, Z), confidence.argmax_upper(one, Z)
             assert value == pytest.approx(float(upper.max()), rel=1e-7)
             assert float(upper[row]) == pytest.approx(float(upper.max()), rel=1e-7)
 
 
-def test_arms_that_may_be_best_are_read_alike_on_the_host_and_on_their_device(device, monkeypatch):
-    state, Z, bound = fed(*noisy_data(5, device)), unit_square(300, 1).to(device), MartingaleMixture(0.1, 20.0, 0.1)
-    found = bound.argmax_upper(state, Z)
-    for most in (0, 300):
-        monkeypatch.setattr(dual, "_TOGETHER", most)
-        assert bound.argmax_upper(state, Z) == pytest.approx(found, rel=1e-9)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "large", None])
-@pytest.mark.parametrize("name", ["noise_std", "norm_bound", "delta"])
-def test_impossible_settings_are_refused(name, value):
+def test_impossible_settings_are_refused():
     good = {"noise_std": 0.3, "norm_bound": 2.0, "delta": 0.1}
-    for make in (
-        SelfNormalized,
-        MartingaleMixture,
-        lambda **kwargs: ImprovedGPUCB(eta=0.01, **kwargs),
-        BKB,
-        KUCB,
-        lambda **kwargs: EKUCB(projection=0.1, **kwargs),
-    ):
-        kwargs = {"kind": "dmm"} if make is MartingaleMixture else {}
+    for make in (SelfNormalized, MartingaleMixture, BKB, KUCB):
+        for bad in ({name: value} for name in good for value in (0.0, math.nan, math.inf, "large")):
+            with pytest.raises(InvalidInput):
+                make(**{**good, **bad})
+    for bad in ({"kind": "d"}, {"ridges": []}, {"ridges": [1, -1]}, {"scale": 0.0}, {"kind": "amm", "ridges": [1, 2]}):
         with pytest.raises(InvalidInput):
-            make(**{**good, name: value}, **kwargs)
+            MartingaleMixture(**{**good, "kind": "dmm", **bad})
 
 
-@pytest.mark.parametrize(
-    "kwargs",
-    [{"kind": "dnn"}, {"ridges": []}, {"ridges": [1.0, -1.0]}, {"scale": 0.0}, {"kind": "amm", "ridges": [1, 2]}],
-)
-def test_impossible_mixtures_are_refused(kwargs):
-    with pytest.raises(InvalidInput):
-        MartingaleMixture(0.3, 2.0, 0.1, **{"kind": "dmm", **kwargs})
-
-
-# Before the first observation
-
-
-def test_without_data_the_self_normalised_width_is_noise_plus_norm(device):
-    Z, (sigma, B, ridge) = unit_square(3, 1).to(device), (0.3, 8.0, 0.05)
-    upper = SelfNormalized(sigma, B, 0.1).upper(KernelRidge(kernel(), ridge), Z)
-    close(upper, torch.full_like(upper, sigma * math.sqrt(2 * math.log(10) / ridge) + B))
-
-
-def test_without_data_the_exact_mixture_is_the_prior_bound(device):
-    Z, state = unit_square(3, 1).to(device), KernelRidge(kernel(2.0), 0.1)
-    lower, upper = MartingaleMixture(0.3, 8.0, 0.1, "cmm").interval(state, Z)
-    close(upper, torch.full_like(upper, 8.0 * math.sqrt(2.0)))
-    close(lower, torch.full_like(upper, -8.0 * math.sqrt(2.0)))
-
-
-def test_without_data_a_mixture_nears_the_prior_bound_as_its_ridge_grows(device):
-    Z, state = unit_square(3, 1).to(device), KernelRidge(kernel(2.0), 0.1)
-    upper = MartingaleMixture(0.3, 8.0, 0.1, "amm", ridges=[1e9]).upper(state, Z)
-    close(upper, torch.full_like(upper, 8.0 * math.sqrt(2.0)), 1e-6)
+def test_without_data_bounds_are_those_of_the_prior(device):
+    Z, (sigma, B, ridge), state = unit_square(3, 1).to(device), (0.3, 8.0, 0.05), KernelRidge(kernel(2.0), 0.1)
+    for confidence, one, expected, tol in (
+        (
+            SelfNormalized(sigma, B, 0.1),
+            KernelRidge(kernel(), ridge),
+            sigma * math.sqrt(2 * math.log(10) / ridge) + B,
+            0,
+        ),
+        (MartingaleMixture(sigma, B, 0.1, "cmm"), state, B * math.sqrt(2.0), 0),
+        (MartingaleMixture(sigma, B, 0.1, "amm", ridges=[1e9]), state, B * math.sqrt(2.0), 1e-6),
+    ):
+        close(
+            torch.stack(confidence.interval(one, Z)), Z.new_tensor([[-expected], [expected]]).expand(2, 3), tol or 1e-8
+        )
 
 
 # One bound against another
-
-
-numbers = {
-    "seed": st.integers(0, 1000),
-    "n": st.integers(0, 40),
-    "sigma": st.floats(0.1, 2),
-    "B": st.floats(2, 20),
-    "delta": st.floats(0.001, 0.5),
-}
-
-
-def inside(inner: tuple[Tensor, Tensor], outer: tuple[Tensor, Tensor]) -> bool:
-    return bool((inner[0] > outer[0]).all() and (inner[1] < outer[1]).all())
-
-
-@given(ridge=st.floats(0.01, 10), **numbers)
-def test_amm_is_strictly_inside_the_self_normalised_bound_at_equal_ridge(device, seed, n, sigma, B, delta, ridge):
-    state, Z = fed(*noisy_data(n, device, seed), ridge), unit_square(30, seed).to(device)
-    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / ridge)
-    assert inside(amm.interval(state, Z), SelfNormalized(sigma, B, delta).interval(state, Z))
-
-
-@given(eta=st.floats(1e-3, 1), **numbers)
-def test_amm_is_strictly_inside_igp_at_equal_ridge(device, seed, n, sigma, B, delta, eta):
-    state, Z = fed(*noisy_data(n, device, seed)), unit_square(30, seed).to(device)
-    amm = MartingaleMixture(sigma, B, delta, "amm", scale=sigma**2 / (1 + eta), ridges=[1 + eta])
-    assert inside(amm.interval(state, Z), ImprovedGPUCB(sigma, B, delta, eta).interval(state, Z))
 
 
 def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior]:
@@ -351,22 +254,42 @@ def states(X: Tensor, y: Tensor, Z: Tensor, ridge: float) -> dict[str, Posterior
     return {"exact": exact, "tracked": Tracked(exact, Z), "sketched": sketch}
 
 
-@given(c=st.floats(0.1, 10), log_ridge=st.floats(-4, 4), times=st.floats(1.05, 30), **numbers)
-def test_cmm_is_inside_dmm_inside_amm_and_inside_every_ridge(device, seed, n, sigma, B, delta, c, log_ridge, times):
-    Z, (X, y) = unit_square(30, seed).to(device), noisy_data(n, device, seed)
-    for state in states(X, y, Z, 0.1).values():
-        B = max(B, times * float(norm_lower_bound(state, sigma, delta, c)))
-        cmm, dmm, amm, other = (
-            torch.stack(MartingaleMixture(sigma, B, delta, kind, c, ridges).interval(state, Z))
-            for kind, ridges in [("cmm", None), ("dmm", None), ("amm", None), ("amm", [10**log_ridge * sigma**2 / c])]
-        )
-        sign, rounding = torch.tensor([[-1.0], [1.0]]).to(Z), 1e-7 * cmm.abs()
-        assert (sign * cmm <= sign * dmm + 1e-12 * cmm.abs()).all()
-        assert (sign * dmm <= sign * amm + 1e-9 * cmm.abs()).all()
-        assert (sign * cmm <= sign * other + rounding).all()
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(0, 40),
+    sigma=st.floats(0.1, 2),
+    B=st.floats(2, 20),
+    delta=st.floats(0.001, 0.5),
+    eta=st.floats(1e-3, 1),
+    log_ridge=st.floats(-2, 2),
+    times=st.floats(1.05, 30),
+)
+def test_the_theorems_that_put_one_bound_inside_another(device, seed, n, sigma, B, delta, eta, log_ridge, times):
+    """AMM strictly inside AY and IGP at equal ridge, AY inside K-UCB; CMM inside DMM inside AMM, and any ridge."""
+    (X, y), Z, ridge = noisy_data(n, device, seed), unit_square(30, seed).to(device), 10**log_ridge
+    state, sign = fed(X, y, ridge), torch.tensor([[-1.0], [1.0]]).to(Z)
+
+    def mixture(kind: str, scale: float, ridges=None, state=state, B=B) -> Tensor:
+        return sign * torch.stack(MartingaleMixture(sigma, B, delta, kind, scale, ridges).interval(state, Z))
+
+    ay, igp, loose = (
+        sign * torch.stack(one.interval(state, Z))
+        for one in (SelfNormalized(sigma, B, delta), ImprovedGPUCB(sigma, B, delta, eta), KUCB(sigma, B, delta))
+    )
+    assert (mixture("amm", sigma**2 / ridge) < ay).all()
+    assert (mixture("amm", sigma**2 / (1 + eta), [1 + eta]) < igp).all()
+    assert (ay <= loose + 1e-9).all()
+    for one in states(X, y, Z, 0.1).values():
+        c = 1 / ridge
+        large = max(B, times * float(norm_lower_bound(one, sigma, delta, c)))
+        cmm, dmm, amm = (mixture(kind, c, None, one, large) for kind in ("cmm", "dmm", "amm"))
+        assert (cmm <= dmm + 1e-12 * cmm.abs()).all()
+        assert (dmm <= amm + 1e-9 * cmm.abs()).all()
+        assert (cmm <= mixture("amm", c, [eta * sigma**2 / c], one, large) + 1e-7 * cmm.abs()).all()
 
 
-@pytest.mark.parametrize("seed", range(0, 25, 3))
+@pytest.mark.parametrize("seed", [0, 6, 24])
 def test_the_largest_bound_of_the_exact_mixture_is_found_among_many_arms(device, seed):
     generator = seeded(seed)
     sigma, log_B = 10 ** float(-1.5 * torch.rand(1, generator=generator)), float(2 * torch.rand(1, generator=generator))
@@ -389,9 +312,7 @@ def largest_value(k: Kernel, X: Tensor, y: Tensor, z: Tensor, radius: float, nor
     return program.solve(solver=cp.CLARABEL)
 
 
-@pytest.mark.parametrize(
-    ("nu", "n", "norm_bound"), [(2.5, 8, 5.0), (1.5, 12, 4.2), (0.5, 10, 6.0), (2.5, 3, 20.0), (None, 8, 5.0)]
-)
+@pytest.mark.parametrize(("nu", "n", "norm_bound"), [(1.5, 12, 4.2), (None, 3, 20.0)])
 def test_dmm_is_above_the_cone_program_and_reaches_it_on_a_fine_grid(device, nu, n, norm_bound):
     k, sigma, delta = kernel(nu=nu), 0.3, 0.1
     X, y = noisy_data(n, device, seed=n)
@@ -411,17 +332,6 @@ def test_dmm_is_above_the_cone_program_and_reaches_it_on_a_fine_grid(device, nu,
 # Refutation
 
 
-def test_a_norm_bound_far_too_small_is_refuted_with_figures(device):
-    state, Z = fed(*noisy_data(100, device, norm=10.0, noise_std=0.1)), unit_square(5, 1).to(device)
-    confidence = MartingaleMixture(0.1, 1.0, 0.1, "dmm")
-    for question in (confidence.interval, confidence.upper, confidence.lower):
-        with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
-            question(state, Z)
-        figures = caught.value.figures
-        assert (figures["n"], figures["norm_bound"], figures["noise_std"]) == (100, 1.0, 0.1)
-        assert 1.0 < figures["norm_at_least"] <= 10.0
-
-
 def test_norm_lower_bound_equals_the_dense_formula(device):
     X, y = noisy_data(60, device, norm=10.0, noise_std=0.1)
     ridges = [0.001, 0.01, 0.1]
@@ -435,51 +345,46 @@ def test_norm_lower_bound_equals_the_dense_formula(device):
     )
 
 
-@pytest.mark.parametrize("seed", [0, 3, 7])
-def test_the_exact_mixture_is_refuted_exactly_below_the_norm_lower_bound(device, seed):
-    X, y = noisy_data(10 + 9 * seed, device, seed, norm=10.0, noise_std=0.1)
-    Z = unit_square(20, seed).to(device)
+@pytest.mark.parametrize(("kind", "ridges"), [("cmm", None), ("dmm", [0.05])])
+def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, kind, ridges):
+    X, y = noisy_data(60, device, norm=10.0, noise_std=0.1)
+    Z = unit_square(20, 0).to(device)
     for state in states(X, y, Z, 0.1).values():
-        least = float(norm_lower_bound(state, 0.1, 0.1, 1.5))
+        least = float(norm_lower_bound(state, 0.1, 0.1, 1.5, ridges))
         assert 0.1 < least < 10
-        lower, upper = MartingaleMixture(0.1, (1 + 1e-5) * least, 0.1, "cmm", 1.5).interval(state, Z)
+        lower, upper = MartingaleMixture(0.1, 1.00001 * least, 0.1, kind, 1.5, ridges).interval(state, Z)
         assert (lower <= upper).all()
         for question in ("interval", "upper", "lower", "argmax_upper"):
-            with pytest.raises(RefutedAssumptions):
-                getattr(MartingaleMixture(0.1, (1 - 1e-5) * least, 0.1, "cmm", 1.5), question)(state, Z)
+            with pytest.raises(RefutedAssumptions, match="norm_at_least") as caught:
+                getattr(MartingaleMixture(0.1, 0.99999 * least, 0.1, kind, 1.5, ridges), question)(state, Z)
+            figures = caught.value.figures
+            assert (figures["n"], figures["noise_std"], figures["norm_bound"]) == (60, 0.1, 0.99999 * least)
+            assert figures["norm_bound"] < figures["norm_at_least"] <= 10
 
 
-def test_the_norm_lower_bound_of_no_data_is_zero(device):
+def test_neither_no_data_nor_hallucinated_points_refute(device):
     assert norm_lower_bound(KernelRidge(kernel(), 0.1), 0.3, 0.1) == 0
     assert norm_lower_bound(fed(*noisy_data(3, device)), 5.0, 0.1) == 0
-
-
-@pytest.mark.parametrize("ridges", [None, [0.05], np.geomspace(1e-4, 1, 30).tolist()])
-def test_a_norm_bound_is_refuted_exactly_below_the_norm_lower_bound(device, ridges):
-    state, Z = fed(*noisy_data(100, device, norm=10.0, noise_std=0.1)), unit_square(50, 1).to(device)
-    least = float(norm_lower_bound(state, 0.1, 0.1, 1.5, ridges))
-    assert 1 < least < 10
-    kind = "dmm" if ridges else "cmm"
-    lower, upper = MartingaleMixture(0.1, 1.001 * least, 0.1, kind, 1.5, ridges).interval(state, Z)
-    assert (lower <= upper + 1e-6).all()
-    for question in ("interval", "upper", "lower", "argmax_upper"):
-        with pytest.raises(RefutedAssumptions):
-            getattr(MartingaleMixture(0.1, 0.999 * least, 0.1, kind, 1.5, ridges), question)(state, Z)
+    P = torch.linspace(0, 1, 40, dtype=torch.float64, device=device).unsqueeze(-1)
+    state = fed(P[::7], torch.full_like(P[::7, 0], 2.5), 0.1, RBFKernel().double())
+    for kind in ("dmm", "cmm"):
+        bounds = torch.stack(MartingaleMixture(1.0, 1.5, 0.1, kind).interval(Hypothetical(state, P), P))
+        assert bounds.isfinite().all()
 
 
 # The promise itself
 
 
-@pytest.mark.parametrize("name", ["self-normalised", "amm", "dmm", "cmm"])
+@pytest.mark.parametrize("name", ["self-normalised", "cmm"])
 def test_bounds_hold_at_all_rounds_and_points_more_often_than_promised(device, name):
-    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 20, 0
+    bound, runs, broken = next(b for b in BOUNDS if b.name == name), 10, 0
     Z = unit_square(40, 1).to(device)
     for seed in range(runs):
         truth, setting = function(4.0, seed)(Z), Setting(norm_bound=4.0)
         X, y = noisy_data(60, device, seed)
         state, held = KernelRidge(kernel(), setting.ridge), True
-        for i in range(0, 60, 10):
-            state.update(X[i : i + 10], y[i : i + 10])
+        for i in range(0, 60, 20):
+            state.update(X[i : i + 20], y[i : i + 20])
             lower, upper = bound.make(setting).interval(state, Z)
             held &= bool(((lower <= truth) & (truth <= upper)).all())
             assert norm_lower_bound(state, setting.noise_std, setting.delta, setting.scale) <= 4.0 or not held
@@ -510,7 +415,7 @@ def sketched_data(seed: int, noise_std: float, n: int = 60) -> tuple[NystromRidg
     return state, X, y, Z
 
 
-@pytest.mark.parametrize("seed", [0, 9, 18, 27, 4, 13, 22, 31])  # each dictionary once, each ridge twice
+@pytest.mark.parametrize("seed", [9, 18, 27, 4])
 def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
     state, X, y, _ = sketched_data(seed, 0.3)
     exact, sketch = Dense(kernel(), X, y), Sketched(kernel(), X, y, state.anchors)
@@ -532,7 +437,7 @@ WIDE = {
 def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
     """Without noise always, for then only what the sketch misses is to be paid; with noise as often as promised."""
     broken, narrow = dict.fromkeys(WIDE, 0), dict.fromkeys(WIDE, 0)
-    for seed in range(64):
+    for seed in range(24):
         state, _, _, Z = sketched_data(seed, noise_std)
         truth = function(4.0, seed)(Z)
         for name, make in WIDE.items():
@@ -543,122 +448,32 @@ def test_widened_bounds_contain_the_function_whatever_the_dictionary(noise_std):
             narrow[name] += not bool(((truth - mean).abs() <= 4.0 * variance.sqrt() + 1e-7).all())
             # Anchors as close to dependent as rounding permits have no guarantee at small ridges.
             assert bound.guarantee_on(state) is not None or seed % 8 == 3
-    if noise_std > 0.1:
-        assert max(broken.values()) <= 6
-    else:
-        assert max(broken.values()) == 0
-        assert min(narrow.values()) > 0  # sometimes the norm bound alone would be too narrow
+    assert max(broken.values()) <= (3 if noise_std > 0.1 else 0)
+    assert noise_std > 0.1 or min(narrow.values()) > 0  # sometimes the norm bound alone would be too narrow
 
 
-def sketch_of(dictionary, n: int = 30) -> NystromRidge:
-    state = NystromRidge(kernel(), SETTING.ridge, dictionary)
-    state.update(*noisy_data(n, "cpu"))
-    return state
-
-
-def test_bkb_claims_something_while_the_sketch_misses_at_most_what_its_radius_covers():
-    state = sketch_of(GreedyDictionary(0.2))
-    error = float(state.residual_norm()) / SETTING.ridge
-    assert error > 1
-    enough, short = 1 - 0.999 / error, 1 - 1.001 / error
-    assert "for this round" in BKB(0.3, 4.0, 0.1, eps=enough).guarantee_on(state)
-    assert BKB(0.3, 4.0, 0.1, eps=short).guarantee_on(state) is None
-    assert BKB(0.3, 4.0, 0.1, eps=enough, printed=True).guarantee_on(state) is None
-    assert BKB(0.3, 4.0, 0.1, printed=True).guarantee is None
-    exact = fed(*noisy_data(30, "cpu"))
-    assert BKB(0.3, 4.0, 0.1).guarantee_on(exact) == BKB(0.3, 4.0, 0.1).guarantee
-
-
-def test_nothing_is_claimed_where_observations_were_imagined():
-    state = fed(*noisy_data(30, "cpu"))
-    P = unit_square(5, 3)
-    batch = BatchView(state, P)
-    bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), BKB(0.3, 4.0, 0.1))
+def test_what_is_claimed_on_sketches_and_on_imagined_observations():
+    """While a sketch misses at most what the radius covers; of a state with imagined observations, nothing."""
+    (X, y), P = noisy_data(30, "cpu"), unit_square(5, 3)
+    state, exact = NystromRidge(kernel(), SETTING.ridge, GreedyDictionary(0.2)), fed(X, y)
+    state.update(X, y)
+    error = float(state.residual_norm())
+    assert error > SETTING.ridge
+    eps = {times: 1 - times * SETTING.ridge / error for times in (0.999, 1.001)}
+    for enough, short in (
+        (BKB(0.3, 4.0, 0.1, eps[0.999]), BKB(0.3, 4.0, 0.1, eps[1.001])),
+        (EKUCB(0.3, 4.0, 0.1, 1.001 * error), EKUCB(0.3, 4.0, 0.1, 0.999 * error)),
+    ):
+        assert "for this round" in enough.guarantee_on(state)
+        assert short.guarantee_on(state) is None
+        assert short.guarantee_on(exact) is not None
+    assert BKB(0.3, 4.0, 0.1, eps[0.999], printed=True).guarantee is None
+    assert KUCB(0.3, 4.0, 0.1).guarantee_on(state) is FixedWidth(2.0).guarantee_on(state) is None
+    assert KUCB(0.3, 4.0, 0.1).guarantee_on(exact) is not None
+    bounds = (SelfNormalized(0.3, 4.0, 0.1), MartingaleMixture(0.3, 4.0, 0.1), ImprovedGPUCB(0.3, 4.0, 0.1, 0.01))
+    assert all(bound.guarantee_on(state) is not None for bound in bounds)
+    batch = BatchView(exact, P)
     assert all(bound.guarantee_on(batch) is not None for bound in bounds)
     batch.observe(2)
-    for view in (batch, Hypothetical(state, P), Hypothetical(Hypothetical(state, P), P)):
+    for view in (batch, Hypothetical(exact, P), Hypothetical(Hypothetical(exact, P), P)):
         assert all(bound.guarantee_on(view) is None for bound in bounds)
-
-
-def test_ek_ucb_claims_something_while_the_sketch_misses_at_most_its_projection():
-    state = sketch_of(GreedyDictionary(0.2))
-    error = float(state.residual_norm())
-    assert error > 0.01
-    enough, short = (EKUCB(0.3, 4.0, 0.1, times * error) for times in (1.001, 0.999))
-    assert "for this round" in enough.guarantee_on(state)
-    assert short.guarantee_on(state) is KUCB(0.3, 4.0, 0.1).guarantee_on(state) is None
-    exact = fed(*noisy_data(30, "cpu"))
-    assert short.guarantee_on(exact) is not None
-    assert KUCB(0.3, 4.0, 0.1).guarantee_on(exact) is not None
-
-
-def test_bounds_that_do_not_know_of_sketches_claim_nothing_on_them():
-    state = sketch_of(GreedyDictionary(0.2))
-    assert FixedWidth(2.0).guarantee_on(state) is None
-    for bound in (SelfNormalized(0.3, 4.0, 0.1), ImprovedGPUCB(0.3, 4.0, 0.1, 0.01), MartingaleMixture(0.3, 4.0, 0.1)):
-        assert bound.guarantee_on(state) is not None
-
-
-@given(log_ridge=st.floats(-2, 2), **numbers)
-def test_the_log_determinant_is_tighter_than_its_bound_by_the_effective_dimension(
-    device, seed, n, sigma, B, delta, log_ridge
-):
-    state, Z = fed(*noisy_data(n, device, seed), 10**log_ridge), unit_square(30, seed).to(device)
-    tight, loose = (make(sigma, B, delta).interval(state, Z) for make in (SelfNormalized, KUCB))
-    assert (tight[1] <= loose[1] + 1e-9).all()
-    assert (tight[0] >= loose[0] - 1e-9).all()
-
-
-class _Approximate(View):
-    """A posterior that claims an approximation error, however exact it is: bounds must only widen."""
-
-    @property
-    def residuals(self):
-        return torch.tensor([0.5, 0.2], dtype=torch.float64)
-
-    residual_trace, residual_log_det = Posterior.residual_trace, Posterior.residual_log_det
-
-    def residual_norm(self):
-        return torch.tensor(0.3, dtype=torch.float64)
-
-
-def test_mixtures_widen_by_the_error_of_an_approximate_state_as_the_formula_says():
-    X, y = torch.rand(12, 2, dtype=torch.float64), torch.randn(12, dtype=torch.float64)
-    kernel = RBFKernel().double()
-    state = KernelRidge(kernel, 0.25)
-    state.update(X, y)
-    view, sigma, B, delta, c = _Approximate(state), 0.5, 4.0, 0.1, 2.0
-    bound = MartingaleMixture(sigma, B, delta, "dmm", scale=c)
-    missed = math.log1p(0.5 * c / sigma**2) + math.log1p(0.2 * c / sigma**2)
-    expected = squared_radius(state, sigma, delta, c) + sigma**2 * missed
-    assert float(squared_radius(view, sigma, delta, c)) == pytest.approx(float(expected))
-    widened = (expected.sqrt() + B * math.sqrt(0.3)) ** 2
-    ridges = X.new_tensor(bound.ridges)
-    mean, variance = state.predict(X, ridges)
-    width = ((widened + ridges * B**2 - state.quad(ridges)) / ridges).sqrt().unsqueeze(-1)
-    close(bound.upper(view, X), (mean + width * variance.sqrt()).amin(0))
-    assert bool((bound.upper(view, X) > bound.upper(state, X)).all())
-
-
-def test_norm_lower_bound_of_an_approximate_state_is_where_its_slack_vanishes():
-    X, y = torch.rand(12, 2, dtype=torch.float64), 50 * torch.randn(12, dtype=torch.float64)
-    state = KernelRidge(RBFKernel().double(), 0.25)
-    state.update(X, y)
-    view = _Approximate(state)
-    grid = MartingaleMixture(0.1, 1.0, 0.1, "dmm").ridges
-    least = float(norm_lower_bound(view, 0.1, 0.1, ridges=grid))
-    assert 0 < least < float(norm_lower_bound(state, 0.1, 0.1, ridges=grid))
-    assert least < float(norm_lower_bound(view, 0.1, 0.1)) < float(norm_lower_bound(state, 0.1, 0.1))
-    assert MartingaleMixture(0.1, 1.0001 * least, 0.1, "dmm").upper(view, X).isfinite().all()
-    with pytest.raises(RefutedAssumptions):
-        MartingaleMixture(0.1, 0.9999 * least, 0.1, "dmm").upper(view, X)
-
-
-def test_hallucinated_points_never_refute():
-    state = KernelRidge(RBFKernel().double(), 0.1)
-    state.update(torch.rand(6, 1, dtype=torch.float64), torch.full((6,), 2.5, dtype=torch.float64))
-    P = torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(-1)
-    for kind in ("dmm", "cmm"):
-        lower, upper = MartingaleMixture(1.0, 1.5, 0.1, kind).interval(Hypothetical(state, P), P)
-        assert torch.isfinite(lower).all()
-        assert torch.isfinite(upper).all()

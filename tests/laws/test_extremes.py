@@ -22,8 +22,6 @@ from kbo.regression import Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import STATES, matern
 
-SIZES = [1e-308, 1e-200, 1e100, 1e124, 1e154, 1e200, 1e308]
-
 
 def finite_or_refuted(bound: Confidence, state: Posterior, Z: Tensor) -> None:
     with suppress(RefutedAssumptions):
@@ -34,46 +32,34 @@ def finite_or_refuted(bound: Confidence, state: Posterior, Z: Tensor) -> None:
 
 
 @pytest.mark.parametrize("case", STATES, ids=lambda case: case.name)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [1e-308, 1e100])
 @pytest.mark.filterwarnings("ignore::kbo.errors.IllConditionedWarning")
 def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     X, y = case.data(12, device)
     Z, y[9] = torch.cat([case.points(4, 1).to(device), X[:2]]), size
-    state = case.fed(X[:8], y[:8])
-    if size > 1e100:
-        with pytest.raises(InvalidInput, match=r"y has a value of size 1e\+"):
-            state.update(X[8:], y[8:])
-        assert state.n == 8
-        return
-    state.update(X[8:], y[8:])
+    state = case.fed(X, y)
     bounds = [bound.make(Setting()) for bound in BOUNDS if not bound.other_numbers]
     bounds += [UnknownNorm(0.3, 0.1, kind) for kind in ("amm", "dmm", "cmm")]
-    if state.schedule is not None:
-        bounds.append(AdaptiveSelfNormalized())
+    bounds += [AdaptiveSelfNormalized()] if state.schedule is not None else []
     for bound in bounds:
         finite_or_refuted(bound, state, Z)
     assert math.isfinite(norm_lower_bound(state, 0.3, 0.1))
+    unknown = AdaptiveRidge(KernelRidge(case.kernel(), 0.1), NoiseBounds(8.0, 0.1, upper=1.0, variant="mixture"))
+    unknown.update(X, y)
+    finite_or_refuted(AdaptiveMixture("dmm"), unknown, Z)
+    for larger in (1e124, 1e308):
+        with pytest.raises(InvalidInput, match=r"y has a value of size 1e\+"):
+            state.update(X, y.new_full((12,), larger))
+    assert state.n == 12
 
 
-@pytest.mark.parametrize("size", SIZES[:3])
-def test_bounds_for_unknown_noise_are_finite_too(size, device):
-    X, y = STATES[0].data(12, device)
-    y[9] = size
-    state = AdaptiveRidge(KernelRidge(matern(2.5), 0.1), NoiseBounds(8.0, 0.1, upper=1.0, variant="mixture"))
-    state.update(X, y)
-    finite_or_refuted(AdaptiveMixture("dmm"), state, X)
-
-
-OF_THE_NORM = ("amm-ucb", "dmm-ucb", "cmm-ucb", "ay-gp-ucb")
-
-
-@pytest.mark.parametrize("method", [*OF_THE_NORM, "dmm-ucb-adaptive", "chaining-ucb-rigorous"])
-@pytest.mark.parametrize("size", SIZES[2:])
+@pytest.mark.parametrize("method", ["cmm-ucb", "ay-gp-ucb", "dmm-ucb-adaptive", "chaining-ucb-rigorous"])
+@pytest.mark.parametrize("size", [1e100, 1e308])
 def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, size):
     """At 1e100 draws of a Gaussian process, and noise of unknown level, have bounds without a NaN."""
     values, space = iter([0.1, -0.2, size, 0.3, 0.2, -0.1]), {"a": Int(0, 3), "b": Int(0, 4)}
     setting = Certified(matern(2.5), None if "adaptive" in method else 0.3, 5.0)
-    refutes = size > 1e100 or method in OF_THE_NORM
+    refutes = size > 1e100 or method in ("cmm-ucb", "ay-gp-ucb")
     with pytest.raises(RefutedAssumptions) if refutes else nullcontext() as refuted:
         result = minimize(lambda x: next(values), space, 6, setting=setting, method=method)
     if refuted:
@@ -82,9 +68,7 @@ def test_a_certified_run_refutes_a_value_that_its_assumptions_exclude(method, si
         assert result.lower is None or all(map(math.isfinite, (result.lower, result.value, result.upper, result.gap)))
 
 
-@pytest.mark.parametrize(
-    "values", [[1e300] * 9, [1.0, 1e150], [1.0, -1.7e308], [1.7e308, -1.7e308], [1e-300, 2e-300, 1e-310]]
-)
+@pytest.mark.parametrize("values", [[1e300] * 9, [1.7e308, -1.7e308], [1e-300, 2e-300, 1e-310]])
 def test_a_practical_run_has_finite_bounds_at_any_size(values):
     usual = [0.1, -0.2, 0.3, 0.2, -0.1, 0.4, 0.1]
     for told in ([*usual, *values], [*values, *usual]):

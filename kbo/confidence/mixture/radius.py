@@ -108,7 +108,7 @@ def costs(
     else:  # one ridge, for which the state has a factor
         quads, gains = state.quad(ridges), state.log_det(ridges)
     gains = gains + state.error.log_det(ridges)
-    return quads, quads + noise_std**2 * (gains + 2 * math.log(1 / delta))
+    return quads, quads + float(noise_std) ** 2 * (gains + 2 * math.log(1 / delta))
 
 
 def averaged(costs: Sequence[float], noise_std: float) -> float:

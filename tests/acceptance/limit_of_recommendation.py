@@ -1,6 +1,6 @@
 """How good a recommendation the data of a noisy run allow: kbo's, and that of a rule that knows more than any tuner.
 
-    python -m tests.limit_of_recommendation [RUNS] [development | held-out]
+    python -m tests.acceptance.limit_of_recommendation [RUNS] [development | held-out]
 
 Runs of 50 trials on half of the functions of COCO with 5 parameters and 5% Gaussian noise. The rule knows the noise
 level and a kernel that was fitted to 400 values of the function without noise, near the best trials and elsewhere. From

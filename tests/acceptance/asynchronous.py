@@ -1,4 +1,4 @@
-"""Regret after 80 trials with 4 trials at a time, against one at a time: ``python -m tests.asynchronous [SEEDS]``.
+"""Regret after 80 trials with 4 at a time, against one at a time: ``python -m tests.acceptance.asynchronous [SEEDS]``.
 
 The workers are simulated: a trial takes between .8 and 1.2 units of time, and values are reported in that order.
 """

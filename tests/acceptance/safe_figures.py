@@ -1,6 +1,6 @@
 """Tables of docs/validity.md about safe exploration: violations, safe sets and regret of different bounds.
 
-``python -m tests.safe_figures RUNS [FILE]``; runs that are in the file already are not made again.
+``python -m tests.acceptance.safe_figures RUNS [FILE]``; runs that are in the file already are not made again.
 """
 
 from __future__ import annotations
