@@ -1,4 +1,4 @@
-"""The recursion of online noise bounds, dense and as written on paper, in extended precision. Nothing here is kbo's.
+"""The recursion of online noise bounds, dense and as on paper, in extended precision; only ``noise_bounds`` is kbo's.
 
 Durand, Maillard & Pineau (2018), Sec. 4 and 5, with the corrections of the specification; "mixture" rests on eq. 8 of
 Flynn & Reeb (2024). ``K`` [T T] is the kernel matrix of all data in their order. In
@@ -14,6 +14,9 @@ from functools import cache, partial
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
+
+from kbo.confidence import MixtureNoiseBounds, NoiseBounds, NoiseLevel
+from kbo.experiments.noise import DurandNoiseBounds
 
 N_MIXTURE = 12
 """Ridges of the mixture, each a quarter of the one before."""
@@ -245,3 +248,14 @@ def _mixture(fit, T, C, delta, sp, sm, lam0, errors, floors, raw, strict=False):
         radius = math.sqrt(sp**2 * square(sp**2)) if math.isfinite(sp) else math.inf
         rss, gamma = fit(a, t).rss(t), fit(a, t).log_det(t) / 2
         yield Step(t, sp, sm, a, rss, gamma, D[j] + log, radius)
+
+
+def noise_bounds(
+    variant: str, norm_bound: float, delta: float, upper: float | None = None, lower: float = 0.0, first=None
+) -> NoiseLevel:
+    """Return the bounds of ``run`` of this variant; ``first`` is the largest ridge."""
+    if variant in ("paper", "tight"):
+        return DurandNoiseBounds(norm_bound, delta, upper, lower, printed=variant == "paper")
+    if variant == "tight+grid":
+        return NoiseBounds(norm_bound, delta, upper, lower, first)
+    return MixtureNoiseBounds(norm_bound, delta, upper, lower, first, strict=variant == "mixture+strict")

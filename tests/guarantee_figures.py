@@ -21,7 +21,6 @@ from kbo.confidence import (
     Confidence,
     FiniteSet,
     MartingaleMixture,
-    NoiseBounds,
 )
 from kbo.confidence.noise.energy import averaged
 from kbo.errors import RefutedAssumptions
@@ -31,6 +30,7 @@ from kbo.problems import GaussianProcessBandit, RKHSBandit, stationary_kernel
 from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, Posterior
 from tests.dense import gram
+from tests.dense_noise import noise_bounds
 from tests.test_sketched import Traced, random_problem
 
 DELTA, SIGMA, NORM = 0.1, 0.1, 5.0
@@ -79,7 +79,7 @@ def followed(
 ) -> Iterator[tuple[str, int, float, float, float]]:
     """Yield the variant, n, both bounds of the noise level and the half width of the mixture on them."""
     plain, unions = KernelRidge(game.kernel, 1.0), Unions()
-    adaptive = {variant: NoiseBounds(NORM, DELTA, variant=variant) for variant in ("mixture", "mixture+strict")}
+    adaptive = {variant: noise_bounds(variant, NORM, DELTA) for variant in ("mixture", "mixture+strict")}
     adaptive = {name: AdaptiveRidge(KernelRidge(game.kernel, 1.0), bounds) for name, bounds in adaptive.items()}
     for x, target in zip(X[: max(marks)].split(1), y.split(1), strict=False):
         for state in (plain, *adaptive.values()):

@@ -43,6 +43,7 @@ from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP
 from kbo.optimize.result import result_of
 from kbo.recipes import pareto_set
 from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, LeverageResampling, Posterior
+from tests.dense_noise import noise_bounds
 
 NUMBERS = {"noise_std": 0.1, "norm_bound": 5.0, "delta": 0.1}
 CMM, AY, ADAPTIVE = MartingaleMixture(**NUMBERS), SelfNormalized(**NUMBERS), AdaptiveSelfNormalized()
@@ -83,7 +84,7 @@ def sketch() -> Posterior:
 
 
 def adaptive(variant: str = "tight+grid") -> AdaptiveRidge:
-    return fed(AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), NoiseBounds(5.0, 0.1, 1.0, variant=variant)), X, Y)
+    return fed(AdaptiveRidge(KernelRidge(RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0)), X, Y)
 
 
 def restored(saved: Posterior, kernel=None) -> Posterior:

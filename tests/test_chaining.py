@@ -161,7 +161,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     sketch, moved = NystromRidge(kernel(), 0.01, GreedyDictionary(0.3)), fed(10)
     sketch.update(X, y)
     moved.move_ridge(0.02)
-    schedule = NoiseBounds(50.0, 0.1, variant="tight+grid", largest_ridge=0.1)
+    schedule = NoiseBounds(50.0, 0.1, largest_ridge=0.1)
     adaptive = AdaptiveRidge(KernelRidge(kernel(), 0.1), schedule)
     for other in (sketch, frozen, Hypothetical(state, Z[:2]), moved, track(moved, Z), adaptive, track(adaptive, Z)):
         assert rigorous.guarantee_on(other) is None

@@ -214,7 +214,7 @@ def test_a_greedy_dictionary_takes_exactly_what_is_explained_too_little(device):
                 chosen = torch.cat([chosen, x])
         assert torch.equal(state.anchors, chosen)
         assert float(residual(X, chosen).max()) <= threshold
-        assert float(state.residual_trace) <= threshold * 60
+        assert float(state.error.trace) <= threshold * 60
 
 
 # Every dictionary

@@ -85,7 +85,7 @@ def test_the_variance_within_a_batch_is_that_of_an_update(device, sketched):
         close(actual, expected)
     assert not batch.needs_refresh
     state.update(*stream(9, 9, device))
-    assert batch.hypothetical  # also when the state has more observations than the batch had
+    assert batch.provenance.hypothetical  # also when the state has more observations than the batch had
 
 
 def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
@@ -255,7 +255,7 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
         ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
         ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no grid of ridges: do not pass ridges"),
-        ("dmm-ucb-adaptive", {"noise_variant": "paper"}, "rests on noise bounds of variant 'mixture' or 'mix"),
+        ("kernel-ts-adaptive", {"strict_noise": True}, "has no MixtureNoiseBounds"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
         ("bkb", {"ridge": 0.0}, "ridge"),
         ("bkb", {"multiplier": -0.1}, "multiplier"),
@@ -300,7 +300,7 @@ def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
     assert isinstance(made.dictionary, OnlineRowSampling)
     assert made.dictionary.mu == made.confidence.projection == 0.4
     assert method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7)).confidence.projection == 0.7
-    assert method("kernel-ts-adaptive", noise_variant="paper").noise.variant == "paper"
+    assert method("dmm-ucb-adaptive", strict_noise=True).noise.strict
     assert method("cmm-ucb", scale=[1, 4, 16]).ridge == pytest.approx(SIGMA**2 / 4)
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from kbo import AdaptiveRidge, KernelRidge, recipes
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
-from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, SelfNormalized
+from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, NoiseLevel, SelfNormalized
 from kbo.confidence.noise import energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
@@ -30,7 +30,7 @@ from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge, Vi
 from kbo.regression.exact.one_ridge import Factor
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
-from tests.dense_noise import Step
+from tests.dense_noise import Step, noise_bounds
 from tests.laws.states import Whitened, rbf, seeded
 
 VARIANTS = ["paper", "tight", "tight+grid", "mixture"]
@@ -71,8 +71,8 @@ class Case:
         noise = self.noise_std * torch.randn(1000, generator=seeded(1), dtype=torch.float64)[:T]
         return X, 0.8 * self.C * gram(self.make_kernel(), X, X.new_full((1, 1), 0.4))[:, 0] + noise
 
-    def bounds(self, variant: str) -> NoiseBounds:
-        return NoiseBounds(self.C, DELTA, self.upper, self.lower, variant, self.largest_ridge)
+    def bounds(self, variant: str) -> NoiseLevel:
+        return noise_bounds(variant, self.C, DELTA, self.upper, self.lower, self.largest_ridge)
 
     def points(self) -> Tensor:
         return torch.linspace(0, 1, self.anchors, dtype=torch.float64).unsqueeze(-1)
@@ -123,7 +123,7 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
         states[-1].update(x, target)
     if case.living or case.anchors:
         # What kbo says of its error is at least the truth, which other tests check, and its bounds pay for it.
-        errors = [(float(s.residual_norm()), s.residuals.numpy()) for s in states]
+        errors = [(float(s.error.norm()), s.residuals.numpy()) for s in states]
         sketch = [case.formulas(s, X[:t], y[:t]).K.numpy() for t, s in enumerate(states)]
     K, known = gram(case.make_kernel(), X, X).numpy(), (case.upper, case.lower, variant, case.largest_ridge)
     steps = dense_noise.recursion(K, y.numpy(), case.C, DELTA / 3, *known, sketch, errors)
@@ -142,7 +142,7 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
             "log_det": (float(state.log_det()), 2 * step.gamma, 2 * step.gamma),
         }
         if "mixture" not in variant and not b.refuted:
-            width = (step.radius + case.C * math.sqrt(float(state.residual_norm()))) / math.sqrt(step.ridge)
+            width = (step.radius + case.C * math.sqrt(float(state.error.norm()))) / math.sqrt(step.ridge)
             off["D"] = (b.deviation(state), step.D, step.D)
             off["width"] = (float(AdaptiveSelfNormalized().width(state)), width, width)
         allowed = max(allowed, 1e-9 + 5 * EPS * float(state.trace) / (min(state.ridge, b.least_ridge_used) or 1))
@@ -175,11 +175,11 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind):
             assert found.isinf().all()
             continue
         d, scales = case.formulas(state, X, y), [b.upper**2 * 4.0**j for j in range(12)]
-        numbers = b.upper, case.C, DELTA / 3, scales, float(state.residual_norm())
+        numbers = b.upper, case.C, DELTA / 3, scales, float(state.error.norm())
         grid = [state.ridge] if kind == "amm" else [g * state.ridge for g in (0.1, 0.3, 1.0, 3.0, 10.0)]
         expected = dense.exact_mixture(d, at, *numbers) if kind == "cmm" else dense.mixture(d, at, grid, *numbers)
         # The dense cmm is searched for on a grid; bounds are widened by their rounding.
-        tol = 1e-6 + 10 * float(state.rounding_error(AdaptiveMixture(kind).least_ridge_used(state)))
+        tol = 1e-6 + 10 * float(state.error.rounding(AdaptiveMixture(kind).least_ridge_used(state)))
         torch.testing.assert_close(found, torch.stack(expected), rtol=tol, atol=tol)
 
 
@@ -256,7 +256,7 @@ def test_bounds_follow_the_units_of_targets_and_kernel(variant):
         (scaled.base_kernel, s, s, 1.0),
         (scaled, s**-0.5, 1.0, s),
     ):
-        bounds = NoiseBounds(C, DELTA, unit, 0.01 * unit, variant, prior if variant in OPEN else None)
+        bounds = noise_bounds(variant, C, DELTA, unit, 0.01 * unit, prior if variant in OPEN else None)
         state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
         state.update(X, unit * y)
         confidence = AdaptiveMixture("dmm") if variant == "mixture" else AdaptiveSelfNormalized()
@@ -298,7 +298,7 @@ def test_weights_are_data_that_were_whitened_by_hand(variant):
     """Noise of an unknown common level over known weights."""
     X, weights = Case(arms=0).data(80)[0], 0.5 + torch.rand(80, generator=seeded(4), dtype=torch.float64)
     y = X[:, 0].sin() + 0.1 * torch.randn(80, generator=seeded(5), dtype=torch.float64) / weights.sqrt()
-    bounds = NoiseBounds(0.2, 0.1, upper=1.0, lower=0.01, variant=variant)
+    bounds = noise_bounds(variant, 0.2, 0.1, 1.0, 0.01)
     weighted, whitened = (AdaptiveRidge(KernelRidge(kernel, 1.0), bounds) for kernel in (rbf(), Whitened(rbf())))
     weighted.update(X, y, weights)
     whitened.update(torch.cat([X, weights.unsqueeze(-1)], -1), weights.sqrt() * y)
@@ -345,7 +345,7 @@ def test_a_floor_that_follows_the_data_never_makes_an_upper_bound_false(variant)
     X = torch.cat([1 + torch.rand(700, 1, generator=seeded(0), dtype=torch.float64), torch.tensor([[3e5]]).double()])
     kernel = (LinearKernel() * RBFKernel()).double()
     kernel.kernels[0].variance, kernel.kernels[1].lengthscale = 1.0, 1e-4
-    bounds = NoiseBounds(1e5, 0.1, upper=1.0, variant=variant)
+    bounds = noise_bounds(variant, 1e5, 0.1, 1.0)
     state = KernelRidge(kernel, bounds.ridge)
     state.update(X, torch.randn(701, generator=seeded(1), dtype=torch.float64))
     with warnings.catch_warnings():
@@ -400,7 +400,7 @@ def test_contradictory_bounds_are_flagged_and_never_swapped(variant):
 
 def test_a_guarantee_names_what_was_told_and_the_class_of_noise():
     for variant in [*VARIANTS, "mixture+strict"]:
-        words = NoiseBounds(1.0, 0.1, 1.0, 0.05, variant).guarantee
+        words = noise_bounds(variant, 1.0, 0.1, 1.0, 0.05).guarantee
         assert "at least 0.05 and at most 1, which is also its standard deviation" in words
         assert ("mass near zero" in words) == (variant == "mixture")
     assert "an unknown level" in NoiseBounds(5.0, 0.1).guarantee
@@ -423,10 +423,8 @@ def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
     ("make", "says"),
     [
         (lambda: NoiseBounds(1.0, 0.1, 1.0, 2.0), "lower = 2 must not be above upper = 1"),
-        (lambda: NoiseBounds(1.0, 0.1, 1.0, variant="loose"), "'tight\\+grid'"),
-        (lambda: NoiseBounds(1.0, 0.1, variant="paper"), "needs an upper bound"),
-        (lambda: NoiseBounds(1.0, 0.1, 1.0, variant="tight", largest_ridge=1.0), "no grid"),
-        (lambda: NoiseBounds(1.0, 1e-7, 1.0, variant="paper"), "use another variant"),
+        (lambda: noise_bounds("paper", 1.0, 0.1), "need an upper bound"),
+        (lambda: noise_bounds("paper", 1.0, 1e-7, 1.0), "delta of at least"),
         (lambda: AdaptiveMixture("none"), "kind"),
         (lambda: AdaptiveMixture().interval(Case().fed("tight+grid", 3), Z), "AdaptiveMixture needs"),
         (lambda: AdaptiveSelfNormalized().interval(Case().fed("mixture", 3), Z), "AdaptiveSelfNormalized needs"),

@@ -270,11 +270,11 @@ def test_a_certified_run_averages_over_scales_and_names_the_class_of_its_noise()
     x = torch.tensor([[0.2]], dtype=torch.float64)
     bounds = MartingaleMixture(0.1, 5.0, 0.1, scale=MIXED_SCALES).interval(optimizer.belief().posterior, x)
     assert optimizer.interval([0.2])[::2] == pytest.approx(tuple(map(float, bounds)))
-    for variant in (None, "mixture+strict"):
-        setting = kbo.Certified(kernel, None, 5.0, noise_upper=0.2, noise_variant=variant)
+    for strict in (False, True):
+        setting = kbo.Certified(kernel, None, 5.0, noise_upper=0.2, strict_noise=strict)
         optimizer = kbo.Optimizer(LINE, setting=setting, method="dmm-ucb-adaptive")
         optimizer.tell(optimizer.ask(), 1.0)
-        assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (variant is None)
+        assert ("no more mass near zero" in result_of(optimizer, "", None).guarantee) == (not strict)
 
 
 def test_a_fixed_upper_bound_of_the_noise_is_the_level_that_is_reported():

@@ -89,7 +89,7 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
 
 
 class Narrowest(Confidence):
-    covers_sketches = covers_weights = True
+    covers = frozenset({"sketch", "weights"})
 
     def __init__(self, *bounds):
         self.bounds = dict(enumerate(bounds))

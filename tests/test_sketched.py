@@ -56,11 +56,11 @@ def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
     for points in (100 + X[:3], X[:0]):
         sketch = fed(rbf(), points, X)
         close(torch.stack(sketch.predict(X)), torch.stack([torch.zeros(30), torch.ones(30)]).to(X))
-        close(sketch.residual_trace, sketch.trace)
+        close(sketch.error.trace, sketch.trace)
         close(sketch.log_det(), sketch.trace.new_tensor(0.0))
         close(sketch.quad(), targets(X).square().sum())
     empty = NystromRidge(rbf(), 0.1, FixedDictionary(X))
-    assert empty.n == empty.trace == empty.residual_trace == empty.residual_norm() == 0
+    assert empty.n == empty.trace == empty.error.trace == empty.error.norm() == 0
     assert sketch.predict(X[:0], [0.1, 1.0])[1].shape == (2, 0)
     assert sketch.covariance(X[:0], X).shape == (0, 30)
 
@@ -71,7 +71,7 @@ def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
     sketch, plain = fed(rbf(), repeated, X), fed(rbf(), points, X)
     assert torch.equal(sketch.anchors, points)
     close(torch.stack(sketch.predict(X)), torch.stack(plain.predict(X)), 1e-10)
-    close(sketch.residual_norm(), plain.residual_norm(), 1e-10)
+    close(sketch.error.norm(), plain.error.norm(), 1e-10)
 
 
 def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_are(device):
@@ -103,10 +103,10 @@ def test_the_residual_is_never_below_its_norm_nor_above_its_trace(device, n):
         kernel.lengthscale = length
         X, points = places(kind, n, seed).to(device), unit_square(m, seed + 9).to(device)
         sketch, E = fed(kernel, points, X), error(kernel, points, X)
-        bound, norm = float(sketch.residual_norm()), float(torch.linalg.eigvalsh(E)[-1])
-        close(sketch.residual_trace, E.trace(), 1e-6)
+        bound, norm = float(sketch.error.norm()), float(torch.linalg.eigvalsh(E)[-1])
+        close(sketch.error.trace, E.trace(), 1e-6)
         assert norm <= bound * (1 + ULPS)
-        assert bound <= float(sketch.residual_trace)
+        assert bound <= float(sketch.error.trace)
         if 2 * m < n == 32:  # one complete block, whose norm is computed in full
             assert bound <= norm * (1 + 1e-6) + 1e-6
 
@@ -126,14 +126,14 @@ def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(de
     state, ridges = NystromRidge(matern(1.5), 0.1, dictionary), [0.1, 2.0]
     for i in range(60):
         state.update(X[i : i + 1], targets(X[i : i + 1]), weights[i : i + 1])
-        bound = float(state.residual_norm())
+        bound = float(state.error.norm())
         if i % 5 in (0, 1):
             rows, which = X[: i + 1].unique(dim=0, return_inverse=True)
             scale = weights.new_zeros(len(rows)).index_add_(0, which, weights[: i + 1]).sqrt()
             E = scale * error(matern(1.5), state.anchors, rows) * scale.unsqueeze(-1)
             each = E.diagonal().clamp_min(0)
-            close(state.residual_trace, each.sum(), 1e-8)
-            close(state.residual_log_det(ridges), torch.stack([(each / a).log1p().sum() for a in ridges]), 1e-8)
+            close(state.error.trace, each.sum(), 1e-8)
+            close(state.error.log_det(ridges), torch.stack([(each / a).log1p().sum() for a in ridges]), 1e-8)
             assert float(torch.linalg.eigvalsh(E)[-1]) <= bound * (1 + 1e-12) + 1e-12
 
 
@@ -142,12 +142,12 @@ def test_the_residual_does_not_depend_on_how_the_data_came_and_a_fork_has_its_ow
     whole, pieces = fed(rbf(), points, X), NystromRidge(rbf(), 0.05, FixedDictionary(points))
     for piece in X[:-90].split(43):
         pieces.update(piece, targets(piece))
-        before = pieces.residual_norm()
+        before = pieces.error.norm()
     child = pieces.fork()
     child.update(X[-90:], targets(X[-90:]))
-    close(child.residual_norm(), whole.residual_norm(), 1e-9)
-    close(child.residual_trace, whole.residual_trace, 1e-9)
-    assert torch.equal(pieces.residual_norm(), before)
+    close(child.error.norm(), whole.error.norm(), 1e-9)
+    close(child.error.trace, whole.error.trace, 1e-9)
+    assert torch.equal(pieces.error.norm(), before)
 
 
 def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
@@ -155,15 +155,15 @@ def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(devi
     state = NystromRidge(rbf(), 0.1, FixedDictionary(points))
     for part in rows.repeat(9 * BLOCK // 30, 1).split(500):
         state.update(part, targets(part))
-        trace, log_det = state.residual_trace, state.residual_log_det(0.1)
+        trace, log_det = state.error.trace, state.error.log_det(0.1)
     counts = state.locations[1]
     E = counts.sqrt() * error(rbf(), points, rows) * counts.sqrt().unsqueeze(-1)
     assert len(state.sketch.rows.order) < BLOCK
     close(trace, E.trace(), 1e-8)
     close(log_det, (E.diagonal() / 0.1).log1p().sum(), 1e-8)
     norm = torch.linalg.eigvalsh(E)[-1]
-    assert norm <= state.residual_norm() * (1 + ULPS)
-    assert state.residual_norm() <= 1.05 * norm
+    assert norm <= state.error.norm() * (1 + ULPS)
+    assert state.error.norm() <= 1.05 * norm
 
 
 # Mixtures
@@ -227,7 +227,7 @@ def test_the_norm_lower_bound_of_a_sketch_is_where_its_set_of_functions_becomes_
     sketch, reference = NystromRidge(matern(2.5), 0.1, FixedDictionary(points)), Sketched(matern(2.5), X, y, points)
     sketch.update(X, y)
     ridges = torch.logspace(-6, 4, 400, dtype=torch.float64, device=device)
-    quad, E = reference.quad(ridges.tolist()), float(sketch.residual_norm())
+    quad, E = reference.quad(ridges.tolist()), float(sketch.error.norm())
 
     def least_slack(B: float) -> float:
         return float((dense.widened(reference, 0.1, B, 0.1, 1.0, E) + ridges * B**2 - quad).min())
@@ -245,7 +245,7 @@ class Traced(View):
     """A sketch whose part of the log-determinant is bounded by the trace, as until version 0.7."""
 
     def residual_log_det(self, ridge: float | list[float]) -> Tensor:
-        return self.residual_trace / torch.tensor(ridge)
+        return self.error.trace / torch.tensor(ridge)
 
 
 def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
@@ -255,9 +255,9 @@ def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
     exact.update(X, targets(X))
     for ridge in (1e-3, 0.05, 2.0):
         missed = exact.log_det(ridge) - sketch.log_det(ridge)
-        assert missed <= sketch.residual_log_det(ridge) <= Traced(sketch).residual_log_det(ridge)
-        close(Posterior.residual_log_det(sketch, ridge), sketch.residual_log_det(ridge), 1e-12)
-    assert sketch.residual_log_det(1e-3) < 0.1 * Traced(sketch).residual_log_det(1e-3)
+        assert missed <= sketch.error.log_det(ridge) <= Traced(sketch).error.log_det(ridge)
+        close(Posterior.error.log_det(sketch, ridge), sketch.error.log_det(ridge), 1e-12)
+    assert sketch.error.log_det(1e-3) < 0.1 * Traced(sketch).error.log_det(1e-3)
 
 
 def test_a_sketch_contains_the_exact_mixture_but_not_every_wider_bound():

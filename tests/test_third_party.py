@@ -16,7 +16,7 @@ from kbo.acquisition import (
     InflatedThompsonSampling,
     KernelUCB,
 )
-from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, NoiseBounds
+from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.problems import RKHSBandit
 from kbo.recipes import RECIPES, Recipe
@@ -57,7 +57,7 @@ def test_every_confidence(bound):
 def test_a_ridge_that_follows_the_data():
     X, Z = unit_square(100, 1), unit_square(6, 2)
     y = torch.sin(4 * X).sum(-1) + 0.1 * torch.randn(100, generator=torch.Generator().manual_seed(0)).double()
-    adaptive = [AdaptiveRidge(state, NoiseBounds(9.0, 0.1, variant="mixture", upper=2.0)) for state in pair(n=0)]
+    adaptive = [AdaptiveRidge(state, MixtureNoiseBounds(9.0, 0.1, upper=2.0)) for state in pair(n=0)]
     for state in adaptive:
         state.update(X, y)
     assert adaptive[0].ridge == adaptive[1].ridge

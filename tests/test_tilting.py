@@ -30,6 +30,7 @@ from kbo.confidence.noise.energy import LEAST_RATES, averaged
 from kbo.errors import RefutedAssumptions
 from kbo.regression import Posterior
 from tests.dense import gram
+from tests.dense_noise import noise_bounds
 
 DELTA, SIGMA, NORM = 1e-6, 0.3, 2.0
 KERNEL = MaternKernel(nu=2.5).double()
@@ -250,7 +251,7 @@ def unknown_level(variant: str, count: int) -> dict[str, Estimate]:
     upper = 1.0 if variant in ("paper", "tight") else None
 
     def begin() -> AdaptiveRidge:
-        bounds = c.NoiseBounds(NORM, DELTA, upper, 0.0, variant)
+        bounds = noise_bounds(variant, NORM, DELTA, upper)
         return AdaptiveRidge(KernelRidge(KERNEL, bounds.ridge), bounds)
 
     def missed(state: Posterior, f: Tensor, noise: Tensor) -> bool:

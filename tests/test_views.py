@@ -7,12 +7,13 @@ import pickle
 import torch
 
 from kbo import stateful
-from kbo.confidence import Chaining, NoiseBounds
+from kbo.confidence import Chaining
 from kbo.confidence.noise.adaptive import AdaptiveSelfNormalized
 from kbo.covers import PosteriorMetric, covers
 from kbo.regression import AdaptiveRidge, BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
 from kbo.regression.exact.one_ridge import Factor
 from tests.dense import close
+from tests.dense_noise import noise_bounds
 from tests.laws.states import matern, rbf, unit_square
 from tests.laws.test_states import Work
 
@@ -76,7 +77,7 @@ def test_bounds_at_a_moving_ridge_build_no_factors(monkeypatch):
     built: list[float] = []
     begin = Factor.__init__
     monkeypatch.setattr(Factor, "__init__", lambda self, *args: (built.append(args[0]), begin(self, *args))[1])
-    bounds = NoiseBounds(5.0, 0.1, upper=1.0, lower=0.01, variant="tight")
+    bounds = noise_bounds("tight", 5.0, 0.1, 1.0, 0.01)
     state, confidence = AdaptiveRidge(KernelRidge(matern(1.5), bounds.ridge), bounds), AdaptiveSelfNormalized()
     for x in unit_square(20, 3).split(1):
         state.update(x, x.sum(-1))

@@ -24,7 +24,7 @@ class PlannedDesign(WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
-    covers_sketches = True
+    covers = frozenset({"sketch"})
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, n_points: int) -> None:
         self.noise_std = checks.positive("noise_std", noise_std)
@@ -41,5 +41,5 @@ class PlannedDesign(WidthConfidence):
         """Multiplier of the standard deviation, []."""
         share = 6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)  # for one point after n rounds
         noise = self.noise_std * math.sqrt(2 * math.log(2 / share) / state.ridge)
-        error = self.norm_bound * (state.residual_norm() / state.ridge).sqrt()
+        error = self.norm_bound * (state.error.norm() / state.ridge).sqrt()
         return self.norm_bound + noise + error

@@ -62,7 +62,7 @@ class LinearRegression(Posterior):
         ridge = self.ridge if ridge is None else ridge
         if not self.n:
             return PriorAnswers(self, ridge)
-        warn_below_precision(ridge, self.least_ridge)
+        warn_below_precision(ridge, self.error.least_ridge)
         return LinearAnswers(self, ridge)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:

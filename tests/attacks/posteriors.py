@@ -16,6 +16,7 @@ from kbo import regression as r
 from kbo.confidence import Confidence
 from tests.attacks.functions import RADIAL, Array, Function, linear, radial, stretch, tensor
 from tests.attacks.play import COPIES, Play, outside, through_file
+from tests.dense_noise import noise_bounds
 from tests.third_party_confidence import PlannedDesign
 
 N_DATA, N_PROBES = 14, 8
@@ -142,7 +143,7 @@ class Sequence:
 
     def _empty(self, kernel: Any) -> Any:
         if self.bound in ADAPTIVE:
-            bounds = c.NoiseBounds(self.B, self.delta, 1.5 * self.sigma, 0.0, ADAPTIVE[self.bound][1])
+            bounds = noise_bounds(ADAPTIVE[self.bound][1], self.B, self.delta, 1.5 * self.sigma)
             return r.AdaptiveRidge(STATES[self.state_name](kernel, bounds.ridge, self.X), bounds)
         return STATES[self.state_name](kernel, self.ridge, self.X)
 

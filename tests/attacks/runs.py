@@ -19,7 +19,7 @@ from botorch.models.transforms.outcome import OutcomeTransform
 import kbo
 from kbo import recipes
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, ConstrainedKernelUCB, KernelUCB, SafeUCB
-from kbo.confidence import AdaptiveMixture, MartingaleMixture, NoiseBounds, SelfNormalized
+from kbo.confidence import AdaptiveMixture, MartingaleMixture, MixtureNoiseBounds, SelfNormalized
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
 from kbo.optimize.result import result_of
 from kbo.regression import FixedDictionary
@@ -89,7 +89,7 @@ def models(play: Play) -> None:
         if known:
             options["train_Yvar"] = torch.full_like(Y, sigma**2 * wrong_level)
         adaptive = kind == "AdaptiveRidgeGP"
-        ridge = NoiseBounds(B, DELTA, 1.5 * sigma, variant="mixture") if adaptive else sigma**2 * wrong_level
+        ridge = MixtureNoiseBounds(B, DELTA, 1.5 * sigma) if adaptive else sigma**2 * wrong_level
         return kinds[kind](Z[rows], Y, kernel, ridge, **options)
 
     objective = play.do("a model", lambda: made(0, "none"))

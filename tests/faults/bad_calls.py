@@ -119,7 +119,7 @@ def N() -> Any:
 
 
 def A() -> Any:
-    return fed(kbo.AdaptiveRidge(kbo.KernelRidge(K(), 0.1), kbo.NoiseBounds(5.0, 0.1, upper=1.0, variant="mixture")))
+    return fed(kbo.AdaptiveRidge(kbo.KernelRidge(K(), 0.1), confidence.MixtureNoiseBounds(5.0, 0.1, upper=1.0)))
 
 
 def C() -> Any:
@@ -324,8 +324,9 @@ def _confidence() -> Iterator[Call]:
         for kind, make in ready.items():
             yield method(f"{kind}.{name}", make, "X", state=A if kind == "AdaptiveMixture" else S)
     yield Call("AdaptiveMixture", c.AdaptiveMixture, "kind", lambda made: made.interval(A(), X()))
-    noise = {"lower": 0.0, "variant": "tight+grid", "largest_ridge": 0.5}
+    noise = {"lower": 0.0, "largest_ridge": 0.5}
     yield Call("NoiseBounds", kbo.NoiseBounds, "norm_bound delta upper", in_ridge, **noise)
+    yield Call("MixtureNoiseBounds", c.MixtureNoiseBounds, "norm_bound delta upper", in_ridge, strict=False, **noise)
     yield method("NoiseBounds.update", lambda: kbo.NoiseBounds(5.0, 0.1, upper=1.0), "state")
     yield Call("AlternatingWidth", lambda multipliers: c.AlternatingWidth(multipliers), "", bounds, multipliers=2.0)
     ball = {"confidence": lambda: c.MartingaleMixture(0.3, 5.0, 0.1, "cmm"), "x": lambda: X(1)[0], "side": "upper"}

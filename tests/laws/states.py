@@ -10,7 +10,6 @@ from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, Sc
 from torch import Tensor
 
 from kbo import AdaptiveRidge, KernelRidge
-from kbo.confidence import NoiseBounds
 from kbo.kernels import PrecomputedKernel
 from kbo.optimize.focus import FocusedDictionary
 from kbo.regression import (
@@ -24,6 +23,7 @@ from kbo.regression import (
     Posterior,
 )
 from tests.dense import Dense, Sketched
+from tests.dense_noise import noise_bounds
 from tests.third_party_posterior import LinearRegression
 
 
@@ -162,7 +162,7 @@ def adaptive(name: str, kernel: Callable[[], Kernel], variant: str, **kwargs) ->
     return State(
         f"adaptive-{name}",
         kernel,
-        lambda k, ridge: AdaptiveRidge(base(k, ridge), NoiseBounds(50.0, 0.1, variant=variant, largest_ridge=ridge)),
+        lambda k, ridge: AdaptiveRidge(base(k, ridge), noise_bounds(variant, 50.0, 0.1, first=ridge)),
         **kwargs,
     )
 

@@ -111,7 +111,7 @@ def test_equals_the_dense_formula_on_a_sketch(printed, device):
     state = NystromRidge(kernel(), SETTING.ridge, FixedDictionary(points))
     state.update(X, y)
     reference = Sketched(kernel(), X, y, points)
-    reference.error = float(state.residual_norm())
+    reference.error = float(state.error.norm())
     assert float(torch.linalg.matrix_norm(reference.residual, 2)) <= (1 + 1e-12) * reference.error
     expected = printed.formula(reference, Z, replace(SETTING, norm_bound=30.0))
     alike(printed.make(replace(SETTING, norm_bound=30.0)).interval(state, Z), expected, printed)
@@ -429,7 +429,7 @@ def test_the_sum_of_leverages_is_at_least_the_exact_effective_dimension(seed):
 WIDE = {
     "self-normalised": lambda state, sigma, delta: SelfNormalized(sigma, 4.0, delta),
     "improved-gp-ucb": lambda state, sigma, delta: ImprovedGPUCB(sigma, 4.0, delta, 0.01),
-    "ek-ucb": lambda state, sigma, delta: EKUCB(sigma, 4.0, delta, float(state.residual_norm())),
+    "ek-ucb": lambda state, sigma, delta: EKUCB(sigma, 4.0, delta, float(state.error.norm())),
 }
 
 
@@ -457,7 +457,7 @@ def test_what_is_claimed_on_sketches_and_on_imagined_observations():
     (X, y), P = noisy_data(30, "cpu"), unit_square(5, 3)
     state, exact = NystromRidge(kernel(), SETTING.ridge, GreedyDictionary(0.2)), fed(X, y)
     state.update(X, y)
-    error = float(state.residual_norm())
+    error = float(state.error.norm())
     assert error > SETTING.ridge
     eps = {times: 1 - times * SETTING.ridge / error for times in (0.999, 1.001)}
     for enough, short in (

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kbo import AdaptiveRidge, Certified, Int, KernelRidge, NoiseBounds, minimize
+from kbo import AdaptiveRidge, Certified, Int, KernelRidge, minimize
 from kbo.confidence import (
     AdaptiveMixture,
     AdaptiveSelfNormalized,
     Confidence,
+    MixtureNoiseBounds,
     UnknownNorm,
     norm_lower_bound,
 )
@@ -44,7 +45,7 @@ def test_no_bound_is_nan_or_infinite_whatever_the_targets(case, size, device):
     for bound in bounds:
         finite_or_refuted(bound, state, Z)
     assert math.isfinite(norm_lower_bound(state, 0.3, 0.1))
-    unknown = AdaptiveRidge(KernelRidge(case.kernel(), 0.1), NoiseBounds(8.0, 0.1, upper=1.0, variant="mixture"))
+    unknown = AdaptiveRidge(KernelRidge(case.kernel(), 0.1), MixtureNoiseBounds(8.0, 0.1, upper=1.0))
     unknown.update(X, y)
     finite_or_refuted(AdaptiveMixture("dmm"), unknown, Z)
     for larger in (1e124, 1e308):

@@ -172,13 +172,12 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
             formulas = saved.formulas(state, *so_far)
             as_formulas(state, formulas, Z)
             close(state.trace, formulas.trace)
-            close(state.residual_trace, formulas.residual.trace(), 1e-6)  # lifted by its rounding
-            close(state.residual_log_det(0.1), (state.residuals / 0.1).log1p().sum())
+            close(state.error.trace, formulas.residual.trace(), 1e-6)  # lifted by its rounding
+            close(state.error.log_det(0.1), (state.error.residuals / 0.1).log1p().sum())
             assert (
-                state.residual_log_det(0.1)
-                >= (1 - 1e-9) * torch.linalg.slogdet(formulas.I + formulas.residual / 0.1)[1]
+                state.error.log_det(0.1) >= (1 - 1e-9) * torch.linalg.slogdet(formulas.I + formulas.residual / 0.1)[1]
             )
-            assert state.residual_norm() >= (1 - 1e-9) * torch.linalg.matrix_norm(formulas.residual, 2)
+            assert state.error.norm() >= (1 - 1e-9) * torch.linalg.matrix_norm(formulas.residual, 2)
             for tracked in (early, late):
                 close(torch.stack(tracked.predict()), torch.stack(state.predict(Z)))
                 close(torch.stack(tracked.predict(Z, RIDGES)), torch.stack(state.predict(Z, RIDGES)))
@@ -187,7 +186,7 @@ def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(sav
             assert (after > 0).all()
             assert (after <= before + 1e-12).all()
             before = prior if saved.living else after
-    assert (state.n, state.weighted) == (n, weighted)
+    assert (state.n, state.provenance.weighted) == (n, weighted)
     copy = saved.make(saved.kernel(), 0.1)
     copy.load_state_dict(state.state_dict())
     for one in (state.fork(), copy):
@@ -507,7 +506,7 @@ def test_bad_data_are_refused_and_change_nothing(checked, device):
     identical(answers(state, Z), before)
     empty.update(X[:8], y[:8])
     identical(answers(empty, Z), before)
-    assert not state.weighted
+    assert not state.provenance.weighted
 
 
 def test_bad_points_and_ridges_are_refused(checked, device):
