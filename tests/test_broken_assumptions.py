@@ -393,8 +393,8 @@ def test_every_state_knows_its_kernel_its_ridge_and_values_that_are_no_news(name
         foreign, again = STATES[name](other, 0.01), STATES[name](other, 0.01)
         foreign.load_state_dict(state.state_dict())
         again.load_state_dict(foreign.state_dict())
-        assert "another kernel" in foreign.objections()[0]
-        assert again.objections()
+        assert "another kernel" in foreign.provenance.caveats[0]
+        assert again.provenance.caveats
     fed(state, X[:2], Y[:2])
     twin = STATES[name](MaternKernel(nu=0.5), 0.01)
     twin.load_state_dict(state.state_dict())

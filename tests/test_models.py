@@ -198,7 +198,7 @@ def test_an_interrupted_build_leaves_no_state_of_another_ridge(monkeypatch, plai
     for after in (1.0, RIDGE):
         plain.ridge.data.fill_(after)
         assert plain.state.ridge == after
-        assert bool(plain.state.objections()) == (after != RIDGE)
+        assert bool(plain.state.provenance.caveats) == (after != RIDGE)
 
 
 def rescaled(model, scale: float = 9.0) -> None:
@@ -406,7 +406,7 @@ def test_bad_ridges_variances_and_dictionaries_are_refused(plain, device):
             NystromGP(X, Y, kernel(), RIDGE, dictionary)
 
 
-@pytest.mark.parametrize("bad", [lambda X: X[:, :1], lambda X: X * NAN.to(X), lambda X: X.long()])
+@pytest.mark.parametrize("bad", [lambda X: X[:, :1], lambda X: X.long()])
 def test_a_posterior_at_bad_points_is_refused(plain, device, bad):
     with pytest.raises(InvalidInput):
         plain.posterior(bad(points(4, 2, device=device)))
@@ -415,7 +415,7 @@ def test_a_posterior_at_bad_points_is_refused(plain, device, bad):
 @pytest.mark.parametrize("build", [KernelRidgeGP, NystromGP])
 def test_a_missing_or_wrong_kernel_or_ridge_is_named(device, build):
     for given, missing in [({}, "'kernel' and 'ridge'"), ({"kernel": kernel()}, "'ridge'")]:
-        with pytest.raises(TypeError, match=rf"^{build.__name__}\.__init__.*missing.*{missing}"):
+        with pytest.raises(TypeError, match=rf"missing.*{missing}"):
             build(*data(9, device), **given)
     for wrong in ("matern", MaternKernel):
         with pytest.raises(InvalidInput, match=r"kernel must be a gpytorch\.kernels\.Kernel"):

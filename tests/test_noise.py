@@ -26,7 +26,7 @@ from kbo.confidence.noise import energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import stationary_kernel
-from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge, View
+from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
 from kbo.regression.exact.one_ridge import Factor
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
@@ -123,7 +123,7 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
         states[-1].update(x, target)
     if case.living or case.anchors:
         # What kbo says of its error is at least the truth, which other tests check, and its bounds pay for it.
-        errors = [(float(s.error.norm()), s.residuals.numpy()) for s in states]
+        errors = [(float(s.error.norm()), s.error.residuals.numpy()) for s in states]
         sketch = [case.formulas(s, X[:t], y[:t]).K.numpy() for t, s in enumerate(states)]
     K, known = gram(case.make_kernel(), X, X).numpy(), (case.upper, case.lower, variant, case.largest_ridge)
     steps = dense_noise.recursion(K, y.numpy(), case.C, DELTA / 3, *known, sketch, errors)
@@ -324,7 +324,11 @@ def test_functions_of_the_promised_norm_are_never_taken_for_noise(variant, ancho
 class Rounded(View):
     """A posterior whose quadratic forms are known to rounding only."""
 
-    rounding = 0.05
+    @property
+    def error(self) -> Error:
+        error = Error(self.state)
+        error.of_quad = 0.05
+        return error
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

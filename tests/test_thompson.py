@@ -93,8 +93,8 @@ class Grid(RidgeSchedule):
 
     saved = ("ridge",)
 
-    def __init__(self, continuous: bool) -> None:
-        self.continuous, self.ridge = continuous, 5.0
+    def __init__(self) -> None:
+        self.ridge = 5.0
 
     def update(self, state: Posterior) -> None:
         self.ridge = 3.0 / state.n  # 0.1 after 30
@@ -107,11 +107,10 @@ def sketch() -> NystromRidge:
 STATES = {
     "exact": lambda Z: KernelRidge(matern(1.5), RIDGE),
     "tracked": lambda Z: track(KernelRidge(matern(1.5), RIDGE), Z),
-    "moving": lambda Z: track(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid(False)), Z),
-    "moving-continuously": lambda Z: track(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid(True)), Z),
+    "moving": lambda Z: track(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
     "sketched": lambda Z: sketch(),
     "tracked-sketch": lambda Z: track(sketch(), Z),
-    "moving-sketch": lambda Z: track(AdaptiveRidge(sketch(), Grid(False)), Z),
+    "moving-sketch": lambda Z: track(AdaptiveRidge(sketch(), Grid()), Z),
 }
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.regression import Answers, Posterior, PriorAnswers, clamped, warn_below_precision
+from kbo.regression import Answers, Posterior, clamped
 
 Function = Callable[[Tensor], Tensor]
 
@@ -21,11 +21,11 @@ class LinearRegression(Posterior):
         ridge: The regulariser = the variance of the noise.
     """
 
-    saved = ("like", "R", "count", "total", "largest", "assumed")
+    saved = ("like", "R", "count", "total", "assumed")
 
     def __init__(self, features: Function, ridge: float) -> None:
         super().__init__(ridge)
-        self.features, self.count, self.largest = features, 0, 0.0
+        self.features, self.count = features, 0
         self.R, self.total = self.like, self.like.sum()
 
     @property
@@ -35,10 +35,6 @@ class LinearRegression(Posterior):
     @property
     def trace(self) -> Tensor:
         return self.total
-
-    @property
-    def least_ridge(self) -> float:
-        return 1e-10 * self.largest
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.features(X) @ self.features(Z).mT
@@ -52,17 +48,13 @@ class LinearRegression(Posterior):
         checks.observations(X, y, self.like if self.n else None, self.dimension)
         if len(X) == 0:
             return
-        rows, prior = torch.cat([self.features(X), y.unsqueeze(-1)], -1), self.prior_variance(X)
+        rows = torch.cat([self.features(X), y.unsqueeze(-1)], -1)
         self.R = torch.linalg.qr(torch.cat([self.R, rows]) if self.n else rows, mode="r").R
         self.count, self.like = self.count + len(X), X[:0].clone()
-        self.total, self.largest = self.total.to(y) + prior.sum(), max(self.largest, float(prior.max()))
+        self.total = self.total.to(y) + self.prior_variance(X).sum()
         self.changed()
 
-    def at(self, ridge: float | None = None) -> Answers:
-        ridge = self.ridge if ridge is None else ridge
-        if not self.n:
-            return PriorAnswers(self, ridge)
-        warn_below_precision(ridge, self.error.least_ridge)
+    def answer(self, ridge: float) -> Answers:
         return LinearAnswers(self, ridge)
 
     def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:

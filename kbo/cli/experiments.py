@@ -95,7 +95,7 @@ def compare(
     options.apply_verbosity(quiet, verbose)
     from kbo.experiments.tuning.suite_run import experiment
 
-    compared = experiment(suite, half, tuners.split(","), trials, instances, dim=dim, noise=noise)
+    compared = experiment(suite, half, tuners.split(","), trials, instances, dim=dim, noise_bounds=noise)
     processes = options.engine_of(engine, address, workers)
     with _experiment():
         typer.echo(compared(_folder(out / "compare"), False, processes, not quiet))

@@ -33,7 +33,8 @@ class Confidence(metaclass=ReadOnly):
         covers: What the theorem covers of an ``error`` and a ``provenance``, some of ``"sketch"``: the bounds account
             for the error of an approximate posterior; ``"weights"``: observations of different noise levels, seen
             through ``sqrt(w) k(x, .)`` and ``sqrt(w) y``, with w chosen before the noise (docs/theory/weights.md);
-            ``"moved ridge"``: a ridge that was chosen from the data.
+            ``"moved ridge"``: a ridge that was chosen from the data. Bounds at the ridge of the posterior alone, as
+            those of ``WidthConfidence``, cover none of them by default.
         delta: Probability that the statement may fail; 1 unless a subclass sets it.
         noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
@@ -48,7 +49,7 @@ class Confidence(metaclass=ReadOnly):
         super().__delattr__(name)
 
     guarantee: str | None = None
-    covers: frozenset[str] = frozenset()
+    covers: frozenset[str] = frozenset({"moved ridge"})
     delta: float = 1.0
     noise_std: float | None = None
 
@@ -210,6 +211,7 @@ class OverPoints(Confidence):
         n_points: The size N; None if there is no fixed set.
     """
 
+    covers: frozenset[str] = frozenset()
     points: Tensor | None = None
     n_points: int | None = None
     _outside: bool = False
@@ -289,6 +291,8 @@ class WidthConfidence(Confidence):
 
     Where something is proved of them, they are widened by what rounding may do to them.
     """
+
+    covers: frozenset[str] = frozenset()
 
     @abstractmethod
     def width(self, state: Posterior) -> Tensor:

@@ -49,7 +49,7 @@ class BanditMethod:
         ridge: Its ridge, if not the recipe's own.
         multiplier: Multiplier of sqrt(leverage) instead of a bound.
         dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
-        noise: One of ``NOISE``, other noise bounds than the recipe's own.
+        noise_bounds: One of ``NOISE``, other noise bounds than the recipe's own.
     """
 
     method: str
@@ -57,14 +57,14 @@ class BanditMethod:
     ridge: float | None = None
     multiplier: float | None = None
     dictionary: Mapping[str, Any] | None = field(default=None, hash=False)
-    noise: str | None = None
+    noise_bounds: str | None = None
 
     @property
     def settings(self) -> str:
         """Ridge, multiplier and variant in words, as far as they are set."""
         numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
         words = "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
-        return words if self.noise is None else f"{words} {self.noise}"
+        return words if self.noise_bounds is None else f"{words} {self.noise_bounds}"
 
     @property
     def uses_norm_bound(self) -> bool:
@@ -152,11 +152,11 @@ class BanditProblem:
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            strict_noise=method.noise == "strict",
+            strict_noise=method.noise_bounds == "strict",
         )
-        if method.noise in (None, "strict") or made.noise is None:
+        if method.noise_bounds in (None, "strict") or made.noise is None:
             return made
-        bounds = NOISE[method.noise](
+        bounds = NOISE[method.noise_bounds](
             *(made.noise.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
         )
         return replace(made, noise=bounds, ridge=bounds.ridge)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RESULTS = {"cell", "seed", "round", "arm", "regret", "cumulative", "best", "cpu_seconds", "m", "gap", "simple_regret"}
 """Columns of rows that are measured, or number runs."""
 
-_WITHIN_A_PROBLEM = {*RESULTS, "method", "recipe", "multiplier", "noise", "every"}
+_WITHIN_A_PROBLEM = {*RESULTS, "method", "recipe", "multiplier", "noise_bounds", "every"}
 
 
 def compare(

@@ -86,7 +86,7 @@ def test_a_fit_of_a_sketched_model_maximises_the_collapsed_bound(device, known):
     again = NystromGP(X, Y, model.covar_module, float(model.ridge), GreedyDictionary(0.1), **options)
     same(model.posterior(Z), again.posterior(Z), 1e-8)
     assert not torch.equal(model.posterior(Z).mean, before)
-    assert any("changed after the model had data" in reason for reason in model.state.objections())
+    assert any("changed after the model had data" in reason for reason in model.state.provenance.caveats)
 
 
 def test_a_sketch_of_few_points_is_fitted_as_the_exact_model(device):
@@ -128,7 +128,7 @@ def test_a_fitted_gp_is_taken_over_with_its_posterior_and_a_caveat(device, known
         fitted(gp)
         model = KernelRidgeGP.from_gp(gp)
         same(model.posterior(Z), gp.posterior(Z), 1e-5)
-        assert "fitted to data" in " ".join(model.condition_on_observations(X, Y).state.objections())
+        assert "fitted to data" in " ".join(model.condition_on_observations(X, Y).state.provenance.caveats)
     noise = {"noise": Y.square()} if known else {}
     with pytest.raises(InvalidInput, match="other data"):
         KernelRidgeGP.from_gp(gp.condition_on_observations(9 * X, Y, **noise))
@@ -144,7 +144,7 @@ def test_a_noise_is_the_ridge_and_set_as_in_botorch_also_through_its_module_and_
     assert model.likelihood.noise.tolist() == [RIDGE]
     model.likelihood.noise = 1.0
     same(model.posterior(X), build(*data(25, device), kernel(), 1.0).posterior(X), 1e-12)
-    assert model.state.objections()
+    assert model.state.provenance.caveats
     noise.noise = torch.tensor([0.3])
     assert model.state.ridge == pytest.approx(0.3)
     noise.initialize(noise=0.4)

@@ -12,9 +12,9 @@ MODULES = [
     *(f"kbo.{name}" for name in ("acquisition", "confidence", "covers", "models", "recipes", "regression")),
 ]
 LEFT_OUT = """
-AllRidges Answers Confidence Dictionary Metric Posterior PosteriorModel RidgeSchedule Rule StreamingGP SubGaussian View
+AllRidges Answers Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel RidgeSchedule Rule StreamingGP SubGaussian View
 WidthConfidence
-Candidate Certificate Followed Function Gap Inputs Limit LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result
+Candidate Certificate Followed Function Gap Provenance Inputs Limit LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result
 RidgePath RunningTrial SamplePath
 AdaptiveSelfNormalized ThompsonSampling UniformChoice UpperBound clamped names warn_below_precision
 """

@@ -72,8 +72,8 @@ INDEPENDENT: tables.Published = {
 UCB = [
     BanditMethod(ORACLE),
     BanditMethod(FIXED),
-    BanditMethod(f"{ADAPTIVE}, paper", ADAPTIVE, noise="paper"),
-    BanditMethod(f"{ADAPTIVE}, tight", ADAPTIVE, noise="tight"),
+    BanditMethod(f"{ADAPTIVE}, paper", ADAPTIVE, noise_bounds="paper"),
+    BanditMethod(f"{ADAPTIVE}, tight", ADAPTIVE, noise_bounds="tight"),
     BanditMethod(ADAPTIVE),
     BanditMethod(MIXTURE),
 ]
@@ -82,7 +82,7 @@ UCB = [
 TS = [
     BanditMethod("kernel-ts-oracle"),
     BanditMethod("kernel-ts-fixed"),
-    BanditMethod("kernel-ts-adaptive, paper", "kernel-ts-adaptive", noise="paper"),
+    BanditMethod("kernel-ts-adaptive, paper", "kernel-ts-adaptive", noise_bounds="paper"),
     BanditMethod("kernel-ts-adaptive"),
     BanditMethod("kernel-ts"),
 ]

@@ -51,8 +51,8 @@ _MIXTURES = {"amm-adaptive": "amm", "dmm-adaptive": "dmm", "cmm-adaptive": "cmm"
 """Kinds of ``AdaptiveMixture`` that replace the bound of the method."""
 
 _UNKNOWN_NOISE = {
-    "paper": BanditMethod(ADAPTIVE, noise="paper"),
-    "tight": BanditMethod(ADAPTIVE, noise="tight"),
+    "paper": BanditMethod(ADAPTIVE, noise_bounds="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise_bounds="tight"),
     "tight+grid": BanditMethod(ADAPTIVE),
     **dict.fromkeys(_MIXTURES, BanditMethod(MIXTURE)),
 }

@@ -59,6 +59,7 @@ class AdaptiveRidge(View):
 
     schedule: RidgeSchedule = passed_on("_schedule")
     version: int = passed_on("state.version")  # which moves with the ridge
+    follow: Any = passed_on("state.follow")
 
     @property
     def provenance(self) -> Provenance:
