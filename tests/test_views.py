@@ -8,13 +8,10 @@ import torch
 
 from kbo import stateful
 from kbo.confidence import Chaining
-from kbo.confidence.noise.adaptive import AdaptiveSelfNormalized
 from kbo.covers import PosteriorMetric, covers
-from kbo.regression import AdaptiveRidge, BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
-from kbo.regression.exact.one_ridge import Factor
+from kbo.regression import BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
 from tests.dense import close
-from tests.dense_noise import noise_bounds
-from tests.laws.states import matern, rbf, unit_square
+from tests.laws.states import rbf, unit_square
 from tests.laws.test_states import Work
 
 Z = unit_square(40, 2)
@@ -71,19 +68,6 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(dev
         close(mean, moments.mean.squeeze(-1))
         close(variance, moments.covariance.squeeze(-1).squeeze(-1))
     assert work[1] < 3 * work[0]  # four times if it grew as the square
-
-
-def test_bounds_at_a_moving_ridge_build_no_factors(monkeypatch):
-    built: list[float] = []
-    begin = Factor.__init__
-    monkeypatch.setattr(Factor, "__init__", lambda self, *args: (built.append(args[0]), begin(self, *args))[1])
-    bounds = noise_bounds("tight", 5.0, 0.1, 1.0, 0.01)
-    state, confidence = AdaptiveRidge(KernelRidge(matern(1.5), bounds.ridge), bounds), AdaptiveSelfNormalized()
-    for x in unit_square(20, 3).split(1):
-        state.update(x, x.sum(-1))
-        for view in (state, track(state, Z), Hypothetical(state, Z[:2])):
-            confidence.interval(view, Z)
-    assert not built
 
 
 def test_a_drawn_function_stays_when_the_state_learns(device):

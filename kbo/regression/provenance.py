@@ -76,7 +76,8 @@ class Error:
         residuals = self.residuals
         if not residuals.shape[0]:
             return residuals.new_zeros((len(ridge),) if isinstance(ridge, Sequence) else ())
-        return (residuals / torch.as_tensor(ridge).to(residuals).unsqueeze(-1)).log1p().sum(-1)
+        at = torch.as_tensor(ridge, dtype=residuals.dtype, device=residuals.device)
+        return (residuals / at.unsqueeze(-1)).log1p().sum(-1)
 
     @property
     def terms(self) -> int:
