@@ -61,7 +61,7 @@ def run(
     chosen = BanditProblem(problem, given, rounds, delta, first=first, noise_upper=noise_upper)
     names = method or ["dmm-ucb", "amm-ucb", "ay-gp-ucb", "random"]
     methods = [
-        BanditMethod(name, ridge=ridge, multiplier=multiplier, noise="strict" if strict_noise else None)
+        BanditMethod(name, ridge=ridge, multiplier=multiplier, noise_bounds="strict" if strict_noise else None)
         for name in names
     ]
     processes = options.engine_of(engine, address, workers)
@@ -95,7 +95,7 @@ def compare(
     options.apply_verbosity(quiet, verbose)
     from kbo.experiments.tuning.suite_run import experiment
 
-    compared = experiment(suite, half, tuners.split(","), trials, instances, dim=dim, noise_bounds=noise)
+    compared = experiment(suite, half, tuners.split(","), trials, instances, dim=dim, noise=noise)
     processes = options.engine_of(engine, address, workers)
     with _experiment():
         typer.echo(compared(_folder(out / "compare"), False, processes, not quiet))

@@ -304,9 +304,8 @@ class Posterior(Stateful, ABC):
     the first data, calls ``changed`` at the end of every change, and lists in ``saved`` what a state dict holds. It
     copies what it keeps of kernel and data, and writes no tensor in place, because forks share them. Points are the
     rows of X, of any batch shape. A ``ridge`` argument is None for the state's own ridge, a number, or a tensor or list
-    [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. For many ridges
-    use
-    ``all_ridges()``.
+    [r], which gives every result a leading axis r, also if r is 1; each of them is answered by ``at``. Many ridges are
+    cheaper by ``all_ridges()``.
 
     Args:
         ridge: The regulariser, in units of the kernel; the noise variance in the GP reading.
