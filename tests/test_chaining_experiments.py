@@ -37,6 +37,7 @@ def test_exploration_terms_are_drawn_and_only_algorithm_1_gives_the_surest_point
     assert least[ALGORITHM] == 0 < min(least[UNION], least[PROVED])
 
 
+@pytest.mark.thorough
 def test_simple_regret_comes_with_pairs_and_the_rounds_it_took(out):
     printed, folder = reproduce(out, "--figure", "2")
     assert is_picture(folder / "figure2.png")

@@ -230,6 +230,7 @@ def test_table_1_has_the_published_value_beside_every_measured_one(out):
     assert "(130 ± 46) |" in (out / "mixture-quick/table1.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_sketching_table_stands_beside_two_others(out):
     printed = reproduce(out, "--table", 1, paper="sketching")
     line = next(line for line in printed.splitlines() if line.startswith("Step Diagonal ek-ucb "))
@@ -255,6 +256,7 @@ def test_a_sketch_without_its_residual_is_starved(out):
         assert sor < 0.5 < 0.99 < exact
 
 
+@pytest.mark.thorough
 def test_the_streaming_table_stands_beside_an_independent_one(out):
     lines = reproduce(out, "--table", 1, paper="streaming").splitlines()
     assert sum(line.startswith("T = 40 ") for line in lines) == 14

@@ -257,6 +257,7 @@ def test_sums_are_kept_in_files_and_functions_by_name_in_journals(tmp_path):
     assert f"upper=1.0, lower=None), {__name__}.on_the_left" in resume(Record.of(path))["code"]
 
 
+@pytest.mark.thorough
 def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_violate_a_constraint():
     def measured(params):
         return to_the_edge(params), {"memory": params["a"]}

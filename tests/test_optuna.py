@@ -217,6 +217,7 @@ def await_trial(process, study):
     assert process.poll() is None
 
 
+@pytest.mark.thorough
 def test_a_killed_process_leaves_a_pending_trial_and_a_study_that_continues(tmp_path):
     whole = params(work(None, 9, 2))
     study = work(storage := f"sqlite:///{tmp_path}/study.db", 8, 2)

@@ -26,6 +26,7 @@ def trials():
 
 
 @pytest.mark.keeps(r"file .*runs\.db", "MLflow keeps the connections to its database until the process ends")
+@pytest.mark.thorough
 def test_mlflow_has_a_nested_run_for_each_trial(trials, tmp_path):
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient

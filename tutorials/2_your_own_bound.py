@@ -51,7 +51,7 @@ PINK, GREY = "#cc79a7", "#7f7f7f"
 # | `state.ridge`, `state.n` | $\alpha$ and $n$ |
 # | `state.log_det()` | $\ln\det(I + K / \alpha)$, twice the information gain |
 # | `state.quad()` | $y^\top (I + K / \alpha)^{-1} y$, misfit of the data |
-# | `state.residual_norm()` | error of an approximate kernel matrix; 0 if exact |
+# | `state.error.norm()` | error of an approximate kernel matrix; 0 if exact |
 #
 # The simplest bound changes another one. Suppose that you know the range of the
 # function: a proportion is between 0 and 1. Then every bound may be clamped to this
@@ -251,17 +251,20 @@ for m in (2, 4, 8, 16):
 # its image in the sketch, and what that leaves out of the kernel matrix, $E = K -
 # \tilde K$, is missing from the variance. The parts left out contribute at most $B
 # \sqrt{\|E\|} \, |w| \le B \sqrt{\|E\| \, v / \alpha}$ to the error of the mean. So we
-# add this term. The state provides a bound of $\|E\|$: `residual_norm()`. It is zero on
-# exact states, so one class serves both.
+# add this term. The state provides a bound of $\|E\|$: `error.norm()`. It is zero on
+# exact states, so one class serves both. `covers` tells `guarantee_on` that the theorem
+# holds on a sketch too.
 
 
 # %%
 class PlannedAnywhere(Planned):
     """``Planned`` with the error of the sketch: valid on every state."""
 
+    covers = frozenset({"sketch"})
+
     def width(self, state):
         """Multiplier of the standard deviation."""
-        error = float(state.residual_norm())
+        error = float(state.error.norm())
         return super().width(state) + self.norm_bound * math.sqrt(error / state.ridge)
 
 

@@ -194,11 +194,10 @@ for name, guess in ((f"{exact.n} soundings", mean), (f"all {N}, sketched", all_m
 # the one that the sketch works with. $E = K - \tilde K$ is never negative, and two
 # numbers describe it:
 #
-# * `residual_trace` is its trace: the unexplained variance, summed over all
-#   observations. Divided by $n$ it is the average share of the prior variance that is
-#   missed.
-# * `residual_norm()` is a bound of its largest eigenvalue. It enters the confidence
-#   bounds below.
+# * `error.trace` is its trace: the unexplained variance, summed over all observations.
+#   Divided by $n$ it is the average share of the prior variance that is missed.
+# * `error.norm()` is a bound of its largest eigenvalue. It enters the confidence bounds
+#   below.
 #
 # The table is for fixed dictionaries of several sizes. `FixedDictionary.pivoted`
 # chooses places well spread over points that you give it.
@@ -218,8 +217,8 @@ for m in (10, 30, 100, 300):
     state = NystromRidge(kernel, RIDGE, FixedDictionary.pivoted(kernel, X[part], m))
     state.update(X[part], y[part])
     share, norm_left = (
-        float(state.residual_trace) / state.n,
-        float(state.residual_norm()),
+        float(state.error.trace) / state.n,
+        float(state.error.norm()),
     )
     off = float((state.predict(grid)[0] - mean).abs().max())
     print(f"sketch  {m:3d}  {share:12.1e}  {norm_left:13.3f}", end="  ")
@@ -255,7 +254,7 @@ for dictionary in (method.dictionary, unlimited, GreedyDictionary(1e-3)):
 #
 # ## A bad dictionary: wide but valid
 #
-# The martingale-mixture bounds (AMM, DMM, CMM) include `residual_norm`. So they are
+# The martingale-mixture bounds (AMM, DMM, CMM) include `error.norm()`. So they are
 # valid *for any dictionary*: a bad one makes them wide, not wrong. As a test, we choose
 # a dictionary from the western 40% of the lake only. We look along a line from west to
 # east.
@@ -411,7 +410,7 @@ for name, dictionary in dictionaries.items():
     state, start = NystromRidge(kernel, RIDGE, dictionary), time.process_time()
     for i in range(len(X[thin])):
         state.update(X[thin][i : i + 1], y[thin][i : i + 1])
-    seconds, share = time.process_time() - start, float(state.residual_trace) / state.n
+    seconds, share = time.process_time() - start, float(state.error.trace) / state.n
     error = float((state.predict(grid)[0] - bed).square().mean().sqrt())
     print(f"{name:8s} {state.m:3d}  {seconds:7.2f} s  {share:12.1e}", end="  ")
     print(f"{mean_width(state):10.2f} m  {100 * error:13.1f} cm")
@@ -545,7 +544,7 @@ plt.show()
 #
 # * Many places: `NystromRidge` or `NystromGP` with `GreedyDictionary`. Many repeats of
 #   a few places: the exact posterior is small already.
-# * `residual_trace / n` is the share of the prior variance that the dictionary misses.
+# * `error.trace / n` is the share of the prior variance that the dictionary misses.
 # * Mixture and self-normalised bounds hold on every dictionary, and a bad one only
 #   makes them wide. For any other bound use `guarantee_on(state)`.
 # * A small dictionary is enough for a good map; tight bounds need a larger one.

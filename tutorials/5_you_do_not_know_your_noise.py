@@ -9,6 +9,7 @@
 # %%
 import os
 import time
+from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
@@ -28,11 +29,13 @@ from kbo.confidence import (
     AdaptiveSelfNormalized,
     FixedWidth,
     MartingaleMixture,
+    MixtureNoiseBounds,
     NoiseBounds,
     SelfNormalized,
     UnknownNorm,
 )
 from kbo.errors import RefutedAssumptions
+from kbo.experiments.noise import DurandNoiseBounds
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import RKHSBandit, StreamingBandit
 from kbo.recipes import Method, ThompsonSampling
@@ -170,22 +173,24 @@ print(state.schedule)
 print(state.schedule.guarantee)
 
 # %% [markdown]
-# We gave only that the noise is between 0.01 and 1. There are four variants. "paper" is
-# Durand, Maillard and Pineau (2018). "tight" is the same theorem without slack.
-# "tight+grid", the default, uses ridges from a grid, so it needs no lower bound.
-# "mixture" bounds the noise by a martingale mixture.
+# We gave only that the noise is between 0.01 and 1. There are two classes.
+# `NoiseBounds` is the theorem of Durand, Maillard and Pineau (2018) without slack. Its
+# ridges are from a grid, so it needs no lower bound. `MixtureNoiseBounds` bounds the
+# noise by a martingale mixture. For comparison, "paper" is the theorem with the printed
+# constants and a ridge that moves at every observation, and "tight" the same without
+# slack.
 
 # %%
-variants = {
-    "paper": (GREY, "-"),
-    "tight": (ORANGE, "--"),
-    "tight+grid": (BLUE, "-"),
-    "mixture": (GREEN, "-"),
+kinds = {
+    "paper": (partial(DurandNoiseBounds, printed=True), GREY, "-"),
+    "tight": (partial(DurandNoiseBounds, printed=False), ORANGE, "--"),
+    "NoiseBounds": (NoiseBounds, BLUE, "-"),
+    "MixtureNoiseBounds": (MixtureNoiseBounds, GREEN, "-"),
 }
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.7), layout="constrained")
-print("              first below 1   at the end          CPU seconds")
-for name, (colour, dashes) in variants.items():
-    bounds = NoiseBounds(NORM, DELTA, upper=1.0, lower=0.01, variant=name)
+print("                    first below 1   at the end          CPU seconds")
+for name, (kind, colour, dashes) in kinds.items():
+    bounds = kind(NORM, DELTA, upper=1.0, lower=0.01)
     state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
     rows, start = [], time.process_time()
     for x, target in zip(X.split(1), y.split(1), strict=True):
@@ -200,7 +205,7 @@ for name, (colour, dashes) in variants.items():
     panels[1].plot(n, ridge, **style)
     moved = (upper < 1).nonzero()
     first = f"{int(moved[0]) + 1:13d}" if len(moved) else "        never"
-    print(f"{name:12s}  {first}   {lower[-1]:.3f} to {upper[-1]:.3f}", end="")
+    print(f"{name:18s}  {first}   {lower[-1]:.3f} to {upper[-1]:.3f}", end="")
     print(f"  {seconds:13.1f}")
 panels[0].axhline(NOISE, color="black", ls=":", lw=1.2, label="true level")
 panels[0].set(xlabel="observations", yscale="log", ylabel="noise level")
@@ -213,12 +218,12 @@ figure.legend(ncols=5, **LEGEND)
 plt.show()
 
 # %% [markdown]
-# All bounds hold here. "tight" needs about half the data of "paper". With the grid the
-# upper bound improves still earlier, and it is cheaper, because the ridge rarely
-# changes. The mixture is by far the earliest and the narrowest. It is not cheaper than
-# "paper": it evaluates twelve ridges after every observation. Its ridge has another
-# meaning: it is the member of its own grid whose confidence set is smallest, so it need
-# not approach the dotted line.
+# All bounds hold here. "tight" needs about half the data of "paper". With the grid of
+# `NoiseBounds` the upper bound improves still earlier, and it is cheaper, because the
+# ridge rarely changes. The mixture is by far the earliest and the narrowest. It is not
+# cheaper than "paper": it evaluates twelve ridges after every observation. Its ridge
+# has another meaning: it is the member of its own grid whose confidence set is
+# smallest, so it need not approach the dotted line.
 #
 # ## Kernel UCB with unknown noise
 #
@@ -280,9 +285,9 @@ for name in ("kernel-ucb-adaptive", "dmm-ucb-adaptive"):
 #
 # `AdaptiveRidgeGP` is the model. It takes noise bounds instead of a ridge. The
 # confidence has no numbers of its own: it reads them from the model, so they are always
-# consistent. `AdaptiveSelfNormalized` goes with the first three variants,
-# `AdaptiveMixture` (CMM by default) with "mixture". Here in two dimensions, after 300
-# observations at random points. The function has norm 3; the norm bound is 4.
+# consistent. `AdaptiveSelfNormalized` goes with `NoiseBounds`, `AdaptiveMixture` (CMM
+# by default) with `MixtureNoiseBounds`. Here in two dimensions, after 300 observations
+# at random points. The function has norm 3; the norm bound is 4.
 
 # %%
 plane = RKHSBandit("matern52", 0.3, dim=2, norm=3.0, noise_std=NOISE, seed=3)
@@ -292,13 +297,10 @@ best = float(plane.mean(fine).max())
 square = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 train_X = torch.rand(300, 2, dtype=torch.double)
 train_Y = plane.observe(train_X).unsqueeze(-1)
-pairs = {
-    "tight+grid": AdaptiveSelfNormalized(),
-    "mixture": AdaptiveMixture(),
-}
+pairs = {NoiseBounds: AdaptiveSelfNormalized(), MixtureNoiseBounds: AdaptiveMixture()}
 print(f"the best value is {best:.2f}")
-for name, confidence in pairs.items():
-    bounds = NoiseBounds(4.0, DELTA, upper=1.0, variant=name)
+for kind, confidence in pairs.items():
+    bounds = kind(4.0, DELTA, upper=1.0)
     model = AdaptiveRidgeGP(train_X, train_Y, plane.kernel, bounds)
     before, start = model.state.schedule.upper, time.process_time()
     for _ in range(3 if QUICK else 25):
@@ -308,13 +310,13 @@ for name, confidence in pairs.items():
     row, least = confidence.argmax_lower(model.state, fine)
     value = float(plane.mean(fine[row : row + 1]))
     seconds = time.process_time() - start
-    print(f"{name}: noise at most {before:.3f}", end=", ")
+    print(f"{kind.__name__}: noise at most {before:.3f}", end=", ")
     print(f"then {model.state.schedule.upper:.3f}; {seconds:.1f} s")
     print(f"  recommends a point of value {value:.2f}, lower bound {least:.2f}")
 print(confidence.guarantee_on(model.state))
 
 # %% [markdown]
-# Both find a good point. But "tight+grid" learned nothing about the noise from 325
+# Both find a good point. But `NoiseBounds` learned nothing about the noise from 325
 # observations, so its lower bound there is useless. In two dimensions there is more to
 # fit, and whatever the function could explain cannot be counted as noise. The bound of
 # the mixture is useful.
@@ -390,7 +392,7 @@ print(model.state.state, f"noise at most {model.state.schedule.upper:.3f}")
 options = {"q": 4, "num_restarts": 2, "raw_samples": 32, "sequential": True}
 print(f"the best value is {best:.2f}")
 # The ridge is noise^2 / 4^2, so plain draws, of prior variance 4^2, spread 4 times.
-for name, spread in {"inflated": pairs["tight+grid"], "plain": FixedWidth(4.0)}.items():
+for name, spread in {"inflated": pairs[NoiseBounds], "plain": FixedWidth(4.0)}.items():
     sampling = InflatedPosteriorSampling(model, spread, seed=1)
     start = time.process_time()
     batches = {"set": sampling(candidates, num_samples=4)}
@@ -425,26 +427,27 @@ figure.legend(ncols=2, **LEGEND)
 plt.show()
 
 wrong = None
-print(f"of {RUNS} runs       lower > level   upper < level   refuted")
+print(f"of {RUNS} runs               lower > level   upper < level   refuted")
 for noise in ("gaussian", "spikes"):
-    for name in ("tight+grid", "mixture"):
+    for kind in (NoiseBounds, MixtureNoiseBounds):
         counts = torch.zeros(3, dtype=torch.long)
         for seed in range(RUNS):
-            bounds = NoiseBounds(NORM, DELTA, upper=0.2, variant=name)
+            bounds = kind(NORM, DELTA, upper=0.2)
             state = AdaptiveRidge(KernelRidge(kernel, bounds.ridge), bounds)
             state.update(*stream(N, seed, noise))
             b = state.schedule
             counts += torch.tensor([b.lower > NOISE, b.upper < NOISE, b.refuted])
             wrong = state if b.refuted else wrong
         low, high, refuted = counts.tolist()
-        print(f"{noise:8s} {name:10s} {low:13d} {high:15d} {refuted:9d}")
+        name = kind.__name__
+        print(f"{noise:8s} {name:18s} {low:13d} {high:15d} {refuted:9d}")
 
 # %% [markdown]
 # At most one run of ten may fail, if the assumption holds. With Gaussian noise none
 # does. With spikes the mixture is wrong in most runs, on either side: before the first
-# spike the noise appears very small, and a spike makes it appear large. "tight+grid" is
-# wrong less often, as it is less tight. In a few runs the lower bound ends above the
-# upper one. Then an assumption is false (or this is the one run in ten), and every
+# spike the noise appears very small, and a spike makes it appear large. `NoiseBounds`
+# are wrong less often, as they are less tight. In a few runs the lower bound ends above
+# the upper one. Then an assumption is false (or this is the one run in ten), and every
 # confidence that uses these bounds raises `RefutedAssumptions`:
 
 # %%
@@ -494,8 +497,7 @@ print(f"given 0.71: {failed} of {RUNS} bands fail, mean width {width:.2f}")
 #
 # With `upper=None` nothing is assumed at first. The upper bound is infinite, and so are
 # the confidence bounds. Then points are chosen by their standard deviation, which fills
-# the space, until there is a finite bound. "tight+grid" and "mixture" can start in this
-# way.
+# the space, until there is a finite bound. Both classes can start in this way.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, layout="constrained")
@@ -537,10 +539,10 @@ plt.show()
 #
 # * A noise level that is too large increases the regret. One that is too small makes a
 #   bound invalid, usually without a warning.
-# * `NoiseBounds` and `AdaptiveRidge`, or recipes "...-adaptive", bound it online. They
+# * Noise bounds and `AdaptiveRidge`, or recipes "...-adaptive", bound it online. They
 #   need a norm bound, a burn-in, and noise whose standard deviation
 #   is its sub-Gaussian constant.
-# * "mixture" with `AdaptiveMixture` has the shortest burn-in; "tight+grid" is cheaper
-#   and depends a little less on the assumption.
+# * `MixtureNoiseBounds` with `AdaptiveMixture` have the shortest burn-in; `NoiseBounds`
+#   are cheaper and depend a little less on the assumption.
 # * Check the residuals. If the tails are heavy, give a bound the range of the noise.
 # * Thompson sampling is easy to batch. Its guarantee needs inflated draws.
