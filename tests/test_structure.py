@@ -127,3 +127,17 @@ def test_every_part_of_the_tests_is_a_target():
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     (named,) = re.findall(r"^PARTS := (.*)$", makefile, re.MULTILINE)
     assert all(f"\n{name}:" in makefile for name in named.split())
+
+
+def test_every_public_method_has_a_docstring_of_its_own_or_of_what_it_overrides():
+    """Of a base class, or of a protocol: by its name."""
+    methods = [
+        (f"{path}: {kind.name}.{method.name}", method)
+        for path, tree in MODULES.items()
+        for kind in ast.walk(tree)
+        if isinstance(kind, ast.ClassDef) and kind.name[0] != "_"
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef) and method.name[0] != "_"
+    ]
+    documented = {method.name for _, method in methods if ast.get_docstring(method)}
+    assert [place for place, method in methods if method.name not in documented] == []

@@ -67,7 +67,7 @@ class KernelUCB(ConfidenceAcquisition):
             self._conditioned = state.version, view
         return self._conditioned[1]
 
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: D102
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         super().set_X_pending(X_pending)
         self._conditioned: tuple[int, Hypothetical] | None = None
 

@@ -298,7 +298,7 @@ class WidthConfidence(Confidence):
     def width(self, state: Posterior) -> Tensor:
         """Return the multiplier of the standard deviation, []."""
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         ridge = self.ridge(state)
         answers, width = state.at(ridge), self.width(state)
         mean, variance = answers.predict(X)
@@ -362,23 +362,23 @@ class Delegated(Confidence):
             self._chosen = chosen = state.version, self.choose(state)
         return chosen[1]
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.in_force(state).interval(state, X)
 
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def upper(self, state: Posterior, X: Tensor) -> Tensor:
         return self.in_force(state).upper(state, X)
 
-    def lower(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def lower(self, state: Posterior, X: Tensor) -> Tensor:
         return self.in_force(state).lower(state, X)
 
-    def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.in_force(state).quick_interval(state, X)
 
-    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
         return self.in_force(state).quick_upper(state, X)
 
-    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
+    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         return self.in_force(state).argmax_upper(state, X)
 
-    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
+    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         return self.in_force(state).argmax_lower(state, X)

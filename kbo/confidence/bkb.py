@@ -68,7 +68,7 @@ class BKB(_Projected):
         """Return ``ridge / (1 - eps)``: so much adds at most ``sqrt(ridge / (1 - eps)) F`` to the radius."""
         return state.ridge / (1 - self.eps)
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         width = widths.calandriello_printed if self.printed else widths.calandriello
         numbers = state.leverage_sum(), state.trace, state.ridge
         return width(*numbers, self.eps, self.noise_std, self.norm_bound, self.delta)
@@ -93,10 +93,10 @@ class EKUCB(_Projected):
         self.projection: float = checks.non_negative("projection", projection)
         self.factor: float = checks.at_least("factor", factor, 1)
 
-    def missed(self, state: Posterior) -> float:  # noqa: D102
+    def missed(self, state: Posterior) -> float:
         return self.projection
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         numbers = state.leverage_sum(), state.trace, state.ridge
         return widths.zenati(*numbers, self.projection, self.noise_std, self.norm_bound, self.delta, self.factor)
 

@@ -51,7 +51,7 @@ class FiniteSet(OverPoints):
         self.variant: str = checks.one_of("variant", variant, ("mixture", "quantile", "paper"))
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = posterior(state).predict(X)
         self.ask(X)
         if self.variant == "mixture":
@@ -80,7 +80,7 @@ class WangDeFreitas(SubGaussian, WidthConfidence):
         """Return ``noise_std^2``, the only ridge of the lemma."""
         return self.noise_std**2
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         log_det = state.log_det(self.noise_std**2)
         return widths.wang_de_freitas(log_det, self.noise_std, self.norm_bound, self.delta)
 
@@ -99,7 +99,7 @@ class FixedWidth(WidthConfidence):
     def reported(self) -> None:
         """Return None: the multiplier ranks points and bounds nothing."""
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         return self._width
 
 
@@ -116,7 +116,7 @@ class AlternatingWidth(FixedWidth):
         super().__init__(max(multipliers, default=-1.0))
         self.multipliers: tuple[float, ...] = tuple(checks.non_negative("multipliers", m) for m in multipliers)
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         return self.in_turn(state.n).width(state)
 
     def in_turn(self, number: int) -> FixedWidth:

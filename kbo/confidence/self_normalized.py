@@ -49,7 +49,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         """Return ``least_ridge``, that of the log-determinant; the state's own if it is fixed."""
         return self.least_ridge or state.ridge
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         least = state.ridge if self.least_ridge is None else self.least_ridge
         if state.ridge < least:
             raise InvalidInput(
@@ -80,7 +80,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         """Return ``1 + eta``, for any ridge of the state."""
         return 1 + self.eta
 
-    def width(self, state: Posterior) -> Tensor:  # noqa: D102
+    def width(self, state: Posterior) -> Tensor:
         log_det, bias = widened(state, 1 + self.eta, self.norm_bound, 1 + self.eta)
         return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
 

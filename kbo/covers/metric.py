@@ -130,7 +130,7 @@ class DistanceMatrix(Metric):
         part._points = self._points[points]
         return part
 
-    def squared(self, other: DistanceMatrix) -> Tensor:  # noqa: D102
+    def squared(self, other: DistanceMatrix) -> Tensor:
         return self.distances[self._points.unsqueeze(-1), other._points].square()
 
 
@@ -175,7 +175,7 @@ class PosteriorMetric(Metric):
         part._right = part._left if self._right is self._left else self._right[points]
         return part
 
-    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:  # noqa: D102
+    def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         return self.state.radial(self.points)
 
     @torch.no_grad()

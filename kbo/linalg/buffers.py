@@ -78,7 +78,7 @@ class GrowingTensor(Stateful):
         vars(self).update(state)
         self.value = self._buffer[tuple(map(slice, self.value.shape))]
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.check_state_dict(state)
         self._allocate(state["value"], state["capacity"], state["stride"])
 

@@ -268,10 +268,10 @@ class CertifiedBelief(Belief, Learner):
         if self._setting.completion_independent_of_noise:
             self._update(*value)
 
-    def lose(self, number: int) -> None:  # noqa: D102
+    def lose(self, number: int) -> None:
         self._report(number, None)
 
-    def select(self, ways: Sequence[str]) -> None:  # noqa: D102
+    def select(self, ways: Sequence[str]) -> None:
         self._selected.update(ways)
 
     def _ways(self, more: Sequence[str]) -> list[str]:
@@ -324,7 +324,7 @@ class CertifiedBelief(Belief, Learner):
         """The values that wait for earlier trials."""
         return [value for value in self._waiting.values() if value is not None]
 
-    def belief(self) -> Belief | None:  # noqa: D102
+    def belief(self) -> Belief | None:
         if self._excluded is not None:
             raise RefutedAssumptions(
                 "The data refute the assumptions: the objective had a value that no function of this norm and no noise "
@@ -337,7 +337,7 @@ class CertifiedBelief(Belief, Learner):
             self._checked = self.posterior.version
         return self if self.posterior.n or self._late else None
 
-    def confidence(self) -> Confidence | None:  # noqa: D102
+    def confidence(self) -> Confidence | None:
         return self._method.confidence
 
     def reported(self) -> Confidence | None:
@@ -345,11 +345,11 @@ class CertifiedBelief(Belief, Learner):
         confidence = self._method.confidence
         return self._stated if confidence is not None and confidence.finite_on(self.posterior) else None
 
-    def proved(self, selected: Sequence[str] = ()) -> str | None:  # noqa: D102
+    def proved(self, selected: Sequence[str] = ()) -> str | None:
         reported = self.reported()
         return None if reported is None or self._objections(selected) else reported.guarantee_on(self.posterior)
 
-    def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
+    def guarantee(self, selected: Sequence[str] = ()) -> str:
         reported = self.reported()
         if reported is None:
             return NO_BOUND
@@ -388,7 +388,7 @@ class CertifiedBelief(Belief, Learner):
         if recipe.has_bounds and not own_check:
             refuse_if_refuted(self.posterior, self._noise_std, s.norm_bound, s.delta, s.scale)
 
-    def assumptions(self) -> dict[str, Any]:  # noqa: D102
+    def assumptions(self) -> dict[str, Any]:
         s, confidence = self._setting, self._method.confidence
         noise: Any = self.posterior.schedule
         origin, norm_bound = "all given", s.norm_bound

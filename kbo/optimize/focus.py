@@ -26,7 +26,7 @@ class FocusedDictionary(GreedyDictionary):
         super().__init__(threshold, most)
         self.kept = kept
 
-    def redraws(self, sketch: Observed) -> list[int] | None:  # noqa: D102
+    def redraws(self, sketch: Observed) -> list[int] | None:
         if 0 < sketch.m < (self.most or 1):
             return None
         rows = sketch.rows

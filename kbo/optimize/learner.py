@@ -61,7 +61,7 @@ class PracticalLearner(Learner, Generic[B]):
         self._fitted: tuple[int, Fitted] | None = None  # to so many
         self._belief: B | None = None
 
-    def observe(self, number: int, features: Tensor, y: float) -> None:  # noqa: D102
+    def observe(self, number: int, features: Tensor, y: float) -> None:
         y = min(max(y, -_LARGEST), _LARGEST)
         outside = abs(float(self._plain(torch.tensor(y, dtype=torch.float64)))) > _OUTSIDE
         point = tuple(features.flatten().tolist())

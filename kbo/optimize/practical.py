@@ -249,7 +249,7 @@ class PracticalBelief(Belief):
         self._norm_bound: tuple[int, float] | None = None
         self._n_fitted = n
 
-    def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:  # noqa: D102
+    def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
         find, confidence = self._setting.search, self.confidence()
         if limits and confidence is not None:
             return argmax_probable(confidence.in_turn(search.number), posterior, search, limits)
@@ -274,19 +274,17 @@ class PracticalBelief(Belief):
         mean, variance = self.posterior.predict(features)
         return mean - _SURE * variance.sqrt()
 
-    def chance(self, features: Tensor, limit: float) -> float:  # noqa: D102
+    def chance(self, features: Tensor, limit: float) -> float:
         mean, variance = self.posterior.predict(features)
         return float(torch.special.ndtr((mean - self.target(limit)) / variance.sqrt())[0])
 
-    def sureness(  # noqa: D102
-        self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator
-    ) -> Sureness:
+    def sureness(self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator) -> Sureness:
         if self.exact:
             return sureness(values.unsqueeze(0), chosen)
         draws = joint_targets(self.posterior, features, chosen, self.fitted.noise_std**2, generator)
         return sureness(self.raw(draws), 0)
 
-    def account(self) -> dict[str, str]:  # noqa: D102
+    def account(self) -> dict[str, str]:
         n, fitted, replaced = self.posterior.n, self._n_fitted, self._setting.replaced
         to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
         power = self.targets.power
@@ -342,7 +340,7 @@ class PracticalBelief(Belief):
         return self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound()).confidence
 
     @property
-    def bounded(self) -> bool:  # noqa: D102
+    def bounded(self) -> bool:
         return self._plain is not None
 
     def reported(self) -> Confidence | None:
@@ -355,7 +353,7 @@ class PracticalBelief(Belief):
             return confidence
         return MartingaleMixture(self.fitted.noise_std, self.norm_bound(), s.delta, "amm", s.scale)
 
-    def guarantee(self, selected: Sequence[str] = ()) -> str:  # noqa: D102
+    def guarantee(self, selected: Sequence[str] = ()) -> str:
         if self.reported() is None:
             return NO_BOUND
         values = "objective" if self.targets.power == 1 else "transformed objective"

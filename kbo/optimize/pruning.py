@@ -73,7 +73,7 @@ class Curves:
     def __repr__(self) -> str:
         return f"Curves(delta={self.delta:g})"
 
-    def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:  # noqa: D102
+    def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         step, value = trial.reports[-1]
         known = np.array(curves_at(step, trials)).reshape(-1, 2)
         if len(known) < _FEWEST or sum(other.pruned for other in trials) > _PRUNED * len(known):
@@ -122,7 +122,7 @@ class OptunaPruner:
         self._n_begun = 0
         self._twins: dict[int, _Twin] = {}  # of trials that run
 
-    def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:  # noqa: D102
+    def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         if self._study is None:
             self._study = _study(self._pruner, maximize)
         for fresh in trials[self._n_begun :]:

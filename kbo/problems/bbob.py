@@ -86,10 +86,10 @@ class BBOB(TuningProblem):
             spread = interquartile_ranges(lambda params: torch.tensor(self.noiseless(params)).double(), self.space)
             self.noise_scale = NOISE_LEVEL * float(spread)
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64)
         heavy = _GAUSS_TO_T3 / float(z[1:].square().mean().sqrt()) if self.noise == "heavy" else 1.0
         return self.noiseless(params) + self.noise_scale * heavy * float(z[0])
 
-    def noiseless(self, params: Params) -> float:  # noqa: D102
+    def noiseless(self, params: Params) -> float:
         return float(self._function(list(params.values() if isinstance(params, dict) else params)))

@@ -108,7 +108,7 @@ class ConstrainedFunction(TuningProblem):
         self._seed = seed
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
 
-    def renew(self) -> None:  # noqa: D102
+    def renew(self) -> None:
         self._rng.seed()
 
     def __call__(self, params: Params) -> dict[str, float]:
@@ -122,7 +122,7 @@ class ConstrainedFunction(TuningProblem):
         value = self.function.evaluate_true(X)
         return torch.cat([value, -self.function.evaluate_slack_true(X)[0]])
 
-    def noiseless(self, params: Params) -> float:  # noqa: D102
+    def noiseless(self, params: Params) -> float:
         return float(self.outputs(params)[0])
 
     def feasible(self, params: Params) -> bool:

@@ -55,7 +55,7 @@ class ContextualBandit(Bandit):
         self.context = torch.rand(self.context_dim, generator=self._context_rng, dtype=torch.float64)
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+    def mean(self, X: Tensor) -> Tensor:
         checks.rows("X", X, dim=self.context_dim + 1)
         return self.reward(X[:, :-1], X[:, -1])
 
@@ -63,7 +63,7 @@ class ContextualBandit(Bandit):
     def reward(self, x: Tensor, a: Tensor) -> Tensor:
         """Mean reward [n] of actions a [n] in contexts x [n d]."""
 
-    def standard_noise(self, X: Tensor) -> Tensor:  # noqa: D102
+    def standard_noise(self, X: Tensor) -> Tensor:
         return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
 
 
@@ -72,7 +72,7 @@ class Bump(ContextualBandit):
 
     context_dim = 5
 
-    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:
         offset = (x - x.new_tensor(_BUMP_CENTRE)) @ x.new_tensor(_BUMP_SLOPE)
         return (1 - (a - 0.81).abs() - offset).clamp_min(0)
 
@@ -84,7 +84,7 @@ _BUMP_SLOPE = (0.70995, 0.42278, -0.21411, -0.53740, -0.23965)
 class Chessboard(ContextualBandit):
     """A reward per cell (floor(4x), floor(4a)): 1 on three cells, 0.5 on three others, else 0."""
 
-    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:
         i, j = (4 * x[:, 0]).floor(), (4 * a).floor()
         reward = torch.zeros_like(a)
         for (row, column), value in _CHESSBOARD.items():
@@ -98,7 +98,7 @@ _CHESSBOARD = {(1, 0): 1.0, (1, 2): 1.0, (3, 2): 1.0, (0, 1): 0.5, (2, 1): 0.5, 
 class StepDiagonal(ContextualBandit):
     """1 where ``|x - (a + 0.15)| < 0.1``; else 0.5 where ``|x - (a - 0.15)| < 0.1``; else 0."""
 
-    def reward(self, x: Tensor, a: Tensor) -> Tensor:  # noqa: D102
+    def reward(self, x: Tensor, a: Tensor) -> Tensor:
         upper, lower = ((x[:, 0] - (a + shift)).abs() < 0.1 for shift in (0.15, -0.15))
         return torch.where(upper, 1.0, torch.where(lower, 0.5, 0.0)).to(a)
 
@@ -181,7 +181,7 @@ class ClassificationBandit(Bandit):
         """
         return self.flip + (1 - 2 * self.flip) * self._right(X).to(X)
 
-    def observe(self, X: Tensor) -> Tensor:  # noqa: D102
+    def observe(self, X: Tensor) -> Tensor:
         right = self._right(X)
         flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64) < self.flip
         return (right ^ flipped).to(X)

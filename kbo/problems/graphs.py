@@ -100,7 +100,7 @@ class GraphBandit(FixedArms):
         """The graph of an arm, a new object: changing it changes no arm."""
         return _graph(self._edges[self.checked(index)])
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+    def mean(self, X: Tensor) -> Tensor:
         checks.rows("X", X, self.fixed_arms, _LENGTHS)
         # Column by column: a matrix product rounds one row otherwise than many, and equal arms must have equal means.
         value = torch.zeros_like(X[:, 0])

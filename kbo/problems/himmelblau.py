@@ -72,7 +72,7 @@ class HimmelblauBandit(FixedArms):
         )
         self.kernel: Kernel = stationary_kernel("rbf", self.lengthscale)
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+    def mean(self, X: Tensor) -> Tensor:
         checks.rows("X", X, self.fixed_arms, 2)
         return (self._polynomial(X) - self._centre) / self._scale
 

@@ -24,7 +24,7 @@ class Learner(TuningProblem):
         self._seed = checks.maybe(checks.whole, "seed", seed, 0)
         self._rng = np.random.default_rng(self._seed)
 
-    def renew(self) -> None:  # noqa: D102
+    def renew(self) -> None:
         self._rng = np.random.default_rng()
 
     def _draw(self) -> int:
@@ -51,7 +51,7 @@ class DigitsMLP(Learner):
         }
     )
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         X, y = sklearn_datasets().load_digits(return_X_y=True)
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.neural_network import MLPClassifier
@@ -88,7 +88,7 @@ class DiabetesSVR(Learner):
         }
     )
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         X, y = sklearn_datasets().load_diabetes(return_X_y=True)
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -123,7 +123,7 @@ class LearnerOnData(Learner):
         self.space: Space = LEARNERS[learner]
         self._X, self._y = standardized(data)
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         assert isinstance(params, dict)
         size, split = min(300, len(self._y) // 2), self._draw()
         model = _model(self.learner, self._y.dtype == float, dict(params), self._draw())
@@ -155,7 +155,7 @@ class AnyLearner(Learner):
             ]
         )
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         assert isinstance(params, dict)
         learner = params["learner"]
         own = {name.removeprefix(f"{learner} "): value for name, value in params.items() if name != "learner"}

@@ -87,13 +87,13 @@ class RKHSBandit(Bandit):
             return 1.0
         return rounds ** (-self.dim / (2 * self.dim + 2 * self.smoothness))
 
-    def arms(self) -> Tensor:  # noqa: D102
+    def arms(self) -> Tensor:
         return self._draw() if self.fixed_arms is None else self.fixed_arms
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+    def mean(self, X: Tensor) -> Tensor:
         return self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense() @ self.weights
 
-    def standard_noise(self, X: Tensor) -> Tensor:  # noqa: D102
+    def standard_noise(self, X: Tensor) -> Tensor:
         return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
 
     def _draw(self) -> Tensor:
@@ -171,11 +171,11 @@ class StreamingBandit(FixedArms):
         *_, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
 
-    def mean(self, X: Tensor) -> Tensor:  # noqa: D102
+    def mean(self, X: Tensor) -> Tensor:
         checks.points("X", X, dim=1)
         order = torch.arange(_COORDINATES).to(X)
         z = X / _RHO
         return z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
 
-    def noise_quantile(self, u: Tensor) -> Tensor:  # noqa: D102
+    def noise_quantile(self, u: Tensor) -> Tensor:
         return NOISES[self.noise](u)

@@ -23,7 +23,7 @@ class StepwiseLearner(Learner):
     steps: int
     data: str
 
-    def __call__(self, params: Params, trial: Any = None) -> float:  # noqa: D102
+    def __call__(self, params: Params, trial: Any = None) -> float:
         error = 1.0
         for step, error in enumerate(self.errors(params), 1):
             if trial is not None:

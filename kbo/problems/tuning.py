@@ -33,14 +33,14 @@ class NoisyFunction(TuningProblem):
         self._seed = seed
         self._rng = torch.Generator().manual_seed(seed_or_drawn(seed))
 
-    def renew(self) -> None:  # noqa: D102
+    def renew(self) -> None:
         self._rng.seed()
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         noise = torch.randn((), generator=self._rng, dtype=torch.float64)
         return self.noiseless(params) + self.noise_std * float(noise)
 
-    def noiseless(self, params: Params) -> float:  # noqa: D102
+    def noiseless(self, params: Params) -> float:
         return self._sign * float(self.function(torch.tensor(list(params), dtype=torch.float64)))
 
 
@@ -93,10 +93,10 @@ class TreeFunction(TuningProblem):
         minima = (1.2 * torch.rand(4, generator=rng, dtype=torch.float64) - 0.6).tolist()
         self._minima: dict[str, float] = dict(zip(("x4", "x5", "x6", "x7"), minima, strict=True))
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         return self.noiseless(params)
 
-    def noiseless(self, params: Params) -> float:  # noqa: D102
+    def noiseless(self, params: Params) -> float:
         assert isinstance(params, dict)
         ((i, x),) = ((i, name) for i, name in enumerate(self._minima, 1) if name in params)
         return (params[x] - self._minima[x]) ** 2 + i / 10 + params["r9" if params["x1"] else "r8"]
@@ -127,13 +127,13 @@ class GridBandit(TuningProblem):
         axis = torch.linspace(0, 1, side, dtype=torch.float64)
         self.optimum: float = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
 
-    def renew(self) -> None:  # noqa: D102
+    def renew(self) -> None:
         self._bandit.noise_rng.seed()
 
-    def __call__(self, params: Params) -> float:  # noqa: D102
+    def __call__(self, params: Params) -> float:
         return -float(self._bandit.observe(self._arm(params)))
 
-    def noiseless(self, params: Params) -> float:  # noqa: D102
+    def noiseless(self, params: Params) -> float:
         return -float(self._bandit.mean(self._arm(params)))
 
     def _arm(self, params: Params) -> Tensor:

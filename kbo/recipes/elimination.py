@@ -62,16 +62,14 @@ class StagedElimination(Rule):
         checks.positive("reward_scale", self.reward_scale)
 
     @classmethod
-    def from_inputs(cls, inputs: Inputs) -> Self:  # noqa: D102
+    def from_inputs(cls, inputs: Inputs) -> Self:
         return cls(inputs.horizon, inputs.norm_bound)
 
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Stages:
         """Return empty posteriors for all stages."""
         return Stages(posterior(), [posterior() for _ in range(max(1, math.ceil(math.log2(self.horizon))))])
 
-    def choose(  # noqa: D102
-        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
-    ) -> list[int]:
+    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
         if size > 1:
             raise InvalidInput(
                 f"method {method.name!r} chooses one point at a time: call choose, and update the state in between."

@@ -111,9 +111,7 @@ class UpperBound(Rule):
     2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
     """
 
-    def choose(  # noqa: D102
-        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
-    ) -> list[int]:
+    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
         chosen = [method.bound.argmax_upper(state, points)[0]]
         if size == 1:
             return chosen
@@ -124,7 +122,7 @@ class UpperBound(Rule):
             batch.observe(chosen[-1])
         return chosen
 
-    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> KernelUCB:  # noqa: D102
+    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> KernelUCB:
         return KernelUCB(model, method.bound)
 
 
@@ -134,9 +132,7 @@ class UniformChoice(Rule):
 
     needs_confidence = False
 
-    def choose(  # noqa: D102
-        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
-    ) -> list[int]:
+    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
         return torch.randint(len(points), (size,), generator=rng).tolist()
 
 
@@ -259,12 +255,8 @@ class ThompsonSampling(Rule):
     draws = True
 
     @torch.no_grad()
-    def choose(  # noqa: D102
-        self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None
-    ) -> list[int]:
+    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
         return inflated_draws(method.bound, state, points, size, rng).argmax(-1).tolist()
 
-    def acquisition(  # noqa: D102
-        self, method: Method, model: StreamingGP, rng: Generator | None
-    ) -> InflatedThompsonSampling:
+    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> InflatedThompsonSampling:
         return InflatedThompsonSampling(model, method.bound, int(torch.randint(2**62, (), generator=rng)))

@@ -148,10 +148,9 @@ class LowRankAnswers(Answers):
     """
 
     @abstractmethod
-    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
-        ...
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
 
-    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         self.state.check(Z, "Z")
         if Z is not X:
             self.state.check(X)
@@ -162,24 +161,24 @@ class LowRankAnswers(Answers):
 class PriorAnswers(LowRankAnswers):
     """Answers without data."""
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         prior = self.state.prior_variance(X)
         return torch.zeros_like(prior), prior
 
-    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: D102
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         self.state.check(X)
         none = X.new_zeros(*X.shape[:-2], 0, X.shape[-2])
         return X.new_zeros(X.shape[:-1]), none, none
 
-    def log_det(self) -> Tensor:  # noqa: D102
+    def log_det(self) -> Tensor:
         return self.state.like.new_zeros((), dtype=torch.float64)
 
     quad = log_det
     rss = log_det
     effective_dimension = log_det
 
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:  # noqa: D102
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
         prior = self.state.draw_prior(like, generator)
         return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
 
@@ -247,10 +246,10 @@ class PathOneByOne(RidgePath):
         self.state = state
         self.X = X.clone()  # the caller may change theirs
 
-    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+    def at(self, ridges: Tensor) -> Moments:
         return self._stacked(zip(self.X, ridges.tolist(), strict=True))
 
-    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+    def grid(self, ridges: Tensor) -> Moments:
         moments = self._stacked((self.X, ridge) for ridge in ridges.tolist())
         return moments._replace(quad=moments.quad.unsqueeze(-1))
 
@@ -262,7 +261,7 @@ class PathOneByOne(RidgePath):
         answers = self.state.at(ridge)
         return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
 
-    def select(self, groups: Tensor) -> PathOneByOne:  # noqa: D102
+    def select(self, groups: Tensor) -> PathOneByOne:
         return PathOneByOne(self.state, self.X[groups])
 
 
@@ -472,12 +471,12 @@ class Posterior(Stateful, ABC):
         """Give the state a new version."""
         self._version, self._answers = fresh_version(), {}
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:  # noqa: D102
+    def fork_with(self, memo: dict[int, Any]) -> Self:
         fork = super().fork_with(memo)
         fork._answers = {}  # these are about the original
         return fork
 
-    def restored(self) -> None:  # noqa: D102
+    def restored(self) -> None:
         self.changed()
 
     def note(self, **changes: Any) -> None:

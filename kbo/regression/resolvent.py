@@ -201,13 +201,13 @@ class SpectralPath(RidgePath):
         self.p: Tensor = p.reshape(len(p), *variance.shape)
         self.p_border: Tensor = p_border.reshape(len(p_border), *variance.shape)
 
-    def select(self, groups: Tensor) -> SpectralPath:  # noqa: D102
+    def select(self, groups: Tensor) -> SpectralPath:
         p, p_border = self.p[:, groups], self.p_border[:, groups]
         prior, variance = self.prior[groups], self.variance[groups]
         return SpectralPath(self.resolvent, p, p_border, prior, variance, self.trace, self.dtype)
 
     @torch.no_grad()
-    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:  # noqa: D102
+    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
         H, rows = self.resolvent, torch.tensor(groups, device=self.p.device)
         forms = H.forms(*(side.squeeze(-1).index_select(1, rows) for side in (self.p, self.p_border)))
         each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
@@ -222,12 +222,12 @@ class SpectralPath(RidgePath):
 
         return at
 
-    def at(self, ridges: Tensor) -> Moments:  # noqa: D102
+    def at(self, ridges: Tensor) -> Moments:
         at = self.resolvent.shifted(ridges, checked=False)
         mean, covariance = self._moments(at)
         return Moments(mean.to(self.dtype), covariance.to(self.dtype), at.quad.to(self.dtype))
 
-    def grid(self, ridges: Tensor) -> Moments:  # noqa: D102
+    def grid(self, ridges: Tensor) -> Moments:
         at = self.resolvent.grid(ridges)
         quad = at.quad.unsqueeze(-1)
         if self.p.shape[-1] == 1:
@@ -276,11 +276,11 @@ class SpectralRidges(AllRidges):
 
     resolvent: Resolvent
 
-    def number(self, name: str, ridges: Tensor) -> Tensor:  # noqa: D102
+    def number(self, name: str, ridges: Tensor) -> Tensor:
         warn_below_precision(min(ridges.tolist()), self.state.error.least_ridge)
         return getattr(self.resolvent, name)(self.resolvent.grid(ridges)).to(self.state.dtype)
 
-    def quad_at(self) -> Callable[[float], float]:  # noqa: D102
+    def quad_at(self) -> Callable[[float], float]:
         H = self.resolvent
         forms, rest = H.forms(H.C[:, :0], H.D[:, :0]), float(H.rest)
         return lambda ridge: max(H.quad_of(rest, forms(ridge).item(), ridge), 0.0)

@@ -108,7 +108,7 @@ class Float(Parameter):
             _check_steps(self, self.step)
 
     @property
-    def options(self) -> Sequence[float]:  # noqa: D102
+    def options(self) -> Sequence[float]:
         return () if self.step is None else _Steps(self.low, self.high, self.step)
 
     def value(self, u: float) -> float:
@@ -120,7 +120,7 @@ class Float(Parameter):
         x = self.low * (self.high / self.low) ** u if self.log else self.low + u * (self.high - self.low)
         return min(max(x, self.low), self.high)
 
-    def unit(self, value: Any) -> float:  # noqa: D102
+    def unit(self, value: Any) -> float:
         if self.step is not None:
             return super().unit(value)
         number = self.plain(value)
@@ -128,15 +128,15 @@ class Float(Parameter):
             return math.log(number / self.low) / math.log(self.high / self.low)
         return (number - self.low) / (self.high - self.low)
 
-    def plain(self, value: Any) -> float:  # noqa: D102
+    def plain(self, value: Any) -> float:
         return _inside(self, value) if self.step is None else super().plain(value)
 
-    def numbers(self, u: Tensor) -> Tensor:  # noqa: D102
+    def numbers(self, u: Tensor) -> Tensor:
         if self.step is not None:
             return self.low + self.step * self.index(u).to(u)
         return self.low * (self.high / self.low) ** u if self.log else self.low + (self.high - self.low) * u
 
-    def features(self, u: Tensor) -> Tensor:  # noqa: D102
+    def features(self, u: Tensor) -> Tensor:
         if self.step is not None:
             return super().features(u)
         if self._rounded:  # of the numbers that the objective gets, not of those between them
@@ -182,22 +182,22 @@ class Int(Parameter):
             _check_steps(self, self.step)
 
     @property
-    def options(self) -> Sequence[int]:  # noqa: D102
+    def options(self) -> Sequence[int]:
         return range(self.low, self.high + 1, self.step)
 
-    def unit(self, value: Any) -> float:  # noqa: D102
+    def unit(self, value: Any) -> float:
         number, (a, b) = self.low + self._position(value), self._edges()
         return ((math.log(number) if self.log else number) - a) / (b - a)
 
-    def index(self, u: Tensor) -> Tensor:  # noqa: D102
+    def index(self, u: Tensor) -> Tensor:
         a, b = self._edges()
         x = a + u * (b - a)
         return ((x.exp() if self.log else x).round().long() - self.low).clamp(0, len(self.options) - 1)
 
-    def numbers(self, u: Tensor) -> Tensor:  # noqa: D102
+    def numbers(self, u: Tensor) -> Tensor:
         return self.low + self.step * self.index(u).to(u)
 
-    def features(self, u: Tensor) -> Tensor:  # noqa: D102
+    def features(self, u: Tensor) -> Tensor:
         if not self.log:
             return super().features(u)
         value, low, high = (self.low + self.index(u)).to(u), math.log(self.low), math.log(self.high)
@@ -265,7 +265,7 @@ class Fixed(Parameter):
         object.__setattr__(self, "constant", _option(self.constant, "constant"))
 
     @property
-    def options(self) -> Sequence[Any]:  # noqa: D102
+    def options(self) -> Sequence[Any]:
         return (self.constant,)
 
     def features(self, u: Tensor) -> Tensor:

@@ -19,9 +19,7 @@ class Here(Engine):
     """This process: the function shares its memory, and compiled code cannot be interrupted."""
 
     @contextmanager
-    def session(  # noqa: D102
-        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
-    ) -> Iterator[Session]:
+    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
         if timeout is not None:
             check_time_limit("timeout", timeout)
         yield _Here(function, timeout, on_report)

@@ -74,9 +74,7 @@ class Processes(Engine):
             )
 
     @contextmanager
-    def session(  # noqa: D102
-        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
-    ) -> Iterator[Session]:
+    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
         session = _Processes(self, _pickled(function), timeout, on_report)
         try:
             yield session

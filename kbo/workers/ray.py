@@ -77,9 +77,7 @@ class Ray(Engine):
         return os.environ.get("RAY_ADDRESS") or self.address or "local"
 
     @contextmanager
-    def session(  # noqa: D102
-        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
-    ) -> Iterator[Session]:
+    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
         with connected(self.cluster(), self.workers) as stays:
             session = _Tasks(self, function, timeout, on_report)
             try:

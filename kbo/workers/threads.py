@@ -33,9 +33,7 @@ class Threads(Engine):
         checks.whole("count", self.count, 1)
 
     @contextmanager
-    def session(  # noqa: D102
-        self, function: Callable[..., Any], timeout: float | None, on_report: OnReport
-    ) -> Iterator[Session]:
+    def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
         if timeout is not None:
             raise InvalidInput(
                 "timeout cannot end threads: use worker processes, workers=kbo.Processes(...), or limit the time in "

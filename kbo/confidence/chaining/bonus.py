@@ -38,7 +38,7 @@ class Steps(Bonus):
     edges: Sequence[float]
     heights: Sequence[float]
 
-    def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
+    def __call__(self, std: Tensor) -> Tensor:
         return self._values(std).take(self._below(std))
 
     def majorant(self, std: Tensor) -> Tensor:
@@ -69,6 +69,6 @@ class Cuts(Bonus):
     intercepts: Sequence[float]
     slopes: Sequence[float]
 
-    def __call__(self, std: Tensor) -> Tensor:  # noqa: D102
+    def __call__(self, std: Tensor) -> Tensor:
         lines = std.new_tensor(self.intercepts) + std.new_tensor(self.slopes) * std.unsqueeze(-1)
         return lines.amin(-1)

@@ -107,11 +107,11 @@ class Chaining(OverPoints):
             raise InvalidInput(f"covers are shared with another Chaining, got {type(other).__name__}.")
         self._memory = other._memory
 
-    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, margin = self._mean_and_margin(state, X, self.smooth)
         return mean - margin, mean + margin
 
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def upper(self, state: Posterior, X: Tensor) -> Tensor:
         return torch.add(*self._mean_and_margin(state, X, self.smooth))
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:

@@ -140,10 +140,10 @@ class MartingaleMixture(SubGaussian):
                 self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
 
-    def upper(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def upper(self, state: Posterior, X: Tensor) -> Tensor:
         return self._side(state, X, 1)
 
-    def lower(self, state: Posterior, X: Tensor) -> Tensor:  # noqa: D102
+    def lower(self, state: Posterior, X: Tensor) -> Tensor:
         return self._side(state, X, -1)
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,13 +155,13 @@ class MartingaleMixture(SubGaussian):
         """Return the upper bound at the ridges of the grid."""
         return self.quick_interval(state, X)[1]
 
-    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
+    def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind != "cmm":
             return super().argmax_upper(state, X)
         row, value = self._dual(state, one_set(X), (1,), self.ridges).argmax_upper()
         return (row, value) if math.isfinite(value) else super().argmax_upper(state, X)
 
-    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:  # noqa: D102
+    def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind != "cmm":
             return super().argmax_lower(state, X)
         row, value = self._dual(state, one_set(X), (-1,)).argmax_lower()

@@ -271,7 +271,7 @@ class NoiseBounds(NoiseLevel):
         return self.ridge, 6 * self.event_delta / (math.pi * (j + 1)) ** 2
 
     @property
-    def least_ridge_used(self) -> float:  # noqa: D102
+    def least_ridge_used(self) -> float:
         return self._reference()[0]
 
 
@@ -300,7 +300,7 @@ class MixtureNoiseBounds(NoiseLevel):
         self.description["strict"] = self.strict
 
     @property
-    def small_ball(self) -> str:  # noqa: D102
+    def small_ball(self) -> str:
         ball = "(E exp(-g noise^2 / level^2) <= (1 + 2 g)^(-1/2) for g <= 2)"
         return "" if self.strict else f", and has no more mass near zero than Gaussian noise {ball}"
 
@@ -311,7 +311,7 @@ class MixtureNoiseBounds(NoiseLevel):
         return ridges[:1] + [ridge for ridge in ridges[1:] if ridge >= self._floor]
 
     @property
-    def least_ridge_used(self) -> float:  # noqa: D102
+    def least_ridge_used(self) -> float:
         return self.mixture_ridges[-1]
 
     @property

@@ -54,7 +54,7 @@ class OptunaTuner:
         self._space, self._constraints, self._stopped = space, constraints, False
         self.n_reports: int = 0
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         from kbo.integrations.optuna import suggest
 
         self._trial = self._study.ask()
@@ -70,7 +70,7 @@ class OptunaTuner:
         self._stopped = self._trial.should_prune()
         return self._stopped
 
-    def tell(self, params: Params, value: Value) -> None:  # noqa: D102
+    def tell(self, params: Params, value: Value) -> None:
         from optuna.trial import TrialState
 
         objective, *measured = outputs(value, self._constraints)
@@ -82,7 +82,7 @@ class OptunaTuner:
             self._study.tell(self._trial, objective)
         self._stopped = False
 
-    def recommended(self) -> Params | None:  # noqa: D102
+    def recommended(self) -> Params | None:
         try:
             return _params(self._space, self._study.best_params)
         except ValueError:  # no trial satisfies the constraints
@@ -104,15 +104,15 @@ class AxTuner:
         self._client.configure_experiment(to_parameters(space))
         self._client.configure_optimization("-value", [f"{name} <= 0" for name in constraints])
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         ((self._number, found),) = self._client.get_next_trials(1).items()
         return _params(self._space, found)
 
-    def tell(self, params: Params, value: Value) -> None:  # noqa: D102
+    def tell(self, params: Params, value: Value) -> None:
         names = ("value", *self._constraints)
         self._client.complete_trial(self._number, dict(zip(names, outputs(value, self._constraints), strict=True)))
 
-    def recommended(self) -> Params | None:  # noqa: D102
+    def recommended(self) -> Params | None:
         try:
             found, *_ = self._client.get_best_parameterization()
         except (ValueError, AssertionError):  # no trial satisfies the constraints
@@ -138,14 +138,14 @@ class SMACTuner:
         self._value = import_module("smac.runhistory").TrialValue
         self._smac = smac.HyperparameterOptimizationFacade(scenario, _never_called, overwrite=True, logging_level=False)
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         self._trial = self._smac.ask()
         return _params(self._space, self._trial.config)
 
-    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+    def tell(self, params: Params, value: float) -> None:
         self._smac.tell(self._trial, self._value(cost=value))
 
-    def recommended(self) -> Params:  # noqa: D102
+    def recommended(self) -> Params:
         return _params(self._space, self._smac.intensifier.get_incumbent())
 
 
@@ -171,14 +171,14 @@ class NevergradTuner:
         together.random_state = np.random.RandomState(seed % 2**32)
         self._space, self._optimizer = space, ng.optimizers.NGOpt(parametrization=together, budget=trials)
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         self._candidate = self._optimizer.ask()
         return _params(self._space, self._candidate.value)
 
-    def tell(self, params: Params, value: float) -> None:  # noqa: D102
+    def tell(self, params: Params, value: float) -> None:
         self._optimizer.tell(self._candidate, value)
 
-    def recommended(self) -> Params:  # noqa: D102
+    def recommended(self) -> Params:
         return _params(self._space, self._optimizer.recommend().value)
 
 

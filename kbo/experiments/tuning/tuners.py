@@ -42,13 +42,13 @@ class KBO:
         limits = [Constraint(name, upper=0.0) for name in constraints]
         self._optimizer = Optimizer(space, setting=Practical(**practical), method=method, constraints=limits, seed=seed)
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         return self._optimizer.ask()
 
-    def tell(self, params: Params, value: Value) -> None:  # noqa: D102
+    def tell(self, params: Params, value: Value) -> None:
         self._optimizer.tell(params, value)
 
-    def recommended(self) -> Params:  # noqa: D102
+    def recommended(self) -> Params:
         best = self._optimizer.recommended()
         assert best is not None
         return best.params
@@ -75,7 +75,7 @@ class BoTorchTuner:
         self._points = space.points(10_000)
         self._model: Any = None
 
-    def ask(self) -> Params:  # noqa: D102
+    def ask(self) -> Params:
         n = len(self._units)
         if n < 2 * self._space.dimension + 2:
             return self._space.params(self._sobol.draw(1, dtype=torch.float64)[0])
@@ -83,12 +83,12 @@ class BoTorchTuner:
             torch.manual_seed(1_000_003 * self._seed + n)
             return self._space.params(self._next())
 
-    def tell(self, params: Params, value: Value) -> None:  # noqa: D102
+    def tell(self, params: Params, value: Value) -> None:
         self._units.append(self._space.unit(params))
         self._y.append(outputs(value, self._constraints))
         self._model = None
 
-    def recommended(self) -> Params:  # noqa: D102
+    def recommended(self) -> Params:
         posterior = self._fitted().posterior(self._features())
         mean, std = posterior.mean.detach(), posterior.variance.detach().sqrt()
         feasible = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()

@@ -93,13 +93,13 @@ class Eigenbasis(Resolvent):
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
-    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         return prior - form
 
-    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
         return rest + ridges * form
 
-    def log_det(self, at: Shifted) -> Tensor:  # noqa: D102
+    def log_det(self, at: Shifted) -> Tensor:
         ridges = at.ridges.unsqueeze(-1)
         border = at.L.diagonal(dim1=-2, dim2=-1).square() / ridges
         return torch.log1p(self.values / ridges).sum(-1) + border.log().sum(-1)
@@ -152,7 +152,7 @@ class ExactRidges(SpectralRidges):
         super().__init__(state)
         self.resolvent = basis
 
-    def path(self, X: Tensor) -> SpectralPath:  # noqa: D102
+    def path(self, X: Tensor) -> SpectralPath:
         self.state.check(X)
         X, basis = X.reshape(-1, *X.shape[-2:]), self.resolvent
         variance = basis.k.diagonal(X)

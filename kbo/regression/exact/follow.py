@@ -39,7 +39,7 @@ class FollowedExact(Followed):
         self._vectors: Tensor | None = None  # of the eigenbasis in which the points are kept
         self._joint: Tensor | None = None
 
-    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
         if self.state.data is None:
             return torch.zeros_like(self.prior), self.prior.clone()
         columns = self._current(ridge)

@@ -56,7 +56,7 @@ class OneRidge(LowRankAnswers):
         self.data: Observations = factor.data
         self.k: DenseKernel = factor.k
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         size = max(1, block_of(_BLOCK, X.device) // self.data.rows)
         if X.ndim == 2:
@@ -81,10 +81,10 @@ class OneRidge(LowRankAnswers):
         W = W.reshape(len(W), *X.shape[:-1]).movedim(0, -2)
         return mean, W, W
 
-    def log_det(self) -> Tensor:  # noqa: D102
+    def log_det(self) -> Tensor:
         return self.data.within.new_full((), self.factor.cholesky.log_det)
 
-    def quad(self) -> Tensor:  # noqa: D102
+    def quad(self) -> Tensor:
         return self.data.within + self.ridge * self.factor.z.dot(self.factor.z)
 
     @torch.no_grad()

@@ -76,11 +76,11 @@ class KernelRidge(Posterior):
         return self._kernel
 
     @property
-    def n(self) -> int:  # noqa: D102
+    def n(self) -> int:
         return self.data.n if self.data else 0
 
     @torch.no_grad()
-    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:  # noqa: D102
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         host = checks.observations(X, y, self.like if self.data else None, self.dimension, weights=weights)
         if not host.places:
             return
@@ -111,38 +111,38 @@ class KernelRidge(Posterior):
         """In O(n^2) per new row for a ridge that was used before, else O(n^3)."""
         return OneRidge(self, self.factor(ridge))
 
-    def all_ridges(self) -> AllRidges:  # noqa: D102
+    def all_ridges(self) -> AllRidges:
         return AllRidges(self) if self.data is None else ExactRidges(self, self.basis())
 
-    def follow(self, points: Tensor) -> Followed:  # noqa: D102
+    def follow(self, points: Tensor) -> Followed:
         return FollowedExact(self, points)
 
-    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self._kernel_for(X)(X, Z)
 
-    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
+    def prior_variance(self, X: Tensor) -> Tensor:
         return self._kernel_for(X).diagonal(X)
 
-    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:  # noqa: D102
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
         return draw_prior(self.kernel, like, generator)
 
-    def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:  # noqa: D102
+    def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:
         return self._kernel_for(X).radial(X)
 
     @property
-    def trace(self) -> Tensor:  # noqa: D102
+    def trace(self) -> Tensor:
         return self.like.new_full((), self.data.trace if self.data else 0.0)
 
     @property
-    def error(self) -> Error:  # noqa: D102
+    def error(self) -> Error:
         return _ExactError(self)
 
     @property
-    def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
+    def locations(self) -> tuple[Tensor, Tensor] | None:
         return None if self.data is None else (self.data.X, self.data.counts)
 
     @property
-    def hyperparameters(self) -> list[Tensor]:  # noqa: D102
+    def hyperparameters(self) -> list[Tensor]:
         return [*self.kernel.parameters(), *self.kernel.buffers()]
 
     def factor(self, ridge: float) -> Factor:

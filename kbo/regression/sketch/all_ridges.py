@@ -23,20 +23,20 @@ class SketchedResolvent(Resolvent):
         self.C, self.D = G[:, :0], G[:0, :0]
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
-    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         return prior + ridges * form
 
-    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:  # noqa: D102
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
         return rest - form
 
-    def log_det(self, at: Shifted) -> Tensor:  # noqa: D102
+    def log_det(self, at: Shifted) -> Tensor:
         return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)
 
     def rss(self, at: Shifted) -> Tensor:
         """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``."""
         return (self.quad(at) - at.ridges * self.solved_square(at)).clamp_min(0)
 
-    def effective_dimension(self, at: Shifted) -> Tensor:  # noqa: D102
+    def effective_dimension(self, at: Shifted) -> Tensor:
         return (self.values * at.W).sum(-1)
 
     def coordinates(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ class SketchedRidges(SpectralRidges):
         """That of the state; without data it moves to the device of the points."""
         return self.state.spectrum()
 
-    def path(self, X: Tensor) -> RidgePath:  # noqa: D102
+    def path(self, X: Tensor) -> RidgePath:
         self.state.check(X)
         dtype, sketch, X = X.dtype, self.state.sketch, X.reshape(-1, *X.shape[-2:]).double()
         z = sketch.features(X.reshape(-1, X.shape[-1]))

@@ -33,7 +33,9 @@ class Observed(Protocol):
     rows: Rows
     m: int
 
-    def row_leverages(self) -> Tensor: ...  # noqa: D102
+    def row_leverages(self) -> Tensor:
+        """Return the leverages of all rows, [rows]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class FixedDictionary(Dictionary):
         k = freeze(checks.kernel(kernel), X)
         return cls(X[pivots(lambda i: k(X[i : i + 1], X)[0], k.diagonal(X), m, tolerance)])
 
-    def begin(self, like: Tensor) -> FixedDictionary:  # noqa: D102
+    def begin(self, like: Tensor) -> FixedDictionary:
         return FixedDictionary(self.points.to(like))
 
 
@@ -234,5 +236,5 @@ class GreedyDictionary(Dictionary):
         super().__init__(most)
         self.threshold: float = checks.positive("threshold", threshold)
 
-    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
         return point.weight * point.residual > self.threshold and self._has_capacity(sketch.m)

@@ -41,7 +41,7 @@ class FollowedSketch(Followed):
         variance = clamped(variance, self.prior, ridge, self.state.sketch.trace)
         return mean.to(self.points.dtype), variance.to(self.points.dtype)
 
-    def path(self) -> RidgePath:  # noqa: D102
+    def path(self) -> RidgePath:
         self._catch_up()
         return self.state.all_ridges().path_of(self.features.value, self.prior.unsqueeze(-1), self.points.dtype)
 

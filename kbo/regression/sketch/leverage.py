@@ -47,7 +47,7 @@ class Uniforms(Stateful):
         self.blocks += 1
         return self._generate(-self.blocks, n)
 
-    def restored(self) -> None:  # noqa: D102
+    def restored(self) -> None:
         self._numbers = []
 
     def _generate(self, block: int, n: int) -> Tensor:
@@ -100,14 +100,14 @@ class OnlineRowSampling(Dictionary):
         checks.probability("delta", delta)
         return cls(mu, 12 * math.log(checks.at_least("horizon", horizon, 1) / delta), most=most, seed=seed)
 
-    def begin(self, like: Tensor) -> OnlineRowSampling:  # noqa: D102
+    def begin(self, like: Tensor) -> OnlineRowSampling:
         begun = copy.copy(self)
         begun._weights = []
         begun._factor = GrowingFactor(like.new_empty(0, 0))
         begun._draws = Uniforms(self.seed)
         return begun
 
-    def accepts(self, point: Candidate, sketch: Observed) -> bool:  # noqa: D102
+    def accepts(self, point: Candidate, sketch: Observed) -> bool:
         g, p = self._probability(point)
         if not self._draws.next() < p:
             return False
@@ -178,12 +178,12 @@ class LeverageResampling(Dictionary):
         q = 6 * alpha * math.log(4 * checks.at_least("horizon", horizon, 1) / delta) / eps**2
         return cls(q, most=most, seed=seed)
 
-    def begin(self, like: Tensor) -> Self:  # noqa: D102
+    def begin(self, like: Tensor) -> Self:
         begun = copy.copy(self)
         begun._draws = Uniforms(self.seed)
         return begun
 
-    def redraws(self, sketch: Observed) -> list[int] | None:  # noqa: D102
+    def redraws(self, sketch: Observed) -> list[int] | None:
         p, u = self.probabilities(sketch).cpu(), self._draws.many(sketch.rows.n)
         drawn = (u < p).nonzero().flatten()
         if self.most is not None and len(drawn) > self.most:
@@ -216,7 +216,7 @@ class BatchedResampling(LeverageResampling):
     saved: tuple[str, ...] = ("capped", "_draws", "_spent", "_root")
 
     @property
-    def needs_refresh(self) -> bool:  # noqa: D102
+    def needs_refresh(self) -> bool:
         return 1 + self._spent > self.growth
 
     def frozen(self) -> BatchedResampling:

@@ -58,7 +58,7 @@ class SketchAnswers(LowRankAnswers):
         """``M^-1 B y``, [m]."""
         return self.root.S @ self.whitened
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         self.state.check(X)
         flat, m = X.reshape(-1, X.shape[-1]), self.sketch.m
         many = len(flat) > _MANY * m and self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
@@ -98,13 +98,13 @@ class SketchAnswers(LowRankAnswers):
         U, V = (side.reshape(len(side), *X.shape[:-1]).movedim(0, -2).to(X.dtype) for side in (U, V))
         return (self.weights @ z).reshape(X.shape[:-1]).to(X.dtype), U, V
 
-    def log_det(self) -> Tensor:  # noqa: D102
+    def log_det(self) -> Tensor:
         return self.state.number(self.root.log_det if self.sketch.n else 0.0)
 
-    def quad(self) -> Tensor:  # noqa: D102
+    def quad(self) -> Tensor:
         return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.dtype)
 
-    def rss(self) -> Tensor:  # noqa: D102
+    def rss(self) -> Tensor:
         return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.dtype)).clamp_min(0)
 
     def effective_dimension(self) -> Tensor:
@@ -127,7 +127,7 @@ class SketchAnswers(LowRankAnswers):
         return self._draws(X, self.weight_draws(count, generator), generator)
 
     @torch.no_grad()
-    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:  # noqa: D102
+    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         self.state.check(X)
         return self._draws(X, self.weights.unsqueeze(-1) + self.weight_draws(count, generator), generator)
 

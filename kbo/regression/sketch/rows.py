@@ -171,7 +171,7 @@ class Rows(Stateful):
         """Let ``order`` have all rows once."""
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
 
-    def restored(self) -> None:  # noqa: D102
+    def restored(self) -> None:
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}
         self.latest = (self.sums / self.counts).tolist()
         self.newest = self.order[-1] if self.order else -1
@@ -183,5 +183,5 @@ class LeanRows(Rows):
     def _keep(self, features: Tensor) -> None:
         pass
 
-    def features_of(self, which: list[int] | slice) -> Tensor:  # noqa: D102
+    def features_of(self, which: list[int] | slice) -> Tensor:
         return self._basis.solve(self.X[which]).mT

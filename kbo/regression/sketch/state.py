@@ -85,7 +85,7 @@ class NystromRidge(Posterior):
         self.sketch: Sketch = Sketch(self.kernel, self.ridge, self.description, like.double())
         self.changed()
 
-    def changed(self) -> None:  # noqa: D102
+    def changed(self) -> None:
         super().changed()
         self._spectrum: SketchedResolvent | None = None
 
@@ -118,15 +118,15 @@ class NystromRidge(Posterior):
             self._answers[ridge] = self.answer(ridge)
         return self._answers[ridge]
 
-    def answer(self, ridge: float) -> Answers:  # noqa: D102
+    def answer(self, ridge: float) -> Answers:
         if self.n:
             warn_below_precision(ridge, self.error.least_ridge)
         return SketchAnswers(self, ridge)
 
-    def all_ridges(self) -> SketchedRidges:  # noqa: D102
+    def all_ridges(self) -> SketchedRidges:
         return SketchedRidges(self)
 
-    def follow(self, points: Tensor) -> FollowedSketch:  # noqa: D102
+    def follow(self, points: Tensor) -> FollowedSketch:
         return FollowedSketch(self, points)
 
     @torch.no_grad()
@@ -144,37 +144,37 @@ class NystromRidge(Posterior):
         """Return ``z(x)``, [m N] for X [N d], in float64."""
         return self.sketch.features(X.double())
 
-    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         self._adopt(X)
         return self.sketch.k(X.double(), Z.double()).to(X.dtype)
 
-    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
+    def prior_variance(self, X: Tensor) -> Tensor:
         self._adopt(X)
         return self.sketch.k.diagonal(X.double()).to(X.dtype)
 
-    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:  # noqa: D102
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
         return draw_prior(self.kernel, like, generator)
 
-    def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:  # noqa: D102
+    def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:
         return self.sketch.k.radial(X)
 
     @property
-    def trace(self) -> Tensor:  # noqa: D102
+    def trace(self) -> Tensor:
         return self.number(self.sketch.trace)
 
     @property
-    def error(self) -> Error:  # noqa: D102
+    def error(self) -> Error:
         return _SketchError(self)
 
     @property
-    def locations(self) -> tuple[Tensor, Tensor] | None:  # noqa: D102
+    def locations(self) -> tuple[Tensor, Tensor] | None:
         return self.sketch.rows.X, self.sketch.rows.counts.clone()
 
     @property
-    def hyperparameters(self) -> list[Tensor]:  # noqa: D102
+    def hyperparameters(self) -> list[Tensor]:
         return [*self.kernel.parameters(), *self.kernel.buffers()]
 
-    def check(self, X: Tensor, name: str = "X") -> None:  # noqa: D102
+    def check(self, X: Tensor, name: str = "X") -> None:
         self._adopt(X, name)
         checks.points(name, X, self.like, self.dimension)
 
@@ -187,7 +187,7 @@ class NystromRidge(Posterior):
         if columns and (X.dtype, X.device, columns) != (like.dtype, like.device, like.shape[-1]):
             self._begin(X.new_empty(0, columns))
 
-    def fork_frozen(self) -> NystromRidge:  # noqa: D102
+    def fork_frozen(self) -> NystromRidge:
         fork = self.fork()
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork

@@ -52,11 +52,11 @@ class BatchView(View):
         self.chosen += 1
         self.changed()
 
-    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+    def at(self, ridge: float | None = None) -> Answers:
         inner = self.state.at(ridge)
         return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
 
-    def all_ridges(self) -> AllRidges:  # noqa: D102
+    def all_ridges(self) -> AllRidges:
         return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
 
 

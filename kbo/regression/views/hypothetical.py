@@ -67,18 +67,18 @@ class Hypothetical(View):
         self.weights: Tensor = weights.detach().clone()
 
     @property
-    def provenance(self) -> Provenance:  # noqa: D102
+    def provenance(self) -> Provenance:
         return replace(self.state.provenance, hypothetical=True)
 
     kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = None  # version and ridge of a factor, and it
 
-    def fork_frozen(self) -> Posterior:  # noqa: D102
+    def fork_frozen(self) -> Posterior:
         return Hypothetical(self.state.fork_frozen(), self.P, self.targets, self.weights)
 
-    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+    def at(self, ridge: float | None = None) -> Answers:
         return _ConditionedAnswers(self, self.state.at(ridge))
 
-    def all_ridges(self) -> AllRidges:  # noqa: D102
+    def all_ridges(self) -> AllRidges:
         return _ConditionedRidges(self, self.state.all_ridges())
 
 

@@ -57,10 +57,10 @@ class Tracked(View):
         """Return mean and variance at the tracked points (X omitted, or equal to ``points``), else as the state."""
         return super().predict(self._points if X is None else X, ridge)
 
-    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+    def at(self, ridge: float | None = None) -> Answers:
         return _TrackedAnswers(self, self.state.at(ridge))
 
-    def all_ridges(self) -> AllRidges:  # noqa: D102
+    def all_ridges(self) -> AllRidges:
         return _TrackedRidges(self, self.state.all_ridges())
 
 

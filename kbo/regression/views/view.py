@@ -62,16 +62,16 @@ class View(Posterior):
     fork_frozen: Any = passed_on("state.fork_frozen")
     all_ridges: Any = passed_on("state.all_ridges")
 
-    def prior(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.state.prior(X, Z)
 
-    def prior_variance(self, X: Tensor) -> Tensor:  # noqa: D102
+    def prior_variance(self, X: Tensor) -> Tensor:
         return self.state.prior_variance(X)
 
-    def at(self, ridge: float | None = None) -> Answers:  # noqa: D102
+    def at(self, ridge: float | None = None) -> Answers:
         return self.state.at(ridge)
 
-    def answer(self, ridge: float) -> Answers:  # noqa: D102
+    def answer(self, ridge: float) -> Answers:
         return self.at(ridge)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
@@ -105,22 +105,22 @@ class ViewAnswers(Answers):
     deviations: Any = passed_on("inner.deviations")
     draw_function: Any = passed_on("inner.draw_function")
 
-    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)
 
-    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:  # noqa: D102
+    def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.inner.covariance(X, Z)
 
-    def log_det(self) -> Tensor:  # noqa: D102
+    def log_det(self) -> Tensor:
         return self.inner.log_det()
 
-    def quad(self) -> Tensor:  # noqa: D102
+    def quad(self) -> Tensor:
         return self.inner.quad()
 
-    def rss(self) -> Tensor:  # noqa: D102
+    def rss(self) -> Tensor:
         return self.inner.rss()
 
-    def effective_dimension(self) -> Tensor:  # noqa: D102
+    def effective_dimension(self) -> Tensor:
         return self.inner.effective_dimension()
 
 
