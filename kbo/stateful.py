@@ -90,7 +90,7 @@ class Stateful:
             found = state.get("class", "an unknown class") if isinstance(state, dict) else f"a {type(state).__name__}"
             raise InvalidInput(
                 f"a {own} loads the state dict of a {own} of this version of kbo, got that of {found!s:.80}. States "
-                "of another class or of kbo 0.8 and earlier cannot be loaded: build the object from its data again."
+                "of another class or of kbo 0.15 and earlier cannot be loaded: build the object from its data again."
             )
 
 

@@ -62,8 +62,7 @@ class KernelUCB(ConfidenceAcquisition):
         if self._conditioned is None or self._conditioned[0] != state.version:
             assert self.X_pending is not None
             with checks.inside("X_pending"):
-                P = checks.points("its rows, in the inputs of the model,", self.model.transform_inputs(self.X_pending))
-                view = Hypothetical(state, P)
+                view = Hypothetical(state, self.model.transform_inputs(self.X_pending))
             self._conditioned = state.version, view
         return self._conditioned[1]
 

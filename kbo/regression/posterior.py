@@ -589,7 +589,7 @@ class Posterior(Stateful, ABC):
     def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""
         answers, count = self.at(), checks.whole("count", count, 1)
-        if checks.shaped("X", X).ndim != 2:
+        if checks.points("X", X).ndim != 2:
             raise InvalidInput(f"X must have shape [N d], got {tuple(X.shape)}.")
         return answers.sample(X, count, checks.generator(generator))
 

@@ -93,6 +93,7 @@ def centred_draws(
     """
     count = checks.whole("count", count, 1)
     checks.instance("state", state, Posterior).check(X)
+    checks.points("X", X)  # a draw over a finite set decides which point is taken
     if X.ndim != 2 or not len(X):
         raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
     ridge = checks.maybe(checks.positive, "ridge", ridge)

@@ -48,6 +48,7 @@ class Hypothetical(View):
     ) -> None:
         super().__init__(state)
         state.check(P, "P")
+        checks.points("P", P)
         if P.ndim < 2:
             raise InvalidInput(f"P must have shape [... p d], got {tuple(P.shape)}.")
         for name, values in (("targets", targets), ("weights", weights)):
