@@ -441,6 +441,54 @@ def test_distances_of_all_kernels_come_from_differences(kernel):
     torch.testing.assert_close(freeze(kernel, X)(X, near), exact[type(kernel).__name__], rtol=1e-12, atol=1e-14)
 
 
+# States that are whole in part
+
+
+def test_a_state_that_could_not_be_loaded_has_no_guarantee():
+    state = fed(KernelRidge(RBFKernel(ard_num_dims=2), 0.01))
+    before, version = state.predict(X[:3]), state.version
+    foreign = fed(KernelRidge(RBFKernel(), 0.01), X[:9, :1], Y[:9])
+    with pytest.raises(kbo.InvalidInput):
+        state.load_state_dict(foreign.state_dict())
+    assert (state.version == version and torch.equal(before[0], state.predict(X[:3])[0])) or CMM.objections(state)
+
+
+@pytest.mark.parametrize("variant", ["tight+grid", "mixture"])
+def test_noise_bounds_of_other_data_than_the_state_are_no_guarantee(variant):
+    bound = ADAPTIVE if variant == "tight+grid" else AdaptiveMixture("amm")
+    state, other = adaptive(variant), adaptive(variant)
+    assert not bound.objections(state)
+    sketched = AdaptiveRidge(STATES["greedy"](RBFKernel(), 1.0), noise_bounds(variant, 5.0, 0.1, 1.0))
+    with pytest.raises(kbo.InvalidInput, match="NystromRidge"):
+        state.load_state_dict(fed(sketched, X[:30], Y[:30]).state_dict())
+    assert state.schedule.n == state.n == 60  # nothing was taken over
+    other.state.update(X[:1], Y[:1])  # beside its schedule, as an interrupt leaves it
+    assert "noise bounds have seen 60 of 61" in " ".join(bound.objections(other))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_an_interrupted_update_leaves_no_answers_of_before(name, monkeypatch):
+    state = fed(STATES[name](RBFKernel(), 0.01))
+    state.predict(X[:3])
+    version = state.version
+    monkeypatch.setattr(kbo.regression.exact.observations, "merge", interrupted, raising=True)
+    monkeypatch.setattr(kbo.regression.sketch.rows.Rows, "extend", interrupted, raising=True)
+    with pytest.raises(KeyboardInterrupt):
+        state.update(X[20:25], Y[20:25], torch.full((5,), 9.0, dtype=torch.float64))
+    assert state.version != version
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_hypothetical_points_of_a_batch_are_marked_in_every_part_of_it():
+    batch = BatchView(exact(), X[:9])
+    batch.observe(0)
+    for state in (batch, batch.after, batch.fork_frozen()):
+        assert "hypothetical" in " ".join(AY.objections(state))
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for cases in ROWS.values():

@@ -90,7 +90,7 @@ class Confidence(metaclass=ReadOnly):
         if self.statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self.least_ridge_used(state))
-        if "sketch" not in self.covers and float(state.error.trace) > 0:
+        if "sketch" not in self.covers and not float(state.error.trace) <= 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
             )

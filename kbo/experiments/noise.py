@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 
+from torch import Tensor
+
 from kbo.confidence import NoiseBounds
 from kbo.confidence.noise.fit import Fit
 from kbo.errors import InvalidInput
@@ -47,6 +49,10 @@ class DurandNoiseBounds(NoiseBounds):
     def _reference(self) -> tuple[float, float]:
         least = max((self.lower / self.norm_bound) ** 2, self._floor)
         return min(least, self.ridge), self.event_delta  # never above the ridge whose fit it judges
+
+    def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
+        answers = state.all_ridges()  # a ridge that moves every time has no factor to grow
+        return getattr(answers, name)(answers.ridges([ridge]))[0]
 
     def _learn(self, state: Posterior) -> None:
         if not self.printed:

@@ -122,7 +122,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             posterior_transform: Applied last.
 
         Raises:
-            InvalidInput: X has another shape or device than the data, or is not finite.
+            InvalidInput: X has another shape or device than the data.
         """
         if len(shape := tuple(checks.tensor("X", X).shape)) < 2:
             raise InvalidInput(f"X must be a tensor of shape [... q d], got {shape}: use X.unsqueeze(0) for one point.")

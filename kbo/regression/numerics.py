@@ -93,7 +93,7 @@ def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float
 
 
 def algebra_error(terms: int, trace: float | Tensor, ridge: float | Tensor, kernel_error: float = 0.0) -> Any:
-    """Return ``4 (t + 1) u (t + 1 + Tr K / ridge) + 4 r Tr K / ridge``; see ``rounding_error``.
+    """Return ``4 (t + 1) u (t + 1 + Tr K / ridge) + 4 r Tr K / ridge``; see ``Error.rounding``.
 
     With t = ``terms``, ``u = 2^-53`` and r = ``kernel_error``, the error of the kernel relative to ``k(x, x)``.
     """

@@ -36,6 +36,9 @@ from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
 
+PARTLY_LOADED = "a saved state was loaded in part"
+"""Caveat while a state is loaded; it stays if that fails."""
+
 _MOST_ANSWERS = 8
 """Ridges whose answers are remembered until the state changes."""
 
@@ -333,6 +336,9 @@ class Posterior(Stateful, ABC):
         self.prior_version: int = fresh_version()
         self.changed()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_answers": {}}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.prior_version = fresh_version()  # versions are numbers of one process
@@ -433,10 +439,13 @@ class Posterior(Stateful, ABC):
         ridge = self._ridge if ridge is None else ridge
         found = self._answers.get(ridge)
         if found is None:
-            found = self._answers[ridge] = self.answer(ridge) if self.n else PriorAnswers(self, ridge)
+            found = self._answers[ridge] = self._new_answers(ridge)
             if len(self._answers) > _MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
         return found
+
+    def _new_answers(self, ridge: float) -> Answers:
+        return self.answer(ridge) if self.n else PriorAnswers(self, ridge)
 
     @property
     def ridge(self) -> float:

@@ -31,9 +31,12 @@ class _Adaptive(Confidence):
         return self.noise_bounds(state).delta
 
     def objections(self, state: Posterior) -> list[str]:
-        """Return the reasons as for any confidence; one more if the noise bounds are refuted."""
-        refuted = self.noise_bounds(state).refuted
-        return super().objections(state) + ["the bounds of the noise level contradict each other"] * refuted
+        """Return the reasons as for any confidence; more if the noise bounds are refuted, or of other data."""
+        bounds = self.noise_bounds(state)
+        reasons = ["the bounds of the noise level contradict each other"] * bounds.refuted
+        if bounds.n != state.n:  # after an interrupt, or a state that could not be loaded
+            reasons.append(f"the noise bounds have seen {bounds.n} of {state.n} observations")
+        return super().objections(state) + reasons
 
     def least_ridge_used(self, state: Posterior) -> float:
         return min(state.ridge, self.noise_bounds(state).least_ridge_used)

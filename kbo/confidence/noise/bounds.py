@@ -19,6 +19,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
@@ -234,8 +235,12 @@ class NoiseBounds(NoiseLevel):
         """
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
-        gain = float(state.observed.at(ridge).log_det() + state.error.log_det(ridge)) if state.n else 0.0
+        gain = float(self._read("log_det", state.observed, ridge) + state.error.log_det(ridge)) if state.n else 0.0
         return 2 * math.log(1 / delta) + gain
+
+    def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
+        """Return a number [] of the answers of a posterior at a ridge."""
+        return getattr(state.at(ridge), name)()
 
     def _learn(self, state: Posterior) -> None:
         """Update lower bound, upper bound and ridge, in this order (Durand et al. 2018, Sec. 6.3)."""
@@ -246,7 +251,7 @@ class NoiseBounds(NoiseLevel):
 
     def _from_below(self, state: Posterior, most: float) -> tuple[float, Fit]:
         """Return the lower bound for at most this much energy, and the fit with its residuals rounded up."""
-        rss, rounded = state.at(self.ridge).rss(), state.error.of_quad
+        rss, rounded = self._read("rss", state, self.ridge), state.error.of_quad
         rss, error = torch.stack([rss, state.error.norm().to(rss)]).tolist()
         fit = Fit(state.n, max(rss - rounded, 0), self.ridge, self.norm_bound, error, most)
         return max(self.lower, at_least(fit)), fit._replace(rss=rss + rounded)

@@ -18,7 +18,7 @@ from kbo.regression.exact.follow import FollowedExact
 from kbo.regression.exact.observations import Observations
 from kbo.regression.exact.one_ridge import Factor, OneRidge
 from kbo.regression.numerics import algebra_error, warn_below_precision
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior
+from kbo.regression.posterior import PARTLY_LOADED, AllRidges, Answers, Followed, Posterior
 from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 
@@ -89,15 +89,17 @@ class KernelRidge(Posterior):
         if self.data is None:
             self._begin(Observations(X, y))
         assert self.data is not None
-        layout = self.data.layout
-        self.data.append(X, y, weights, host)
-        self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
-        self.data.kernel_error = max(self.data.kernel_error, k.error(host.places))
-        if self.data.layout != layout:
-            self._factors.clear()
-            self._basis = None
-        self.note(weighted=self.data.weight_range != (1.0, 1.0), repeats=self.data.repeats)
-        self.changed()
+        layout, error = self.data.layout, k.error(host.places)
+        try:
+            self.data.append(X, y, weights, host)
+            self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
+            self.data.kernel_error = max(self.data.kernel_error, error)
+            if self.data.layout != layout:
+                self._factors.clear()
+                self._basis = None
+        finally:  # an interrupt leaves no answers of the data before
+            self.note(weighted=self.data.weight_range != (1.0, 1.0), repeats=self.data.repeats)
+            self.changed()
 
     def _prior_of(self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:
         """Return the sum of ``w k(x, x)`` over new observations, and the largest ``k(x, x)``."""
@@ -168,13 +170,16 @@ class KernelRidge(Posterior):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace data and ridge by those of a state dict; the kernel is that of this object."""
         self.check_state_dict(state)
-        self._begin(None)
+        data = None
         if (saved := state["data"]) is not None:
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
             data.load_state_dict(saved)
-            self._begin(data)
-            data.trace, data.largest = read(state["trace"], self.prior_variance(data.X).max())
-            data.kernel_error = self._kernel_for(data.X).error(data.X.tolist())
+            k = self._kernel_for(data.X)
+            data.trace, data.largest = read(state["trace"], k.diagonal(data.X).max())
+            data.kernel_error = k.error(data.X.tolist())
+        self.add_caveat(PARTLY_LOADED)
+        self._begin(data)
+        self.changed()
         self.assumed = state["assumed"]
         self.changed()
 

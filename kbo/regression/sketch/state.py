@@ -24,7 +24,7 @@ from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.numerics import algebra_error, warn_below_precision
-from kbo.regression.posterior import Answers, Posterior
+from kbo.regression.posterior import PARTLY_LOADED, Answers, Posterior
 from kbo.regression.provenance import Error
 from kbo.regression.sampling import Function, draw_prior
 from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
@@ -98,8 +98,8 @@ class NystromRidge(Posterior):
 
     def move_ridge(self, ridge: float) -> None:
         """Also for the dictionary; O(m^3)."""
+        self.sketch.move_ridge(checks.positive("ridge", ridge))
         super().move_ridge(ridge)
-        self.sketch.move_ridge(self.ridge)
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary takes blocks."""
@@ -107,16 +107,15 @@ class NystromRidge(Posterior):
         host = checks.observations(X, y, self.like, self.dimension, weights=weights)
         if len(X) == 0:
             return
-        self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
-        self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
-        self.changed()
+        try:
+            self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
+        finally:  # an interrupt leaves no answers of the data before
+            self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
+            self.changed()
 
-    def at(self, ridge: float | None = None) -> Answers:
+    def _new_answers(self, ridge: float) -> Answers:
         """In O(m^2) per new row at the state's own ridge, else O(m^3); without data too."""
-        ridge = self.ridge if ridge is None else ridge
-        if ridge not in self._answers:
-            self._answers[ridge] = self.answer(ridge)
-        return self._answers[ridge]
+        return self.answer(ridge)
 
     def answer(self, ridge: float) -> Answers:
         if self.n:
@@ -138,7 +137,7 @@ class NystromRidge(Posterior):
 
     def root(self, ridge: float) -> InverseRoot:
         """Return ``M^-1`` at a ridge."""
-        return self.sketch.root if ridge == self.ridge else InverseRoot(self.sketch.G, ridge)
+        return self.sketch.root if ridge == self.sketch.ridge else InverseRoot(self.sketch.G, ridge)
 
     def features(self, X: Tensor) -> Tensor:
         """Return ``z(x)``, [m N] for X [N d], in float64."""
@@ -176,7 +175,7 @@ class NystromRidge(Posterior):
 
     def check(self, X: Tensor, name: str = "X") -> None:
         self._adopt(X, name)
-        checks.points(name, X, self.like, self.dimension)
+        checks.shaped(name, X, self.like, self.dimension)
 
     def _adopt(self, X: Tensor, name: str = "X") -> None:
         """Before the first observation, move to the dtype, device and columns of X."""
@@ -195,6 +194,7 @@ class NystromRidge(Posterior):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
+        self.add_caveat(PARTLY_LOADED)
         self._ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
         self.sketch.load_state_dict(state["sketch"])

@@ -58,7 +58,7 @@ class Sketch(Stateful):
         m: Number of anchors.
         G: ``B B'``, [m m].
         By: ``B y``, [m].
-        repeats: As for any posterior.
+        repeats: As in ``Provenance``.
         kernel_error: Error of the kernel at locations and anchors; see ``DenseKernel.error``.
         trace: ``Tr K``.
         kappa: Largest ``w k(x, x)`` of an observation.
@@ -228,8 +228,8 @@ class Sketch(Stateful):
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the regulariser, O(m^3)."""
-        self.ridge = ridge
-        self.root = InverseRoot(self.G, ridge)
+        root = InverseRoot(self.G, ridge)
+        self.ridge, self.root = ridge, root
 
     def row_leverages(self) -> Tensor:
         """The leverages of all rows at the state's ridge, [rows]."""

@@ -1,8 +1,7 @@
 """A posterior whose ridge follows the data.
 
-A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. One that may move at
-every observation is answered from an eigenbasis, which serves all ridges. Both are functions of the observations in
-their order alone.
+A ridge that moves seldom, over a grid, has a growing factor: each move costs one factorisation. It is a function of
+the observations in their order alone.
 """
 
 from __future__ import annotations
@@ -91,6 +90,6 @@ class AdaptiveRidge(View):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for an equally constructed state."""
         self.check_state_dict(state)
-        self._schedule.load_state_dict(state["schedule"])
-        self.state.move_ridge(self._schedule.ridge)
+        self._schedule.check_state_dict(state["schedule"])
         self.state.load_state_dict(state["state"])
+        self._schedule.load_state_dict(state["schedule"])

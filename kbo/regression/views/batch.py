@@ -48,6 +48,7 @@ class BatchView(View):
         """Count that row of the points as observed from now on."""
         index = checks.whole("index", index, 0, len(self.after.points) - 1)
         chosen = self.after.points[index : index + 1]
+        self.after.note(hypothetical=True)
         self.after.update(chosen, chosen.new_zeros(1))
         self.chosen += 1
         self.changed()
