@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
 from kbo.regression.ridge_path import RidgePath
@@ -32,6 +33,7 @@ class Tracked(View):
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
         state.check(points, "points")
+        checks.points("points", points)
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         self._points = points.detach().clone()
