@@ -606,18 +606,18 @@ QUERIES = ("X", "Z", "x", "points")
 
 def verdict(call: Call, argument: str, bad: str) -> str:
     """Call with one bad value; return "works", "refused", or the fault in words."""
+    nan_in = argument in QUERIES and re.search("nan|inf", bad.lower())  # gives NaN out, or an error about NaN
     try:
         given = call.arguments()
         given[argument] = BAD[bad]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = call_with_limit(lambda: call.function(**given), PATIENCE)
-        nan_in = argument in QUERIES and ("NaN" in bad or "inf" in bad)  # gives NaN out
         return "works" if nan_in or finite(found) else f"a result with NaN: {str(found)[:80]}"
     except kbo.KboError as error:
         names = next((names for names in WORDS.split() if names.startswith(f"{argument}|")), argument)
         named = re.search(rf"(?<![A-Za-z])({names})(?![A-Za-z])", str(error))
-        return "refused" if named else f"not named: {type(error).__name__}: {error}"
+        return "refused" if named or nan_in else f"not named: {type(error).__name__}: {error}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
