@@ -89,7 +89,7 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
 
 
 class Narrowest(Confidence):
-    covers = frozenset({"sketch", "weights", "moved ridge"})
+    covers: frozenset[str] = frozenset({"sketch", "weights", "moved ridge"})
 
     def __init__(self, *bounds):
         self.bounds = dict(enumerate(bounds))

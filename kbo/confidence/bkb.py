@@ -25,7 +25,7 @@ from kbo.regression import Posterior
 class _Projected(SubGaussian, WidthConfidence):
     """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
-    covers = frozenset({"sketch", "weights"})
+    covers: frozenset[str] = frozenset({"sketch", "weights"})
 
     @abstractmethod
     def missed(self, state: Posterior) -> float:

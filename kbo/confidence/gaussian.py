@@ -39,7 +39,7 @@ class FiniteSet(OverPoints):
         InvalidInput: A number out of its range, or an unknown variant.
     """
 
-    covers = frozenset({"weights"})
+    covers: frozenset[str] = frozenset({"weights"})
 
     n_points: int
 

@@ -32,7 +32,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
-    covers = frozenset({"sketch", "weights"})
+    covers: frozenset[str] = frozenset({"sketch", "weights"})
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, least_ridge: float | None = None) -> None:
         super().__init__(noise_std, norm_bound, delta)
@@ -70,7 +70,7 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         InvalidInput: A number out of its range.
     """
 
-    covers = frozenset({"sketch", "weights"})
+    covers: frozenset[str] = frozenset({"sketch", "weights"})
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float, eta: float) -> None:
         super().__init__(noise_std, norm_bound, delta)

@@ -61,7 +61,7 @@ class DurandNoiseBounds(NoiseBounds):
         t, C_t = state.n, _printed_deviation(state.n, self.event_delta)
         self._lower, fit = self._from_below(state, t * (1 + math.sqrt(2 * C_t / t)) ** 2)
         self._upper = min(self.upper, _at_most_printed(fit, self.deviation(state), C_t))
-        self.ridge = self._ridge()
+        self.ridge: float = self._ridge()
 
 
 def _printed_deviation(t: int, delta: float) -> float:

@@ -61,7 +61,7 @@ class Chaining(OverPoints):
         InvalidInput: A number out of its range.
     """
 
-    covers = frozenset({"weights"})
+    covers: frozenset[str] = frozenset({"weights"})
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ class MartingaleMixture(SubGaussian):
         InvalidInput: A number out of its range, or an unknown kind.
     """
 
-    covers = frozenset({"sketch", "weights", "moved ridge"})
+    covers: frozenset[str] = frozenset({"sketch", "weights", "moved ridge"})
 
     def __init__(
         self,

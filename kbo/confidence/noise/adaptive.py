@@ -18,7 +18,7 @@ from kbo.regression import Posterior
 class _Adaptive(Confidence):
     """Bounds at the noise level of the state's ``NoiseBounds``, with their guarantee; infinite before the first."""
 
-    covers = frozenset({"sketch", "weights", "moved ridge"})
+    covers: frozenset[str] = frozenset({"sketch", "weights", "moved ridge"})
     rests_on: type[NoiseLevel]
     """The class of noise bounds whose event is that of the confidence."""
 
@@ -79,7 +79,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         >>> lower, upper = AdaptiveSelfNormalized().interval(state, X)
     """
 
-    rests_on = NoiseBounds
+    rests_on: type[NoiseLevel] = NoiseBounds
 
     def width(self, state: Posterior) -> Tensor:
         """Return ``C + C sqrt(|E| / lam) + upper sqrt(D / lam)``, [].
@@ -107,7 +107,7 @@ class AdaptiveMixture(_Adaptive, Delegated):
         InvalidInput: An unknown kind.
     """
 
-    rests_on = MixtureNoiseBounds
+    rests_on: type[NoiseLevel] = MixtureNoiseBounds
 
     def __init__(self, kind: str = "cmm") -> None:
         self.kind: str = MartingaleMixture(1.0, 1.0, 0.1, kind).kind  # checks it

@@ -247,7 +247,7 @@ class NoiseBounds(NoiseLevel):
         least, most = stitched(state.n, self.event_delta)
         self._lower, fit = self._from_below(state, most)
         self._upper = min(self.upper, at_most(fit, self.deviation(state), least))
-        self.ridge = self._ridge()
+        self.ridge: float = self._ridge()
 
     def _from_below(self, state: Posterior, most: float) -> tuple[float, Fit]:
         """Return the lower bound for at most this much energy, and the fit with its residuals rounded up."""
@@ -346,4 +346,4 @@ class MixtureNoiseBounds(NoiseLevel):
             self._lower = max(self.lower, energy / math.sqrt(most))
         if math.isfinite(self.upper):
             radii = [quad + self.upper**2 * gain for quad, gain in zip(quads, gains, strict=True)]
-            self.ridge = ridges[radii.index(min(radii))]
+            self.ridge: float = ridges[radii.index(min(radii))]
