@@ -550,7 +550,9 @@ PROBLEM = "from helper_of_script import bounds\ndef objective(x): return x[0]\n"
 def script(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "helper_of_script.py").write_text("bounds = [(0.0, 1.0)]\n")
-    return tmp_path / "script_of_user.py"
+    yield tmp_path / "script_of_user.py"
+    for name in ("script_of_user", "helper_of_script"):
+        sys.modules.pop(name, None)
 
 
 def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(script, monkeypatch):
@@ -577,7 +579,9 @@ def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, scri
 def test_a_script_is_loaded_again_from_another_folder(script):
     for folder in ("a", "b"):
         (script.parent / folder).mkdir()
-        (script.parent / folder / script.name).write_text(f"{PROBLEM}folder = {folder!r}")
+        (script.parent / folder / script.name).write_text(
+            f"bounds, folder = [], {folder!r}\ndef objective(x): return x[0]\n"
+        )
         tuning._load(str(script.parent / folder / script.name))
         assert sys.modules[script.stem].folder == folder
 
