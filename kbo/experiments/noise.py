@@ -29,6 +29,9 @@ class DurandNoiseBounds(NoiseBounds):
     Args:
         norm_bound, delta, upper, lower: As for ``NoiseBounds``; they learn little from a lower bound of 0.
         printed: Whether the constants are those in print.
+
+    Raises:
+        InvalidInput: No upper bound, or a delta too small for the printed proof.
     """
 
     def __init__(self, norm_bound: float, delta: float, upper: float, lower: float = 0.0, *, printed: bool) -> None:

@@ -407,7 +407,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def error(self) -> Error:
-        """What an approximation of the kernel matrix and rounding do to the answers."""
+        """Bounds of the errors that an approximation of the kernel matrix and rounding cause in the answers."""
         return Error(self)
 
     @property
@@ -501,7 +501,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def assumed(self) -> dict[str, Any]:
-        """What bounds on the data assume, for a state dict: ridge, provenance and kernel.
+        """Assumptions of bounds on the data, for a state dict: ridge, provenance and kernel.
 
         Of the kernel, its classes and parameters, and its values among a few of the state's own points.
         """

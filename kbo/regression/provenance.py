@@ -1,4 +1,4 @@
-"""What lies between the data of a posterior and those that theorems are about, and what its numbers are off by."""
+"""Assumptions of theorems that the data of a posterior do not meet, and errors of its numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbo.regression.numerics import algebra_error
 
 @dataclass(frozen=True)
 class Provenance:
-    """What was given up of the assumptions of a theorem: a confidence compares it with what its theorem covers.
+    """Assumptions of theorems that were given up: a confidence compares them with those that its own theorem needs.
 
     Attributes:
         hypothetical: Whether some observations are hypothetical: then no bound is a theorem.
@@ -36,7 +36,7 @@ class Provenance:
 
 
 class Error:
-    """What an approximation of the kernel matrix, ``E = K - K~ >= 0``, and rounding do to the answers of a posterior.
+    """Errors of a posterior's answers from an approximation of the kernel matrix, ``E = K - K~ >= 0``, and rounding.
 
     Without an approximation, E = 0, as here; a posterior that has one overrides what differs.
 

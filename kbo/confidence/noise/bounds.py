@@ -96,11 +96,15 @@ class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
         }
         self.event_delta: float = self.delta / _EVENTS
         self._floor = 0.0  # the least ridge at which rounding is small
-        self.ridge: float = self.largest_ridge
+        self.ridge: float = self._ridge()
 
     def _first_ridge(self) -> float:
         """Return where the grid begins by default: 1, the prior variance of an unscaled kernel."""
         return 1.0
+
+    def _ridge(self) -> float:
+        """Return the ridge before the first observation."""
+        return self.largest_ridge
 
     @property
     def upper(self) -> float:
@@ -224,10 +228,6 @@ class NoiseBounds(NoiseLevel):
     def _first_ridge(self) -> float:
         return self.upper**2 / self.norm_bound**2 if math.isfinite(self.upper) else 1.0
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.ridge: float = self._ridge()
-
     def deviation(self, state: Posterior) -> float:
         """Return ``D``, at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``, at the present ridge.
 
@@ -299,9 +299,18 @@ class MixtureNoiseBounds(NoiseLevel):
         InvalidInput: A number out of its range.
     """
 
-    def __init__(self, *args: Any, strict: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        norm_bound: float,
+        delta: float,
+        upper: float | None = None,
+        lower: float = 0.0,
+        largest_ridge: float | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
         self.strict: bool = checks.flag("strict", strict)
-        super().__init__(*args, **options)
+        super().__init__(norm_bound, delta, upper, lower, largest_ridge)
         self.description["strict"] = self.strict
 
     @property
