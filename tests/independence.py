@@ -107,6 +107,10 @@ KINDS = {
     "log levels": Kind(_levels, _set_levels),
     "signal handlers": Kind(lambda: {name.name: signal.getsignal(name) for name in NAMED}, _set_handlers),
     "timers": Kind(lambda: {name: signal.getitimer(timer) for name, timer in TIMERS.items()}, _set_timers),
+    "blocked signals": Kind(
+        lambda: {"blocked": signal.pthread_sigmask(signal.SIG_BLOCK, [])},
+        lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before["blocked"]),
+    ),
     "environment": Kind(_environment, _set_environment),
     "working directory": Kind(lambda: {"directory": os.getcwd()}, lambda before: os.chdir(before["directory"])),
 }

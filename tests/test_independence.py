@@ -17,6 +17,7 @@ LEAKS = {
     "log levels": "logging.getLogger('kbo').setLevel(logging.DEBUG)",
     "signal handlers": "signal.signal(signal.SIGTERM, lambda number, frame: None)",
     "timers": "signal.signal(signal.SIGALRM, lambda number, frame: None); signal.setitimer(signal.ITIMER_REAL, 6000)",
+    "blocked signals": "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})",
     "environment": "os.environ['KBO_LEFT'] = '1'",
     "working directory": "os.chdir('/')",
     "file ": "KEPT.append(open(__file__))",
@@ -40,6 +41,7 @@ def test_none_of_it_is_seen():
     assert torch.get_default_dtype() == torch.float32
     assert "KBO_LEFT" not in os.environ and os.getcwd() != "/"
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
     assert logging.getLogger("kbo").level == logging.NOTSET
     drawn = torch.randn(3), np.random.rand(3), random.random()
     torch.manual_seed(0), np.random.seed(0), random.seed(0)
