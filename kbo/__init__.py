@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbo.workers.processes import Processes
     from kbo.workers.threads import Threads
 
-__version__ = "0.16.0"
+__version__ = "0.17.0"
 
 __all__ = [
     "AdaptiveRidge",

@@ -10,7 +10,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 
-def close(actual: Tensor, expected: Tensor, tol: float = 1e-8) -> None:
+def close(actual: Tensor | float, expected: Tensor, tol: float = 1e-8) -> None:
+    actual = actual if isinstance(actual, Tensor) else expected.new_tensor(actual)
     torch.testing.assert_close(actual, expected, rtol=tol, atol=tol)
 
 

@@ -78,10 +78,12 @@ NEEDS = {"horizon": 100, "n_points": 30, "noise_upper": 0.5}
 def numbers(state: Any, Z: Tensor) -> Iterator[tuple[str, Tensor]]:
     mean, variance = state.predict(Z, RIDGES)
     yield from (("mean", mean), ("variance", variance), ("covariance", state.covariance(Z[:3], Z[3:])))
-    for name in ("log_det", "quad", "rss", "effective_dimension", "leverage_sum"):
+    for name in ("log_det", "quad", "effective_dimension"):
         yield name, getattr(state, name)(RIDGES)
-    many = state.all_ridges()
-    yield "all ridges", torch.stack(many.predict(Z, many.ridges(RIDGES)))
+    yield "rss", torch.stack([state.at(ridge).rss() for ridge in RIDGES])
+    yield "leverage_sum", state.effective_dimension(RIDGES) + state.error.trace / torch.tensor(RIDGES, dtype=DOUBLE)
+    moments = state.all_ridges(Z.unsqueeze(-2)).grid(RIDGES)
+    yield "all ridges", torch.stack([moments.mean.squeeze(-1), moments.covariance[..., 0, 0]])
 
 
 def states() -> Iterator[tuple[str, Any]]:
@@ -94,7 +96,7 @@ def states() -> Iterator[tuple[str, Any]]:
             found = [*numbers(state, Z), ("ridge", torch.tensor(state.ridge))]
             hypothetical = regression.Hypothetical(state, points(3, 8))
             found += [("hypothetical", torch.stack(hypothetical.predict(Z)))]
-            found += [("tracked", torch.stack(regression.track(state.fork(), Z).predict(Z)))]
+            found += [("tracked", torch.stack(regression.Tracked(state.fork(), Z).predict(Z)))]
             yield from ((f"{kernel_name}, {name}, {what}", value) for what, value in found)
             if name in ("adaptive", "adaptive sketch"):
                 continue

@@ -53,7 +53,7 @@ class Unions:
         least = max((state.n / 2 * math.log1p(2 * g) - cost) / g for g, _ in rates)
         most = min((-state.n / 2 * math.log1p(-2 * g) + cost) / g for _, g in rates)
         answers = state.all_ridges()
-        quads, gains = (f(answers.ridges(RIDGES)).tolist() for f in (answers.quad, answers.log_det))
+        quads, gains = (f(RIDGES).tolist() for f in (answers.quad, answers.log_det))
         for a, quad, gain in zip(RIDGES, quads, gains, strict=True):
             if least > gain + 2 * self.log:
                 self._upper = min(self.upper, math.sqrt(quad / (least - gain - 2 * self.log)))

@@ -270,7 +270,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "a ridge that follows the data, the same": lambda: on(AY, adaptive()),
     },
     "another kernel": {
-        "a saved state loaded under another kernel": lambda: on(CMM, restored(exact(), RBFKernel(ard_num_dims=2)))
+        "a saved state loaded under another kernel": lambda: on(CMM, restored(exact(), MaternKernel(nu=2.5)))
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),
@@ -471,7 +471,7 @@ def test_an_interrupted_update_leaves_no_answers_of_before(name, monkeypatch):
     state = fed(STATES[name](RBFKernel(), 0.01))
     state.predict(X[:3])
     version = state.version
-    monkeypatch.setattr(kbo.regression.exact.observations, "merge", interrupted, raising=True)
+    monkeypatch.setattr(kbo.regression.observations, "merge", interrupted, raising=True)
     monkeypatch.setattr(kbo.regression.sketch.rows.Rows, "extend", interrupted, raising=True)
     with pytest.raises(KeyboardInterrupt):
         state.update(X[20:25], Y[20:25], torch.full((5,), 9.0, dtype=torch.float64))

@@ -22,7 +22,7 @@ from kbo.confidence.chaining.bonus import Cuts
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import GaussianProcessBandit, GraphBandit
-from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, NystromRidge, track
+from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, NystromRidge, Tracked
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining
 from tests.laws.states import seeded
@@ -135,7 +135,7 @@ def test_a_set_serves_posteriors_of_both_precisions(device):
 def test_imagined_observations_change_standard_deviations_and_not_the_bonus(device):
     state, Z = fed(20, device), uniform(60, 2, device=device)
     confidence, P = Chaining(DELTA, points=Z), Z[[3, 8]]
-    frozen = BatchView(track(state, Z), Z)
+    frozen = BatchView(Tracked(state, Z), Z)
     frozen.observe(3)
     frozen.observe(8)
     expected = chaining(Hallucinated(formulas(20, device), P), Z, 0.01, Z, DELTA, "steps")
@@ -154,7 +154,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     rigorous = Chaining(DELTA, rigorous=True, points=Z)
     for word in ("30 points", "at least 1 - 0.05", "prior", "ridge"):
         assert word in rigorous.guarantee_on(state)
-    assert rigorous.guarantee_on(track(state, Z)) == rigorous.guarantee
+    assert rigorous.guarantee_on(Tracked(state, Z)) == rigorous.guarantee
     frozen = BatchView(state, Z)
     assert rigorous.guarantee_on(frozen) is not None
     frozen.observe(3)
@@ -163,7 +163,7 @@ def test_only_the_rigorous_bound_promises_and_only_where_it_may():
     moved.move_ridge(0.02)
     schedule = NoiseBounds(50.0, 0.1, largest_ridge=0.1)
     adaptive = AdaptiveRidge(KernelRidge(kernel(), 0.1), schedule)
-    for other in (sketch, frozen, Hypothetical(state, Z[:2]), moved, track(moved, Z), adaptive, track(adaptive, Z)):
+    for other in (sketch, frozen, Hypothetical(state, Z[:2]), moved, Tracked(moved, Z), adaptive, Tracked(adaptive, Z)):
         assert rigorous.guarantee_on(other) is None
     assert torch.isfinite(rigorous.upper(sketch, Z)).all()
     adaptive.update(X, y)

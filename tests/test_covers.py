@@ -34,7 +34,7 @@ from kbo.covers import (
 from kbo.covers.reuse import ChainMemory
 from kbo.kernels import PrecomputedKernel
 from kbo.problems import GraphBandit, stationary_kernel
-from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, track
+from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, Tracked
 from tests import dense_chaining
 from tests.dense import Dense, Sketched
 from tests.dense_chaining import Covers, is_covered, is_separated
@@ -129,7 +129,7 @@ def test_chains_under_other_posteriors(device, kind):
     anchors = unit_square(15, 7).to(device)
     dictionary = GreedyDictionary(0.2) if kind == "greedy" else FixedDictionary(anchors)
     state = KernelRidge(kernel, 0.05) if kind == "tracked" else NystromRidge(kernel, 0.05, dictionary)
-    seen = track(state, Z) if "tracked" in kind else state
+    seen = Tracked(state, Z) if "tracked" in kind else state
     seen.update(X, y)
     anchors = state.anchors if kind == "greedy" else anchors
     compare(seen, Dense(kernel, X, y) if kind == "tracked" else Sketched(kernel, X, y, anchors), Z, 0.05)
@@ -379,7 +379,7 @@ def test_a_chain_is_kept_while_data_arrive_and_still_covers(game, how):
     sizes = list(first.sizes)
     for n in (21, 60):
         if how == "tracked":
-            state = track(game.state(n), game.Z)
+            state = Tracked(game.state(n), game.Z)
         elif how == "shuffled":
             order = torch.randperm(n, generator=seeded(n))
             state = game.state(0)

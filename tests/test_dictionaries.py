@@ -25,7 +25,7 @@ from kbo.regression import (
     LeverageResampling,
     NystromRidge,
     OnlineRowSampling,
-    track,
+    Tracked,
 )
 from kbo.regression.sketch.leverage import Uniforms
 from tests.dense import Dense, close, gram
@@ -326,7 +326,7 @@ def worst_along(name: str, n: int, device) -> tuple[dict[str, float], NystromRid
     kernel, ridge, (X, y) = matern(1.5), 0.1, stream(n, n // 8, device)
     Z = torch.cat([unit_square(20, 8).to(device), X[:5]])
     state = NystromRidge(kernel, ridge, STREAMS[name]())
-    tracked, worst, moment = track(state, Z), Counter(), 1
+    tracked, worst, moment = Tracked(state, Z), Counter(), 1
     for i in range(n):
         tracked.update(X[i : i + 1], y[i : i + 1])
         if i + 1 in (moment, n):
@@ -361,7 +361,7 @@ def worst_ratio(dictionary: Dictionary, ridge: float, horizon: int, seed: int) -
         if n % 2 == 0:
             inverse = torch.linalg.inv(K[:n, :n] + ridge * torch.eye(n, dtype=torch.float64))
             exact = 1 - ridge * inverse.diagonal()  # K (K + ridge I)^-1
-            ratio = state.leverage(X[:n]) / exact
+            ratio = state.predict(X[:n])[1] / ridge / exact
             worst = max(worst, float(ratio.max()), 1 / float(ratio.min()))
     return worst, state.m / len(X.unique(dim=0))
 

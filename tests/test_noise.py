@@ -27,7 +27,7 @@ from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import stationary_kernel
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
-from kbo.regression.exact.one_ridge import Factor
+from kbo.regression.exact import Factor
 from tests import dense, dense_noise
 from tests.dense import Dense, Sketched, gram
 from tests.dense_noise import Step, noise_bounds
@@ -123,7 +123,7 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
         states[-1].update(x, target)
     if case.living or case.anchors:
         # What kbo says of its error is at least the truth, which other tests check, and its bounds pay for it.
-        errors = [(float(s.error.norm()), s.error.residuals.numpy()) for s in states]
+        errors = [(s.error.norm(), s.state.sketch.residuals().numpy()) for s in states]
         sketch = [case.formulas(s, X[:t], y[:t]).K.numpy() for t, s in enumerate(states)]
     K, known = gram(case.make_kernel(), X, X).numpy(), (case.upper, case.lower, variant, case.largest_ridge)
     steps = dense_noise.recursion(K, y.numpy(), case.C, DELTA / 3, *known, sketch, errors)
@@ -138,7 +138,7 @@ def compared(case: Case, variant: str, T: int) -> Iterator[tuple[AdaptiveRidge, 
             "upper": (b.upper, step.upper, step.upper),
             "lower": (b.lower, step.lower, max(size, step.lower)),
             "ridge": (state.ridge, step.ridge, step.ridge),
-            "rss": (float(state.rss()), step.rss, energy if sketch else step.rss),
+            "rss": (float(state.at().rss()), step.rss, energy if sketch else step.rss),
             "log_det": (float(state.log_det()), 2 * step.gamma, 2 * step.gamma),
         }
         if "mixture" not in variant and not b.refuted:
@@ -179,7 +179,7 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind):
         grid = [state.ridge] if kind == "amm" else [g * state.ridge for g in (0.1, 0.3, 1.0, 3.0, 10.0)]
         expected = dense.exact_mixture(d, at, *numbers) if kind == "cmm" else dense.mixture(d, at, grid, *numbers)
         # The dense cmm is searched for on a grid; bounds are widened by their rounding.
-        tol = 1e-6 + 10 * float(state.error.rounding(AdaptiveMixture(kind).least_ridge_used(state)))
+        tol = 1e-6 + 10 * state.error.rounding.at(AdaptiveMixture(kind).least_ridge_used(state))
         torch.testing.assert_close(found, torch.stack(expected), rtol=tol, atol=tol)
 
 

@@ -61,7 +61,7 @@ MISTAKES = {
     "columns": lambda: NystromGP(torch.rand(5, 2).double(), torch.rand(5, 1).double(), RBFKernel(), 0.1, points(3)),
     "at least one row": lambda: optimality_gap(SelfNormalized(1, 1, 0.1), PRIOR, points(2).points[:0]),
     "m must be a whole number": lambda: FixedDictionary.pivoted(RBFKernel(), points(2).points, -1),
-    "in_force": lambda: certify(UNKNOWN, PRIOR, torch.rand(2).double()),
+    "current": lambda: certify(UNKNOWN, PRIOR, torch.rand(2).double()),
     "state must be a kbo.regression.Posterior": lambda: Tracked(RBFKernel(), points(2).points),
 }
 
@@ -77,7 +77,7 @@ def test_a_path_stays_what_it_was_when_the_state_learns(sketched):
     X, y = torch.rand(30, 2, dtype=torch.float64), torch.rand(30, dtype=torch.float64)
     state = NystromRidge(RBFKernel(), 0.1, FixedDictionary(X[:8])) if sketched else KernelRidge(RBFKernel(), 0.1)
     state.update(X[:20], y[:20])
-    path, ridges = state.all_ridges().path(X[:5].unsqueeze(-2)), torch.tensor([0.1, 1.0], dtype=torch.float64)
+    path, ridges = state.all_ridges(X[:5].unsqueeze(-2)), [0.1, 1.0]
     before = path.grid(ridges)
     state.update(X[20:], y[20:])
     state.predict(X, [0.1, 1.0])
@@ -106,7 +106,7 @@ class Doubtful(SelfNormalized):
 
 
 class Independent(Narrowest):
-    def parts(self):
+    def _parts(self):
         return []
 
 

@@ -212,7 +212,7 @@ def test_widths_alternate_with_the_observations():
         state.update(X[n : n + 1], y[n : n + 1])
         mean, variance = state.predict(X)
         close(confidence.upper(state, X), mean + (0.5, 3.0)[(n + 1) % 2] * variance.sqrt(), 1e-12)
-    close(confidence.in_turn(4).upper(state, X), mean + 0.5 * variance.sqrt(), 1e-12)
+    close(confidence.for_trial(4).upper(state, X), mean + 0.5 * variance.sqrt(), 1e-12)
     assert confidence.guarantee is None
     for widths in ((), (1.0, -1.0)):
         with pytest.raises(kbo.InvalidInput):

@@ -124,7 +124,7 @@ def sketched_cases(seed: int, gaps=(1e-2, 1e-4, 1e-6, 1e-8), levels=(1e-4, 1e-2,
             state = fed(NystromRidge(k, ridge, dictionary), X, y, (len(X), 1, 7)[seed % 3])
             every = [*Z.tolist(), *state.anchors.tolist()]
             exact = Exact(shape, k.lengthscale.item(), X.tolist(), y.tolist(), every)
-            exact = exact.sketched(state.m, len(Z), state.error.log_det, state.error.norm().item())
+            exact = exact.sketched(state.m, len(Z), state.error.log_det, state.error.norm())
             assert float(real(exact.residual.trace())) <= float(state.error.trace)
             for name, confidence, value in bounds(level, ridge, exact):
                 proved = confidence.guarantee_on(state) is not None

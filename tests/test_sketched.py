@@ -56,8 +56,8 @@ def test_what_the_dictionary_leaves_out_is_never_counted_as_explained(device):
     for points in (100 + X[:3], X[:0]):
         sketch = fed(rbf(), points, X)
         close(torch.stack(sketch.predict(X)), torch.stack([torch.zeros(30), torch.ones(30)]).to(X))
-        close(sketch.error.trace, sketch.trace)
-        close(sketch.log_det(), sketch.trace.new_tensor(0.0))
+        assert sketch.error.trace == pytest.approx(sketch.trace)
+        close(sketch.log_det(), X.new_tensor(0.0))
         close(sketch.quad(), targets(X).square().sum())
     empty = NystromRidge(rbf(), 0.1, FixedDictionary(X))
     assert empty.n == empty.trace == empty.error.trace == empty.error.norm() == 0
@@ -71,7 +71,7 @@ def test_points_that_add_nothing_are_left_out_of_the_dictionary(device):
     sketch, plain = fed(rbf(), repeated, X), fed(rbf(), points, X)
     assert torch.equal(sketch.anchors, points)
     close(torch.stack(sketch.predict(X)), torch.stack(plain.predict(X)), 1e-10)
-    close(sketch.error.norm(), plain.error.norm(), 1e-10)
+    assert sketch.error.norm() == pytest.approx(plain.error.norm(), rel=1e-10)
 
 
 def test_a_pivoted_dictionary_takes_the_point_that_is_explained_least_until_all_are(device):
@@ -133,7 +133,8 @@ def test_the_residual_follows_repeats_and_weights_at_every_moment_of_a_stream(de
             E = scale * error(matern(1.5), state.anchors, rows) * scale.unsqueeze(-1)
             each = E.diagonal().clamp_min(0)
             close(state.error.trace, each.sum(), 1e-8)
-            close(state.error.log_det(ridges), torch.stack([(each / a).log1p().sum() for a in ridges]), 1e-8)
+            for a in ridges:
+                close(state.error.log_det(a), (each / a).log1p().sum(), 1e-8)
             assert float(torch.linalg.eigvalsh(E)[-1]) <= bound * (1 + 1e-12) + 1e-12
 
 
@@ -145,9 +146,9 @@ def test_the_residual_does_not_depend_on_how_the_data_came_and_a_fork_has_its_ow
         before = pieces.error.norm()
     child = pieces.fork()
     child.update(X[-90:], targets(X[-90:]))
-    close(child.error.norm(), whole.error.norm(), 1e-9)
-    close(child.error.trace, whole.error.trace, 1e-9)
-    assert torch.equal(pieces.error.norm(), before)
+    assert child.error.norm() == pytest.approx(whole.error.norm(), rel=1e-9)
+    assert child.error.trace == pytest.approx(whole.error.trace, rel=1e-9)
+    assert pieces.error.norm() == before
 
 
 def test_the_order_of_many_repeats_is_forgotten_and_the_residual_is_bounded(device):
@@ -247,7 +248,7 @@ class Traced(View):
     @property
     def error(self) -> Error:
         found = self.state.error
-        found.log_det = lambda ridge: found.trace / torch.tensor(ridge)
+        found.log_det = lambda ridge: found.trace / ridge
         return found
 
 
@@ -259,7 +260,6 @@ def test_hadamard_s_bound_lies_between_the_truth_and_the_trace():
     for ridge in (1e-3, 0.05, 2.0):
         missed = exact.log_det(ridge) - sketch.log_det(ridge)
         assert missed <= sketch.error.log_det(ridge) <= Traced(sketch).error.log_det(ridge)
-        close(Error.log_det(sketch.error, ridge), sketch.error.log_det(ridge), 1e-12)
     assert sketch.error.log_det(1e-3) < 0.1 * Traced(sketch).error.log_det(1e-3)
 
 

@@ -31,6 +31,7 @@ from kbo.regression import (
     AdaptiveRidge,
     BatchView,
     FixedDictionary,
+    Function,
     GreedyDictionary,
     Hypothetical,
     KernelRidge,
@@ -39,9 +40,6 @@ from kbo.regression import (
     Posterior,
     RidgeSchedule,
     Tracked,
-    centred_draws,
-    draw_path,
-    track,
 )
 from tests.dense import Dense, Sketched, close
 from tests.laws.states import composite, matern, rbf, seeded, unit_square
@@ -50,6 +48,18 @@ RIDGE, DRAWS, PATHS = 0.1, 4000, 200
 ANCHORS = unit_square(5, 30)
 BOUND = {"noise_std": 0.2, "norm_bound": 4.0, "delta": 0.1}
 OF_NORM = SelfNormalized(**BOUND)
+
+
+def draws(
+    state: Posterior, X: Tensor, count: int = 1, generator: torch.Generator | None = None, ridge: float | None = None
+) -> Tensor:
+    return state.at(ridge).draw(X, count, generator)
+
+
+def drawn_function(
+    state: Posterior, like: Tensor, generator: torch.Generator | None = None, ridge: float | None = None
+) -> Function:
+    return state.at(ridge).draw_function(like, generator)
 
 
 def data(device, n: int = 30) -> tuple[Tensor, Tensor]:
@@ -106,11 +116,11 @@ def sketch() -> NystromRidge:
 
 STATES = {
     "exact": lambda Z: KernelRidge(matern(1.5), RIDGE),
-    "tracked": lambda Z: track(KernelRidge(matern(1.5), RIDGE), Z),
-    "moving": lambda Z: track(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
+    "tracked": lambda Z: Tracked(KernelRidge(matern(1.5), RIDGE), Z),
+    "moving": lambda Z: Tracked(AdaptiveRidge(KernelRidge(matern(1.5), 1.0), Grid()), Z),
     "sketched": lambda Z: sketch(),
-    "tracked-sketch": lambda Z: track(sketch(), Z),
-    "moving-sketch": lambda Z: track(AdaptiveRidge(sketch(), Grid()), Z),
+    "tracked-sketch": lambda Z: Tracked(sketch(), Z),
+    "moving-sketch": lambda Z: Tracked(AdaptiveRidge(sketch(), Grid()), Z),
 }
 
 
@@ -133,7 +143,7 @@ def fed(name: str, device, n: int = 30) -> tuple[Posterior, Dense, Tensor]:
 def test_draws_have_mean_zero_and_the_covariance_of_the_posterior(device, name, ridge):
     state, formulas, Z = fed(name, device)
     assert state.ridge == pytest.approx(RIDGE)
-    drawn, expected = centred_draws(state, Z, DRAWS, seeded(3), ridge), documented(formulas, Z, ridge or RIDGE)
+    drawn, expected = draws(state, Z, DRAWS, seeded(3), ridge), documented(formulas, Z, ridge or RIDGE)
     assert drawn.shape == (DRAWS, 6)
     assert fits(drawn, 0.0, expected)
     assert refuted(1.1 * drawn, 0.0, expected)
@@ -145,20 +155,19 @@ def test_draws_have_mean_zero_and_the_covariance_of_the_posterior(device, name, 
 @pytest.mark.parametrize("name", ["exact", "tracked", "sketched", "tracked-sketch"])
 def test_draws_follow_the_seed_and_samples_add_the_mean(device, name):
     empty, prior, Z = fed(name, device, 0)
-    assert fits(centred_draws(empty, Z, DRAWS, seeded(3)), 0.0, documented(prior, Z, RIDGE))
+    assert fits(draws(empty, Z, DRAWS, seeded(3)), 0.0, documented(prior, Z, RIDGE))
     state, _, Z = fed(name, device)
     global_state = torch.get_rng_state()
-    first, path = centred_draws(state, Z, 3, seeded(3)), draw_path(state, Z, seeded(3))(Z)
-    assert torch.equal(first, centred_draws(state, Z, 3, seeded(3)))
-    assert torch.equal(path, draw_path(state, Z, seeded(3))(Z))
-    assert not torch.equal(first, centred_draws(state, Z, 3, seeded(4)))
+    first, path = draws(state, Z, 3, seeded(3)), drawn_function(state, Z, seeded(3))(Z)
+    assert torch.equal(first, draws(state, Z, 3, seeded(3)))
+    assert torch.equal(path, drawn_function(state, Z, seeded(3))(Z))
+    assert not torch.equal(first, draws(state, Z, 3, seeded(4)))
     assert torch.equal(torch.get_rng_state(), global_state)
     (X, y), single = data(device), STATES[name](Z.float())
     single.update(X.float(), y.float())
-    assert draw_path(single, Z.float())(Z.float()).dtype == torch.float32
+    assert drawn_function(single, Z.float())(Z.float()).dtype == torch.float32
     assert inflated_draws(OF_NORM, single, Z.float(), 3).dtype == torch.float32
-    close(state.sample(Z, 3, seeded(3)), state.predict(Z)[0] + first, 1e-12)
-    for draw in (lambda: centred_draws(state, Z), lambda: draw_path(state, Z)(Z)):  # without a generator, torch's own
+    for draw in (lambda: draws(state, Z), lambda: drawn_function(state, Z)(Z)):  # without a generator, torch's own
         torch.set_rng_state(global_state)
         first = draw()
         assert not torch.equal(first, draw())
@@ -172,25 +181,25 @@ def test_many_points_are_drawn_without_a_matrix_of_their_size(device, monkeypatc
 
     monkeypatch.setattr("kbo.regression.posterior.joint_draws", refuse)
     Z, (X, y) = unit_square(20_000, 7).to(device), data(device)
-    for state, points in ((sketch(), Z), (track(sketch(), Z), Z), (KernelRidge(matern(1.5), RIDGE), Z[:3000])):
+    for state, points in ((sketch(), Z), (Tracked(sketch(), Z), Z), (KernelRidge(matern(1.5), RIDGE), Z[:3000])):
         state.update(X, y)
-        drawn = centred_draws(state, points, 1, seeded(3))[0]
+        drawn = draws(state, points, 1, seeded(3))[0]
         assert drawn.shape == points.shape[:1]
         scaled = drawn / state.predict(points)[1].sqrt()
         assert 0.5 < float(scaled.square().mean()) < 1.7
     with pytest.raises(AssertionError, match="joint covariance"):
-        centred_draws(KernelRidge(matern(1.5), RIDGE), Z[:10])
+        draws(KernelRidge(matern(1.5), RIDGE), Z[:10])
 
 
 def test_chunks_do_not_change_a_draw(device, monkeypatch):
     (state, _, _), (exact, _, _) = fed("sketched", device), fed("exact", device)
     Z = unit_square(500, 7).to(device)
-    whole = centred_draws(state, Z, 2, seeded(3))
-    for module in ("sampling", "sketch.one_ridge"):
+    whole = draws(state, Z, 2, seeded(3))
+    for module in ("sampling", "sketch.answers"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 35)
-    close(centred_draws(state, Z, 2, seeded(3)), whole, 1e-10)
+    close(draws(state, Z, 2, seeded(3)), whole, 1e-10)
     monkeypatch.setattr("kbo.regression.posterior.MOST_JOINT", 5)
-    close(centred_draws(exact, Z, 1, seeded(3))[0], draw_path(exact, Z, seeded(3))(Z), 1e-10)
+    close(draws(exact, Z, 1, seeded(3))[0], drawn_function(exact, Z, seeded(3))(Z), 1e-10)
 
 
 def test_the_covariance_of_tracked_points_follows_the_data_and_a_few_ridges_are_remembered(device):
@@ -227,7 +236,7 @@ KERNELS = {
 
 def paths(state: Posterior, Z: Tensor, ridge: float | None = None) -> Tensor:
     generator = seeded(3)
-    return torch.stack([draw_path(state, Z, generator, ridge)(Z) for _ in range(PATHS)])
+    return torch.stack([drawn_function(state, Z, generator, ridge)(Z) for _ in range(PATHS)])
 
 
 @pytest.mark.parametrize(("kernel", "sketched"), [*((kernel, False) for kernel in KERNELS), ("columns-swapped", True)])
@@ -258,7 +267,7 @@ def test_a_function_stays_when_the_posterior_learns(device, kind):
     dictionaries = {"growing": GreedyDictionary(0.001), "resampled": LeverageResampling(3.0)}
     state = NystromRidge(rbf(), RIDGE, dictionaries[kind]) if kind != "exact" else KernelRidge(rbf(), RIDGE)
     state.update(X[:20], y[:20])
-    path = draw_path(state, Z, seeded(3))
+    path = drawn_function(state, Z, seeded(3))
     before = path(Z)
     assert before.shape == (1, 3)
     close(path(Z[0, 1]), before[0, 1], 1e-10)
@@ -272,11 +281,11 @@ def test_kernels_without_random_features_are_refused_by_functions_only(device):
     for state in (exact, sketched):
         state.update(X, y)
         with pytest.raises(InvalidInput, match=r"no random features.*RBFKernel.*finite set"):
-            draw_path(state, Z)
-        assert centred_draws(state, Z[:20]).shape == (1, 20)
-    assert centred_draws(sketched, Z).shape == (1, 3000)
+            drawn_function(state, Z)
+        assert draws(state, Z[:20]).shape == (1, 20)
+    assert draws(sketched, Z).shape == (1, 3000)
     with pytest.raises(InvalidInput, match="no random features"):
-        centred_draws(exact, Z)
+        draws(exact, Z)
 
 
 def test_imagined_observations_are_drawn_too(device):
@@ -285,7 +294,7 @@ def test_imagined_observations_are_drawn_too(device):
     frozen.observe(0)
     expected = S - S[:, :1] @ S[:1] / (S[0, 0] + RIDGE)
     for view in (Hypothetical(state, Z[:1]), frozen):
-        assert fits(centred_draws(view, Z, DRAWS, seeded(3)), 0.0, expected)
+        assert fits(draws(view, Z, DRAWS, seeded(3)), 0.0, expected)
     assert fits(paths(view, Z), 0.0, expected)
 
 
@@ -297,7 +306,7 @@ def test_under_a_width_draws_are_the_mean_plus_width_times_the_deviation(device,
     state, _, Z = fed(name, device)
     for confidence in (FixedWidth(2.0), OF_NORM):
         drawn = inflated_draws(confidence, state, Z, 4, seeded(3))
-        expected = state.predict(Z)[0] + confidence.width(state).to(Z) * centred_draws(state, Z, 4, seeded(3))
+        expected = state.predict(Z)[0] + confidence.width(state).to(Z) * draws(state, Z, 4, seeded(3))
         assert torch.equal(drawn, expected)
 
 
@@ -317,7 +326,7 @@ def test_draws_without_a_finite_bound_are_the_deviation_and_those_of_a_known_val
     Z = unit_square(6, 9).to(device)
     unknown = AdaptiveRidge(KernelRidge(matern(1.5), 1.0), NoiseBounds(4.0, 0.1))
     drawn = inflated_draws(AdaptiveSelfNormalized(), unknown, Z, 4, seeded(3))
-    assert torch.equal(drawn, centred_draws(unknown, Z, 4, seeded(3)))
+    assert torch.equal(drawn, draws(unknown, Z, 4, seeded(3)))
     known = KernelRidge(LinearKernel().double(), RIDGE)
     assert MartingaleMixture(**BOUND).inflated(known, 0 * Z, torch.zeros(6).to(Z)).tolist() == [0.0] * 6
 

@@ -9,7 +9,7 @@ import torch
 from kbo import stateful
 from kbo.confidence import Chaining
 from kbo.covers import PosteriorMetric, covers
-from kbo.regression import BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, track
+from kbo.regression import BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, Tracked
 from tests.dense import close
 from tests.laws.states import rbf, unit_square
 from tests.laws.test_states import Work
@@ -27,7 +27,7 @@ def fed(device: torch.device | str = "cpu") -> KernelRidge:
 def test_versions_of_another_process_are_never_met_again():
     """A tracked sketch that was unpickled sees every later change of its dictionary."""
     X = unit_square(60, 1)
-    tracked = track(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
+    tracked = Tracked(NystromRidge(rbf(), 0.1, LeverageResampling(0.7, seed=1)), Z)
     tracked.update(X[:20], X[:20].sum(-1))
     tracked.predict()
     saved = pickle.dumps(tracked)
@@ -40,7 +40,7 @@ def test_versions_of_another_process_are_never_met_again():
 
 def test_a_chain_under_hypothetical_points_is_no_chain_of_the_observed_data():
     state, chaining = fed(), Chaining(0.1, rigorous=True, points=Z)
-    chaining.interval(track(Hypothetical(state, Z[:30]), Z), Z)
+    chaining.interval(Tracked(Hypothetical(state, Z[:30]), Z), Z)
     chain = chaining.chain(state)
     metric = PosteriorMetric(state, Z)
     assert all(covers(metric, chain.centres(level), chain.reach(level)) for level in range(1, len(chain) + 1))
@@ -58,15 +58,15 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(dev
     work, points = [], Z.to(device)
     for p in (80, 160):
         P = unit_square(p, 5).to(device)
-        many = Hypothetical(fed(device), P, P.sum(-1)).all_ridges()
-        ridges = many.ridges([0.01, 0.1, 1.0])
-        many.predict(points, ridges)
+        many, ridges = Hypothetical(fed(device), P, P.sum(-1)).all_ridges(points.unsqueeze(-2)), [0.01, 0.1, 1.0]
+        many.grid(ridges)
         with Work() as inside:
-            mean, variance = many.predict(points, ridges)
+            moments = many.grid(ridges)
         work.append(inside.elements)
-        moments = many.path(points.unsqueeze(-2)).grid(ridges)
-        close(mean, moments.mean.squeeze(-1))
-        close(variance, moments.covariance.squeeze(-1).squeeze(-1))
+        for i, ridge in enumerate(ridges):
+            each = many.at(points.new_full((len(points),), ridge))
+            close(moments.mean[i], each.mean)
+            close(moments.covariance[i], each.covariance)
     assert work[1] < 3 * work[0]  # four times if it grew as the square
 
 
@@ -80,7 +80,7 @@ def test_a_drawn_function_stays_when_the_state_learns(device):
 
 def test_tracked_points_that_are_changed_outside_change_nothing():
     state, points = fed(), unit_square(5, 1)
-    tracked, expected = track(state, points.clone()), state.predict(points)
+    tracked, expected = Tracked(state, points.clone()), state.predict(points)
     tracked.points.add_(1)
     close(torch.stack(tracked.predict()), torch.stack(expected))
     assert torch.equal(tracked.points, points)

@@ -41,5 +41,5 @@ class PlannedDesign(WidthConfidence):
         """Multiplier of the standard deviation, []."""
         share = 6 * self.delta / (math.pi**2 * max(state.n, 1) ** 2 * self.n_points)  # for one point after n rounds
         noise = self.noise_std * math.sqrt(2 * math.log(2 / share) / state.ridge)
-        error = self.norm_bound * (state.error.norm() / state.ridge).sqrt()
+        error = self.norm_bound * math.sqrt(state.error.norm() / state.ridge)
         return self.norm_bound + noise + error

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from kbo import checks
 from kbo.regression import Answers, Posterior, clamped
 
 Function = Callable[[Tensor], Tensor]
@@ -26,14 +25,14 @@ class LinearRegression(Posterior):
     def __init__(self, features: Function, ridge: float) -> None:
         super().__init__(ridge)
         self.features, self.count = features, 0
-        self.R, self.total = self.like, self.like.sum()
+        self.R, self.total = self.like, 0.0
 
     @property
     def n(self) -> int:
         return self.count
 
     @property
-    def trace(self) -> Tensor:
+    def trace(self) -> float:
         return self.total
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -45,13 +44,13 @@ class LinearRegression(Posterior):
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         self.refuse_weights(weights)
-        checks.observations(X, y, self.like if self.n else None, self.dimension)
+        self.check_data(X, y)
         if len(X) == 0:
             return
         rows = torch.cat([self.features(X), y.unsqueeze(-1)], -1)
         self.R = torch.linalg.qr(torch.cat([self.R, rows]) if self.n else rows, mode="r").R
         self.count, self.like = self.count + len(X), X[:0].clone()
-        self.total = self.total.to(y) + self.prior_variance(X).sum()
+        self.total += float(self.prior_variance(X).sum())
         self.changed()
 
     def answer(self, ridge: float) -> Answers:

@@ -264,7 +264,7 @@ class PlannedAnywhere(Planned):
 
     def width(self, state):
         """Multiplier of the standard deviation."""
-        error = float(state.error.norm())
+        error = state.error.norm()
         return super().width(state) + self.norm_bound * math.sqrt(error / state.ridge)
 
 

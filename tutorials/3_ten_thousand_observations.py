@@ -218,7 +218,7 @@ for m in (10, 30, 100, 300):
     state.update(X[part], y[part])
     share, norm_left = (
         float(state.error.trace) / state.n,
-        float(state.error.norm()),
+        state.error.norm(),
     )
     off = float((state.predict(grid)[0] - mean).abs().max())
     print(f"sketch  {m:3d}  {share:12.1e}  {norm_left:13.3f}", end="  ")

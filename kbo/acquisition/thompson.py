@@ -23,22 +23,16 @@ from kbo import checks
 from kbo.acquisition.base import ConfidenceAcquisition
 from kbo.confidence import Confidence
 from kbo.models import PosteriorModel
-from kbo.regression import Function, Posterior, centred_draws, draw_path
-
-
-def drawn_at(confidence: Confidence, state: Posterior) -> float | None:
-    """Return the ridge of the draws: that of the bound if it fixes one, else None, the state's own."""
-    ridge = confidence.ridge(state)
-    return None if ridge == state.ridge else ridge
+from kbo.regression import Function, Posterior
 
 
 def inflated_draws(
     confidence: Confidence, state: Posterior, X: Tensor, count: int, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Return independent draws [count N] over the points X [N d], as wide as the confidence; see ``centred_draws``."""
+    """Return independent draws [count N] over the points X [N d], as wide as the confidence; see ``Answers.draw``."""
     checks.instance("confidence", confidence, Confidence)
     checks.instance("state", state, Posterior)
-    g = centred_draws(state, X, count, generator, drawn_at(confidence, state))
+    g = state.at(confidence.ridge(state)).draw(X, count, generator)
     return confidence.inflated(state, X, g)
 
 
@@ -84,7 +78,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
 
     def _path(self, number: int, state: Posterior, like: Tensor) -> Function:
         while len(self._paths) <= number:
-            self._paths.append(draw_path(state, like.detach(), self.generator, drawn_at(self.confidence, state)))
+            self._paths.append(state.at(self.confidence.ridge(state)).draw_function(like.detach(), self.generator))
         return self._paths[number]
 
 
@@ -128,7 +122,7 @@ class InflatedPosteriorSampling(SamplingStrategy):
         """Return points [num_samples d], chosen independently among the rows of X [N d].
 
         Raises:
-            InvalidInput: X is not one set of points, or has too many of them (see ``centred_draws``).
+            InvalidInput: X is not one set of points, or has too many of them (see ``Answers.draw``).
         """
         rule = self.rule
         draws = inflated_draws(rule.confidence, *rule.model.at(X), num_samples, rule.generator)

@@ -62,20 +62,20 @@ class Confidence(metaclass=ReadOnly):
         if self.objections(state):
             return None
         weights = "; for an observation of weight w that is said of sqrt(w) times its noise, and w was known before it"
-        return f"{self.statement_on(state)}{weights * state.provenance.weighted}"
+        return f"{self._statement_on(state)}{weights * state.provenance.weighted}"
 
-    def statement_on(self, state: Posterior) -> str | None:
+    def _statement_on(self, state: Posterior) -> str | None:
         """Return ``guarantee`` in the words that fit this posterior, objections aside; None if nothing is proved."""
         return self.guarantee
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons why the theorem does not cover this posterior, in words; none if it does.
 
-        What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. The objections of
-        the ``parts`` count too. A subclass whose theorem has further conditions extends it.
+        What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. Objections of the
+        bounds on which this one rests count too. A subclass whose theorem has further conditions extends it.
         """
         given, assumed = posterior(state).provenance, self.noise_std
-        reasons = [*given.caveats, *(reason for part in self.parts() for reason in part.objections(state))]
+        reasons = [*given.caveats, *(reason for part in self._parts() for reason in part.objections(state))]
         if given.hypothetical:
             reasons.append(
                 "some observations are hypothetical (fantasies, points chosen for a batch): use the observed data alone"
@@ -85,12 +85,12 @@ class Confidence(metaclass=ReadOnly):
                 f"each of the {given.repeats[0]} repeated observations has exactly the value before, so noise is not "
                 "independent: does the objective fix a random seed?"
             )
-        if state.dtype != torch.float64:
+        if state.like.dtype != torch.float64:
             reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
-        if self.statement_on(state) is None:
+        if self._statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
         reasons += rounding.objections(state, self.least_ridge_used(state))
-        if "sketch" not in self.covers and not float(state.error.trace) <= 0:
+        if "sketch" not in self.covers and not state.error.trace <= 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
             )
@@ -106,7 +106,7 @@ class Confidence(metaclass=ReadOnly):
             reasons.append("the ridge was chosen after the first observation, and the theorem needs one chosen before")
         return list(dict.fromkeys(reasons))
 
-    def parts(self) -> list[Confidence]:
+    def _parts(self) -> list[Confidence]:
         """Return the bounds on which these rest, and whose ``objections`` are theirs: those among its attributes.
 
         A subclass with such attributes that are no premise of its statement overrides it.
@@ -150,7 +150,7 @@ class Confidence(metaclass=ReadOnly):
         """Return the bound to show to users: itself, unless it only ranks points; None if there is nothing to show."""
         return self
 
-    def in_turn(self, number: int) -> Confidence:
+    def for_trial(self, number: int) -> Confidence:
         """Return the bound for the trial of that number: itself, unless several take turns."""
         return self
 
@@ -302,8 +302,8 @@ class WidthConfidence(Confidence):
         ridge = self.ridge(state)
         answers, width = state.at(ridge), self.width(state)
         mean, variance = answers.predict(X)
-        if self.statement_on(state) is not None:
-            width = rounding.widened(rounding.accounted(state.error, ridge), width, answers.quad(), ridge)
+        if self._statement_on(state) is not None:
+            width = rounding.widened(state, width, answers.quad(), ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
@@ -347,7 +347,7 @@ class Delegated(Confidence):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_chosen": None}  # versions are numbers of one process
 
-    def parts(self) -> list[Confidence]:
+    def _parts(self) -> list[Confidence]:
         """Return none: the chosen confidence has no statement of its own."""
         return []
 
@@ -355,7 +355,7 @@ class Delegated(Confidence):
     def choose(self, state: Posterior) -> Confidence:
         """Return the confidence with these bounds on ``state``."""
 
-    def in_force(self, state: Posterior) -> Any:
+    def current(self, state: Posterior) -> Any:
         """Return the confidence with these bounds on ``state``, the same one until that changes."""
         chosen, state = self._chosen, posterior(state)
         if chosen is None or chosen[0] != state.version:
@@ -363,22 +363,22 @@ class Delegated(Confidence):
         return chosen[1]
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.in_force(state).interval(state, X)
+        return self.current(state).interval(state, X)
 
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.in_force(state).upper(state, X)
+        return self.current(state).upper(state, X)
 
     def lower(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.in_force(state).lower(state, X)
+        return self.current(state).lower(state, X)
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.in_force(state).quick_interval(state, X)
+        return self.current(state).quick_interval(state, X)
 
     def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.in_force(state).quick_upper(state, X)
+        return self.current(state).quick_upper(state, X)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        return self.in_force(state).argmax_upper(state, X)
+        return self.current(state).argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
-        return self.in_force(state).argmax_lower(state, X)
+        return self.current(state).argmax_lower(state, X)

@@ -33,12 +33,12 @@ class _Projected(SubGaussian, WidthConfidence):
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the dictionary misses too much at this round."""
-        error, covered = float(state.error.norm()), self.missed(state)
+        error, covered = state.error.norm(), self.missed(state)
         short = f"the error of the dictionary is up to {error:.3g}, and the theorem allows {covered:.3g}"
         return super().objections(state) + [short] * (error > covered)
 
-    def statement_on(self, state: Posterior) -> str | None:
-        if self.guarantee is None or float(state.error.trace) == 0:
+    def _statement_on(self, state: Posterior) -> str | None:
+        if self.guarantee is None or state.error.trace == 0:
             return self.guarantee
         return self.statement("this round, all others in which the dictionary misses as little, and all points at once")
 
@@ -70,7 +70,7 @@ class BKB(_Projected):
 
     def width(self, state: Posterior) -> Tensor:
         width = widths.calandriello_printed if self.printed else widths.calandriello
-        numbers = state.leverage_sum(), state.trace, state.ridge
+        numbers = leverage_sum(state), state.trace, state.ridge
         return width(*numbers, self.eps, self.noise_std, self.norm_bound, self.delta)
 
 
@@ -97,7 +97,7 @@ class EKUCB(_Projected):
         return self.projection
 
     def width(self, state: Posterior) -> Tensor:
-        numbers = state.leverage_sum(), state.trace, state.ridge
+        numbers = leverage_sum(state), state.trace, state.ridge
         return widths.zenati(*numbers, self.projection, self.noise_std, self.norm_bound, self.delta, self.factor)
 
 
@@ -109,3 +109,12 @@ class KUCB(EKUCB):
 
     def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
         super().__init__(noise_std, norm_bound, delta, projection=0.0)
+
+
+def leverage_sum(state: Posterior) -> Tensor:
+    """Return the sum of the leverages of the observations, [].
+
+    At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
+    ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is subadditive).
+    """
+    return state.effective_dimension() + state.error.trace / state.ridge

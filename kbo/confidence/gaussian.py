@@ -59,7 +59,7 @@ class FiniteSet(OverPoints):
         else:
             width = widths.srinivas(self.n_points, state.n + 1, self.delta)
             width = widths.exact_tail(width) if self.variant == "quantile" else width
-        width = rounding.widened(rounding.accounted(state.error, state.ridge), width, state.quad(), state.ridge)
+        width = rounding.widened(state, width, state.quad(), state.ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
@@ -117,9 +117,9 @@ class AlternatingWidth(FixedWidth):
         self.multipliers: tuple[float, ...] = tuple(checks.non_negative("multipliers", m) for m in multipliers)
 
     def width(self, state: Posterior) -> Tensor:
-        return self.in_turn(state.n).width(state)
+        return self.for_trial(state.n).width(state)
 
-    def in_turn(self, number: int) -> FixedWidth:
+    def for_trial(self, number: int) -> FixedWidth:
         """Return the bound for the trial of that number, also while trials before it are pending."""
         return FixedWidth(self.multipliers[number % len(self.multipliers)])
 

@@ -7,6 +7,8 @@ function outside the dictionary adds ``B sqrt|E|`` to the radius (docs/papers.md
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from kbo import checks
@@ -85,8 +87,8 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
         return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
 
 
-def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, Tensor]:
+def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, float]:
     """Return an upper bound of the exact ``log_det`` at the least ridge, and the error of a sketch in the width."""
     error, log_det = state.error, state.at(least).log_det()
-    log_det = log_det + rounding.log_det_error(error, least).to(log_det) + error.log_det(least)
-    return log_det, norm_bound * (error.norm() / ridge).sqrt()
+    log_det = log_det + rounding.log_det_error(error, least) + error.log_det(least)
+    return log_det, norm_bound * math.sqrt(error.norm() / ridge)

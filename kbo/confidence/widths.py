@@ -27,7 +27,7 @@ def abbasi_yadkori(log_det: Number, ridge: float, noise_std: float, norm_bound: 
 
 
 def calandriello(
-    leverage_sum: Number, trace: Number, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
+    leverage_sum: Number, trace: float, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
 ) -> Tensor:
     """BKB, Calandriello et al. (2019), Theorem 2, for leverages within ``alpha = (1 + eps) / (1 - eps)``.
 
@@ -41,17 +41,17 @@ def calandriello(
 
 
 def calandriello_printed(
-    leverage_sum: Number, trace: Number, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
+    leverage_sum: Number, trace: float, ridge: float, eps: float, noise_std: float, norm_bound: float, delta: float
 ) -> Tensor:
     """The same as printed: ``2 xi sqrt(alpha ln(kappa^2 t) leverage_sum + ln(1/delta)) + ...``; comparison only."""
-    gain = (1 + eps) / (1 - eps) * torch.log(torch.as_tensor(trace)).clamp_min(0) * leverage_sum
+    gain = (1 + eps) / (1 - eps) * math.log(max(trace, 1.0)) * torch.as_tensor(leverage_sum)
     noise = 2 * noise_std * torch.sqrt(gain + math.log(1 / delta))
     return noise / math.sqrt(ridge) + (1 + 1 / math.sqrt(1 - eps)) * norm_bound
 
 
 def zenati(
     leverage_sum: Number,
-    trace: Number,
+    trace: float,
     ridge: float,
     projection: float,
     noise_std: float,
@@ -80,9 +80,9 @@ def valko(n_points: int, horizon: int, ridge: float, noise_std: float, norm_boun
     return noise_std * math.sqrt(2 * math.log(2 * horizon * n_points * stages / delta) / ridge) + norm_bound
 
 
-def log_factor(trace: Number, ridge: float) -> Tensor:
+def log_factor(trace: float, ridge: float) -> float:
     """``ln(e + e Tr K / ridge)``: the log-determinant is at most this times the effective dimension."""
-    return 1 + torch.log1p(torch.as_tensor(trace) / ridge)
+    return 1 + math.log1p(trace / ridge)
 
 
 def chowdhury_gopalan(log_det: Number, n: int, eta: float, noise_std: float, norm_bound: float, delta: float) -> Tensor:

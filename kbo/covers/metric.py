@@ -19,6 +19,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.kernels import freeze
 from kbo.regression import Posterior
 
 _BLOCK = {"cpu": 2**17, "cuda": 2**26}
@@ -176,7 +177,8 @@ class PosteriorMetric(Metric):
         return part
 
     def radial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self.state.radial(self.points)
+        kernel = self.state.kernel
+        return None if kernel is None else freeze(kernel, self.points).radial(self.points)
 
     @torch.no_grad()
     def squared(self, other: PosteriorMetric) -> Tensor:

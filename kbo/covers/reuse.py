@@ -72,7 +72,7 @@ class _Known:
         self.chain, self.n, self._ridge, self._spanned = chain, n, state.ridge, _copied(_spanned(state, points))
         rng = torch.Generator().manual_seed(0)
         self._probes = points[torch.randperm(len(points), generator=rng)[:_PROBES].to(points.device)]
-        self._prior_version, self._prior = state.prior_version, _copied(self._prior_of(state))
+        self._kernel, self._prior = state.kernel, _copied(self._prior_of(state))
         self._locations = _copied(state.locations or ())
 
     def extended_by(self, state: Posterior, points: Tensor) -> bool:
@@ -80,14 +80,15 @@ class _Known:
         return (
             state.ridge == self._ridge
             and _same(_spanned(state, points), self._spanned)
-            and (state.prior_version == self._prior_version or _same(self._prior_of(state), self._prior))
+            and (self._kernel is state.kernel is not None or _same(self._prior_of(state), self._prior))
             and _contains(state.locations or (), self._locations)
         )
 
     def _prior_of(self, state: Posterior) -> list[Tensor]:
         """Return the numbers of the kernel, and its values at the probes for kernels whose numbers are not known."""
         probes = self._probes
-        return [state.prior(probes, probes), *(number.to(probes.device) for number in state.hyperparameters)]
+        numbers = [] if state.kernel is None else [*state.kernel.parameters(), *state.kernel.buffers()]
+        return [state.prior(probes, probes), *(number.to(probes.device) for number in numbers)]
 
 
 def _spanned(state: Posterior, points: Tensor) -> list[Tensor]:

@@ -55,7 +55,7 @@ class DurandNoiseBounds(NoiseBounds):
 
     def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
         answers = state.all_ridges()  # a ridge that moves every time has no factor to grow
-        return getattr(answers, name)(answers.ridges([ridge]))[0]
+        return getattr(answers, name)([ridge])[0]
 
     def _learn(self, state: Posterior) -> None:
         if not self.printed:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.models.base import PosteriorModel
-from kbo.regression import draw_path
 
 
 class FunctionPaths(SamplePath):
@@ -29,7 +28,7 @@ class FunctionPaths(SamplePath):
         model.eval()
         state = model.state.fork()
         self._model, self._state, self._shape = [model], state, torch.Size(sample_shape)  # the model is no part of it
-        self._paths = [draw_path(state, model.train_inputs[0]) for _ in range(self._shape.numel())]
+        self._paths = [state.at().draw_function(model.train_inputs[0]) for _ in range(self._shape.numel())]
 
     def forward(self, X: Tensor, **kwargs: Any) -> Tensor:
         """Return the values [b n] at X [... n d], in units of train_Y; b is the broadcast of ... and s."""

@@ -163,7 +163,7 @@ class StreamingGP(PosteriorModel):
             if not state.n:
                 self._first_values = hyperparameters
             for caveat in (*self._caveats, *[_CHANGED] * (hyperparameters != self._first_values)):
-                state.add_caveat(caveat)
+                state.note(caveat)
             self._built = built = hyperparameters, state
         return built[1]
 

@@ -70,7 +70,7 @@ class Belief(ABC):
         """
         confidence = self.confidence()
         assert confidence is not None  # else points are chosen at random
-        bound = confidence.in_turn(search.number)
+        bound = confidence.for_trial(search.number)
         if self.draws and not limits:
             return argmax_draw(bound, posterior, search)
         return argmax_upper(bound, posterior, search, limits)

@@ -138,14 +138,14 @@ def propose(belief: Belief, posterior: Posterior, limited: Sequence[Limited], se
         limited: The constraints with their beliefs.
         search: The part of the space, with promising points.
     """
-    limits = [Limit(one.posterior, _in_turn(one.belief, search), lower=one.level) for one in limited]
+    limits = [Limit(one.posterior, _for_trial(one.belief, search), lower=one.level) for one in limited]
     return belief.propose(posterior, search, limits)
 
 
-def _in_turn(belief: Belief, search: Search) -> Confidence:
+def _for_trial(belief: Belief, search: Search) -> Confidence:
     confidence = belief.confidence()
     assert confidence is not None  # else points are chosen at random
-    return confidence.in_turn(search.number)
+    return confidence.for_trial(search.number)
 
 
 def limits(limited: Sequence[Limited]) -> list[Limit]:

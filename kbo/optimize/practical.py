@@ -252,9 +252,9 @@ class PracticalBelief(Belief):
     def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
         find, confidence = self._setting.search, self.confidence()
         if limits and confidence is not None:
-            return argmax_probable(confidence.in_turn(search.number), posterior, search, limits)
+            return argmax_probable(confidence.for_trial(search.number), posterior, search, limits)
         if find is not None and confidence is not None:
-            return parts.found_by(find, confidence.in_turn(search.number), posterior, search)
+            return parts.found_by(find, confidence.for_trial(search.number), posterior, search)
         if self._region and self.exact and not search.restriction.partial:
             if self._branches:
                 return argmax_improvement(posterior, search)

@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from kbo import checks
-from kbo.acquisition.thompson import drawn_at
 from kbo.confidence import Confidence, Limit
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.context import Restriction
-from kbo.regression import Posterior, draw_path
+from kbo.regression import Posterior
 from kbo.space import Space
 
 KEPT = 8
@@ -357,7 +356,7 @@ def argmax_improvement(posterior: Posterior, search: Search) -> Tensor:
 def argmax_draw(confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
     """Return a point [P] of the unit cube at which a draw as wide as the confidence is nearly the largest."""
     starts = search.space.features(search.starts)
-    path = draw_path(posterior, starts, search.generator, drawn_at(confidence, posterior))
+    path = posterior.at(confidence.ridge(posterior)).draw_function(starts, search.generator)
     return search.argmax(lambda features: confidence.inflated(posterior, features, path(features)))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kbo.regression import Posterior, centred_draws
+from kbo.regression import Posterior
 
 Recommend = Callable[[Posterior, Tensor, Tensor], Tensor]
 """Returns the merit [n], larger is better, of completed trials with features [n D] and values [n]."""
@@ -51,7 +51,7 @@ def joint_targets(
     mean, variance = posterior.predict(distinct, ridge)
     upper = (mean + 3 * variance.sqrt()).index_fill(0, rows[chosen], torch.inf)
     best = upper.topk(min(MOST_DRAWN, len(upper))).indices
-    return mean[best] + centred_draws(posterior, distinct[best], DRAWS, generator, ridge)
+    return mean[best] + posterior.at(ridge).draw(distinct[best], DRAWS, generator)
 
 
 def best_observed(posterior: Posterior, features: Tensor, values: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from kbo.confidence import Confidence, FixedWidth, NoiseLevel
 from kbo.confidence.mixture.radius import Scale
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
-from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, track
+from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, Tracked
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Rule(ABC):
             posterior: Makes an empty posterior.
             points: The points [A d] of every choice, if they stay the same.
         """
-        return posterior() if points is None else track(posterior(), points)
+        return posterior() if points is None else Tracked(posterior(), points)
 
     @abstractmethod
     def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:

@@ -1,10 +1,10 @@
 """data -> mean, variance, log_det, quad: the posterior of kbo's one idea, posterior x confidence x rule."""
 
-from kbo.regression.exact.state import KernelRidge
+from kbo.regression.all_ridges import AllRidges, Moments
+from kbo.regression.exact import KernelRidge
 from kbo.regression.numerics import clamped, warn_below_precision
 from kbo.regression.posterior import (
     MOST_JOINT,
-    AllRidges,
     Answers,
     Followed,
     LowRankAnswers,
@@ -12,9 +12,8 @@ from kbo.regression.posterior import (
     PriorAnswers,
     RidgeSchedule,
 )
-from kbo.regression.provenance import Error, Provenance
-from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.sampling import Function, SamplePath, centred_draws, draw_path
+from kbo.regression.provenance import Error, Provenance, Rounding
+from kbo.regression.sampling import Function, SamplePath
 from kbo.regression.sketch.dictionary import (
     MOST_ANCHORS,
     Candidate,
@@ -31,7 +30,7 @@ from kbo.regression.sketch.state import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.hypothetical import Hypothetical
-from kbo.regression.views.tracked import Tracked, track
+from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View
 
 __all__ = [
@@ -59,14 +58,11 @@ __all__ = [
     "Posterior",
     "PriorAnswers",
     "Provenance",
-    "RidgePath",
     "RidgeSchedule",
+    "Rounding",
     "SamplePath",
     "Tracked",
     "View",
-    "centred_draws",
     "clamped",
-    "draw_path",
-    "track",
     "warn_below_precision",
 ]

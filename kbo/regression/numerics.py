@@ -92,15 +92,6 @@ def clamped(variance: Tensor, prior: Tensor, ridge: float | Tensor, trace: float
     return variance.clamp_min(ridge / (ridge + trace) * prior.detach())
 
 
-def algebra_error(terms: int, trace: float | Tensor, ridge: float | Tensor, kernel_error: float = 0.0) -> Any:
-    """Return ``4 (t + 1) u (t + 1 + Tr K / ridge) + 4 r Tr K / ridge``; see ``Error.rounding``.
-
-    With t = ``terms``, ``u = 2^-53`` and r = ``kernel_error``, the error of the kernel relative to ``k(x, x)``.
-    """
-    t = terms + 1
-    return 4 * t * 2.0**-53 * (t + trace / ridge) + 4 * kernel_error * (trace / ridge)
-
-
 def warn_below_precision(ridge: float, least: float) -> None:
     """Warn about a ridge below ``least``, the least one at which rounding does not show in the results."""
     if ridge < least:

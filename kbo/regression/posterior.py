@@ -11,7 +11,7 @@ On paper                                            | in code
 ``k(x, x) - k(x)'(K + ridge I)^-1 k(x)``            | ``predict(X)[1]``; ``covariance(X, Z)``
 ``ln det(I + K / ridge)``                           | ``log_det()``, twice the information gain
 ``y'(I + K / ridge)^-1 y``                          | ``quad()``
-``|y - mean(X)|^2``                                 | ``rss()``
+``|y - mean(X)|^2``                                 | ``at().rss()``
 ``Tr K (K + ridge I)^-1``                           | ``effective_dimension()``
 ``Tr E``, a bound of the operator norm of E         | ``error.trace``, ``error.norm()``
 """
@@ -19,19 +19,21 @@ On paper                                            | in code
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import as_ridges, joint_draws
-from kbo.regression.provenance import Error, Provenance, few
-from kbo.regression.ridge_path import Moments, RidgePath
+from kbo.regression.provenance import Error, Provenance, some
+from kbo.regression.sampling import Function, draw_prior
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
@@ -109,26 +111,35 @@ class Answers(ABC):
         identity = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
         return self.predict(X)[0], explained, identity.expand(explained.shape)
 
-    @torch.no_grad()
-    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior, less its mean.
+    def draw(self, X: Tensor, count: int = 1, generator: torch.Generator | None = None) -> Tensor:
+        """Return joint draws [count N] of the function at X [N d] from its Gaussian posterior, less its mean.
 
-        Up to ``MOST_JOINT`` points by the eigenvalues of their covariance, O(N^3); those that rounding makes negative
-        count as zero, and nothing is added. More points as functions.
+        Sketched posteriors take any N, in O(N m^2 + count N m); others up to ``MOST_JOINT`` points jointly, in O(N^3),
+        and more of them as functions. No N x N matrix is formed for more points than that.
+
+        Args:
+            X: Points [N d].
+            count: Number of independent draws.
+            generator: Source of randomness, on the CPU; None for torch's global one.
 
         Raises:
-            InvalidInput: Too many points for a posterior that draws no functions.
+            InvalidInput: X or count cannot be used, or there are too many points for such a posterior.
         """
+        count = checks.whole("count", count, 1)
+        self.state.check(X)
+        checks.points("X", X)  # a draw over a finite set decides which point is taken
+        if X.ndim != 2 or not len(X):
+            raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
+        with torch.no_grad():
+            return self._draws(X, count, checks.generator(generator))
+
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """By the eigenvalues of the covariance; those that rounding makes negative count as zero."""
         if len(X) > MOST_JOINT:
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
         return joint_draws(self.covariance(X, X), count, generator)
 
-    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return the same draws [count N] with their mean."""
-        mean = self.predict(X)[0]
-        return mean + self.deviations(X, count, generator)
-
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
         """Return a draw of the function less its mean, [... d] -> [...], to be evaluated and differentiated anywhere.
 
         Args:
@@ -136,7 +147,7 @@ class Answers(ABC):
             generator: Source of randomness, on the CPU; None for torch's global one.
 
         Raises:
-            InvalidInput: This posterior draws no functions.
+            InvalidInput: The kernel has no random features, or this posterior draws no functions.
         """
         raise InvalidInput(
             f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, "
@@ -181,91 +192,9 @@ class PriorAnswers(LowRankAnswers):
     rss = log_det
     effective_dimension = log_det
 
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
-        prior = self.state.draw_prior(like, generator)
+    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
+        prior = self.state.draw_prior(like, checks.generator(generator))
         return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
-
-
-class AllRidges:
-    """A posterior at any ridges, valid until the posterior changes.
-
-    By default one ridge at a time: right for every posterior, fast for none. Posteriors with an eigenbasis override
-    ``number`` and ``path``, so that each of many ridges is cheap.
-
-    Args:
-        state: The posterior.
-    """
-
-    def __init__(self, state: Posterior) -> None:
-        self.state = state
-
-    def log_det(self, ridges: Tensor) -> Tensor:
-        """Return ``ln det(I + K / ridge)`` [r] for ridges [r]."""
-        return self.number("log_det", ridges)
-
-    def quad(self, ridges: Tensor) -> Tensor:
-        """Return ``y'(I + K / ridge)^-1 y`` [r]."""
-        return self.number("quad", ridges)
-
-    def rss(self, ridges: Tensor) -> Tensor:
-        """Return ``|y - mean(X)|^2`` [r]."""
-        return self.number("rss", ridges)
-
-    def effective_dimension(self, ridges: Tensor) -> Tensor:
-        """Return ``Tr K (K + ridge I)^-1`` [r]."""
-        return self.number("effective_dimension", ridges)
-
-    def number(self, name: str, ridges: Tensor) -> Tensor:
-        """Return one of the four numbers [r], given by its name in ``Answers``."""
-        return torch.stack([getattr(self.state.at(ridge), name)() for ridge in ridges.tolist()])
-
-    def quad_at(self) -> Callable[[float], float]:
-        """Return ``quad`` as a function of one ridge, in plain numbers."""
-        return lambda ridge: float(self.quad(self.ridges([ridge])))
-
-    def path(self, X: Tensor) -> RidgePath:
-        """Return the posterior of groups of g points as a function of the ridge.
-
-        Args:
-            X: Groups [... g d]; the path numbers them in order of their flattened batch shape.
-        """
-        return PathOneByOne(self.state, X.reshape(-1, *X.shape[-2:]))
-
-    def ridges(self, values: Sequence[float]) -> Tensor:
-        """Return ridges [r] as the tensor that the other methods take: on the host, where they can be compared."""
-        return torch.tensor(values, dtype=self.state.dtype)
-
-    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance [r ...] at X [... d] for ridges [r]."""
-        moments = self.path(checks.shaped("X", X).unsqueeze(-2)).grid(ridges)
-        shape = (len(ridges), *X.shape[:-1])
-        return moments.mean.reshape(shape), moments.covariance.reshape(shape)
-
-
-class PathOneByOne(RidgePath):
-    """The path of groups X [B g d] of any posterior, one ridge at a time."""
-
-    def __init__(self, state: Posterior, X: Tensor) -> None:
-        self.state = state
-        self.X = X.clone()  # the caller may change theirs
-
-    def at(self, ridges: Tensor) -> Moments:
-        return self._stacked(zip(self.X, ridges.tolist(), strict=True))
-
-    def grid(self, ridges: Tensor) -> Moments:
-        moments = self._stacked((self.X, ridge) for ridge in ridges.tolist())
-        return moments._replace(quad=moments.quad.unsqueeze(-1))
-
-    def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
-        """Return the moments of groups at a ridge, one case after the other."""
-        return Moments(*map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True)))
-
-    def _moments(self, X: Tensor, ridge: float) -> Moments:
-        answers = self.state.at(ridge)
-        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
-
-    def select(self, groups: Tensor) -> PathOneByOne:
-        return PathOneByOne(self.state, self.X[groups])
 
 
 class Followed(Stateful):
@@ -288,14 +217,14 @@ class Followed(Stateful):
         """Return the joint covariance [A A] at one ridge."""
         return self.state.at(ridge).covariance(self.points, self.points)
 
-    def path(self) -> RidgePath:
-        """Return the path of the points as A groups of one."""
-        return self.state.all_ridges().path(self.points.unsqueeze(-2))
+    def all_ridges(self) -> AllRidges:
+        """Return the points, as A groups of one, at any ridge."""
+        return self.state.all_ridges(self.points.unsqueeze(-2))
 
-    def deviations(self, ridge: float, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return joint draws [count A] less their mean; see ``Answers.deviations``."""
+    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count A] less their mean; see ``Answers.draw``."""
         if len(self.points) > MOST_JOINT:
-            return self.state.at(ridge).deviations(self.points, count, generator)
+            return self.state.at(ridge).draw(self.points, count, generator)
         return joint_draws(self.covariance(ridge), count, generator)
 
 
@@ -317,15 +246,15 @@ class Posterior(Stateful, ABC):
 
     Attributes:
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
+        kernel: The GPyTorch kernel of the prior; None if there is none.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
         needs_refresh: Whether a frozen fork has taken in so much that its anchors should be chosen again.
         schedule: The rule that moves the ridge as data come in; None if it stays.
         provenance: What was given up of the assumptions of theorems.
-        prior_version: A number that a state shares with its forks: equal ones have the same kernel. If ``saved`` names
-            something that the prior depends on, ``restored`` sets a new one.
     """
 
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
+    kernel: Kernel | None = None
     provenance: Provenance = Provenance()
     anchors: Tensor | None = None
     needs_refresh: bool = False
@@ -333,7 +262,6 @@ class Posterior(Stateful, ABC):
 
     def __init__(self, ridge: float) -> None:
         self._ridge: float = checks.positive("ridge", ridge)
-        self.prior_version: int = fresh_version()
         self.changed()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -341,8 +269,7 @@ class Posterior(Stateful, ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.prior_version = fresh_version()  # versions are numbers of one process
-        self.changed()
+        self.changed()  # versions are numbers of one process
 
     # What every posterior defines
 
@@ -381,25 +308,27 @@ class Posterior(Stateful, ABC):
 
     @property
     @abstractmethod
-    def trace(self) -> Tensor:
-        """``Tr K``, the sum of ``w k(x, x)`` over the observations, []."""
+    def trace(self) -> float:
+        """``Tr K``, the sum of ``w k(x, x)`` over the observations."""
 
     # What a posterior may define better
 
-    def all_ridges(self) -> AllRidges:
-        """Return the answers at any ridges."""
-        return AllRidges(self)
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        """Return the answers at any ridges, and the moments of groups of points X [... g d] there."""
+        return AllRidges(self, X)
 
     def follow(self, points: Tensor) -> Followed:
         """Return answers for the fixed points [A d] that follow this state; ``views.Tracked`` reads them."""
         return Followed(self, points)
 
-    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Callable[[Tensor], Tensor]:
+    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
         """Return a draw of the function from the prior, [N d] -> [N]; arguments as ``Answers.draw_function``."""
-        raise InvalidInput(
-            f"a {type(self).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, or "
-            "define draw_prior."
-        )
+        if self.kernel is None:
+            raise InvalidInput(
+                f"a {type(self).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, "
+                "or define draw_prior."
+            )
+        return draw_prior(self.kernel, like, generator)
 
     def fork_frozen(self) -> Posterior:
         """Return a fork for hypothetical observations: its ridge and its anchors stay as they are."""
@@ -416,27 +345,15 @@ class Posterior(Stateful, ABC):
         return None
 
     @property
-    def hyperparameters(self) -> list[Tensor]:
-        """The numbers on which the prior depends, to tell whether two states have the same prior.
-
-        Empty if its values at a few points suffice to tell.
-        """
-        return []
-
-    @property
     def observed(self) -> Posterior:
         """The posterior of the observed data alone, without hypothetical ones."""
         return self
-
-    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        """Return coordinates c(X) [n c] and a decreasing g with ``k(x, z) = g(|c(x) - c(z)|)``; None without any."""
-        return None
 
     # Written once
 
     def at(self, ridge: float | None = None) -> Answers:
         """Return the answers at one ridge; None for the state's own."""
-        ridge = self._ridge if ridge is None else ridge
+        ridge = self._ridge if ridge is None else checks.positive("ridge", ridge)
         found = self._answers.get(ridge)
         if found is None:
             found = self._answers[ridge] = self._new_answers(ridge)
@@ -457,21 +374,6 @@ class Posterior(Stateful, ABC):
         raise InvalidInput(f"ridge of a {type(self).__name__} is read-only: use move_ridge({ridge!r:.30}).")
 
     @property
-    def dimension(self) -> int | None:
-        """Number of columns of points; None while it is unknown."""
-        return self.like.shape[-1] or None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the answers; float64 while it is unknown."""
-        return self.like.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the answers; the CPU while it is unknown."""
-        return self.like.device
-
-    @property
     def version(self) -> int:
         """A number that every change of the answers increases; equal versions give equal answers."""
         return self._version
@@ -488,44 +390,35 @@ class Posterior(Stateful, ABC):
     def restored(self) -> None:
         self.changed()
 
-    def note(self, **changes: Any) -> None:
-        """Change entries of ``provenance``, for example ``unit_variance=0.01``."""
-        self.provenance = replace(self.provenance, **changes)
+    def note(self, *caveats: str, **changes: Any) -> None:
+        """Change entries of ``provenance``, and add reasons why no theorem covers bounds on these data, also of forks.
 
-    def add_caveat(self, reason: str) -> None:
-        """Add a reason why no theorem covers bounds on these data, in words; forks have it too.
+        Caveats are for what only the caller knows, for example that a kernel was changed after the data had come.
 
-        For what only the caller knows, for example a model whose kernel was changed after the data had come.
+        Args:
+            *caveats: The reasons, in words.
+            **changes: Entries of ``Provenance``, for example ``unit_variance=0.01``.
         """
-        self.note(caveats=(*self.provenance.caveats, checks.text("reason", reason)))
+        reasons = [checks.text("a caveat", reason) for reason in caveats]
+        self.provenance = replace(self.provenance, caveats=(*self.provenance.caveats, *reasons), **changes)
 
     @property
     def assumed(self) -> dict[str, Any]:
         """Assumptions of bounds on the data, for a state dict: ridge, provenance and kernel.
 
-        Of the kernel, its classes and parameters, and its values among a few of the state's own points.
+        The latter by its values among a few of the state's own points.
         """
-        kernel: Any = getattr(self, "kernel", None)
         sets = [part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None and len(part)]
-        points = torch.cat([few(part) for part in sets]) if sets else None
-        return {
-            "ridge": self.ridge,
-            "provenance": asdict(self.provenance),
-            "kernel": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
-            "parameters": [] if kernel is None else [value.detach().clone() for value in kernel.parameters()],
-            "values": None if points is None else self.prior(points, points).detach().clone(),
-        }
+        points = torch.cat([some(part) for part in sets]) if sets else None
+        values = None if points is None else self.prior(points, points).detach().clone()
+        return {"ridge": self.ridge, "provenance": asdict(self.provenance), "values": values}
 
     @assumed.setter
     def assumed(self, saved: dict[str, Any]) -> None:
         """Take over ridge and provenance of a saved state; one caveat more if its data came under another kernel."""
-        own = self.assumed
-        same = own["kernel"] == saved["kernel"] and all(
-            map(_equal, [*own["parameters"], own["values"]], [*saved["parameters"], saved["values"]])
-        )
         self.provenance, self._ridge = Provenance(**saved["provenance"]), saved["ridge"]
-        if self.n and not same:
-            self.add_caveat("the data were saved under another kernel")
+        if self.n and not _equal(self.assumed["values"], saved["values"]):
+            self.note("the data were saved under another kernel")
 
     def refuse_weights(self, weights: Tensor | None) -> None:
         """Raise InvalidInput if there are weights: for ``update`` of a posterior that takes none."""
@@ -537,7 +430,17 @@ class Posterior(Stateful, ABC):
 
     def check(self, X: Tensor, name: str = "X") -> None:
         """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""
-        checks.shaped(name, X, self.like if self.dimension else None, self.dimension)
+        checks.shaped(name, X, *self._known)
+
+    def check_data(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> checks.OnHost:
+        """Return observations as plain numbers if they fit the data so far; for ``update``, whose errors it raises."""
+        return checks.observations(X, y, *self._known, weights=weights)
+
+    @property
+    def _known(self) -> tuple[Tensor | None, int | None]:
+        """The data to which others must fit, and their columns; None as long as they are unknown."""
+        d = self.like.shape[-1]
+        return (self.like, d) if d else (None, None)
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the state's own ridge, a finite number above zero."""
@@ -557,7 +460,7 @@ class Posterior(Stateful, ABC):
             Mean [...] and variance [...]; with a leading r if r ridges were given.
         """
         if _is_single(ridge):
-            return self._at(ridge).predict(X)
+            return self.at(ridge).predict(X)  # pyright: ignore[reportArgumentType]
         mean, variance = zip(*(self.at(value).predict(X) for value in as_ridges(ridge)), strict=True)
         return torch.stack(mean), torch.stack(variance)
 
@@ -573,42 +476,14 @@ class Posterior(Stateful, ABC):
         """Return ``y'(I + K / ridge)^-1 y``, in squared units of y; [] or [r]."""
         return self._each(ridge, lambda answers: answers.quad())
 
-    def rss(self, ridge: Ridge = None) -> Tensor:
-        """Return ``|y - mean(X)|^2``, the residual sum of squares of the fit, in squared units of y; [] or [r]."""
-        return self._each(ridge, lambda answers: answers.rss())
-
     def effective_dimension(self, ridge: Ridge = None) -> Tensor:
-        """Return ``Tr K (K + ridge I)^-1``, the sum of the training leverages; [] or [r]."""
+        """Return ``Tr K (K + ridge I)^-1``, the sum of the training leverages ``variance / ridge``; [] or [r]."""
         return self._each(ridge, lambda answers: answers.effective_dimension())
-
-    def leverage(self, X: Tensor, ridge: Ridge = None) -> Tensor:
-        """Return the ridge leverage scores ``variance / ridge`` of X [... d]; [...] or [r ...]."""
-        return self._each(ridge, lambda answers: answers.predict(X)[1] / answers.ridge)
-
-    def leverage_sum(self, ridge: Ridge = None) -> Tensor:
-        """Return the sum of the leverages of the observations, [] or [r].
-
-        At least the effective dimension of the exact kernel matrix: ``Tr (A + E)(A + E + a I)^-1`` is at most
-        ``Tr A (A + a I)^-1 + Tr E / a`` (the function is operator concave and zero at zero, so its trace is
-        subadditive).
-        """
-        trace = self.error.trace
-        return self._each(ridge, lambda answers: answers.effective_dimension() + trace / answers.ridge)
-
-    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return joint draws [count N] of the function at X [N d] from the Gaussian posterior at the state's ridge."""
-        answers, count = self.at(), checks.whole("count", count, 1)
-        if checks.points("X", X).ndim != 2:
-            raise InvalidInput(f"X must have shape [N d], got {tuple(X.shape)}.")
-        return answers.sample(X, count, checks.generator(generator))
 
     def _each(self, ridge: Ridge, value: Callable[[Answers], Tensor]) -> Tensor:
         if _is_single(ridge):
-            return value(self._at(ridge))
+            return value(self.at(ridge))  # pyright: ignore[reportArgumentType]
         return torch.stack([value(self.at(number)) for number in as_ridges(ridge)])
-
-    def _at(self, ridge: Ridge) -> Answers:
-        return self.at(None if ridge is None else checks.positive("ridge", ridge))  # pyright: ignore[reportArgumentType]
 
 
 def _equal(a: Tensor | None, b: Tensor | None) -> bool:

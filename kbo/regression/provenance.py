@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import torch
 from torch import Tensor
 
 from kbo.kernels import has_known_formula, measured_error
-from kbo.regression.numerics import algebra_error
+
+Number = TypeVar("Number", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,29 @@ class Provenance:
     caveats: tuple[str, ...] = ()
 
 
+class Rounding(NamedTuple):
+    """The relative error of answers by rounding in float64, ``e(a) = flat + steep / a`` at ridge a.
+
+    ``e = 4 (t + 1) u (t + 1 + Tr K / a) + 4 r Tr K / a`` for sums of t terms, ``u = 2^-53``, and an error r of the
+    kernel relative to ``k(x, x)``. As long as e is small, variance and ``quad`` are within e times themselves of their
+    values in exact arithmetic, the mean is within ``e sqrt(variance quad / a)`` and ``log_det`` within
+    ``sqrt(t + 1) e``; see docs/theory/rounding.md.
+    """
+
+    flat: float
+    steep: float
+
+    @classmethod
+    def of_algebra(cls, terms: int, trace: float, kernel_error: float = 0.0) -> Rounding:
+        """Return e for sums of this many terms, ``Tr K``, and an error of the kernel."""
+        t, u = terms + 1, 2.0**-53
+        return cls(4 * t * u * t, 4 * (t * u + kernel_error) * trace)
+
+    def at(self, ridge: Number) -> Number:
+        """Return e at a ridge."""
+        return self.flat + self.steep / ridge
+
+
 class Error:
     """Errors of a posterior's answers from an approximation of the kernel matrix, ``E = K - K~ >= 0``, and rounding.
 
@@ -55,56 +77,40 @@ class Error:
         self.state = state
 
     @property
-    def residuals(self) -> Tensor:
-        """The diagonal of E over distinct locations, each times the weight of its observations, [m]; empty if E = 0."""
-        return self.state.like.new_zeros(0)
+    def trace(self) -> float:
+        """``Tr E``."""
+        return 0.0
 
-    @property
-    def trace(self) -> Tensor:
-        """``Tr E``, []."""
-        return self.residuals.sum()
+    def norm(self) -> float:
+        """Return an upper bound of the operator norm of E."""
+        return 0.0
 
-    def norm(self) -> Tensor:
-        """Return an upper bound of the operator norm of E, []."""
-        return self.state.like.new_zeros(())
-
-    def log_det(self, ridge: float | Sequence[float]) -> Tensor:
-        """Return an upper bound of ``ln det(I + E / ridge)``, never above ``Tr E / ridge``; [] or [r].
-
-        Hadamard's inequality, after the repeats of a location are merged (docs/theory/sketch.md).
-        """
-        residuals = self.residuals
-        if not residuals.shape[0]:
-            return residuals.new_zeros((len(ridge),) if isinstance(ridge, Sequence) else ())
-        at = torch.as_tensor(ridge, dtype=residuals.dtype, device=residuals.device)
-        return (residuals / at.unsqueeze(-1)).log1p().sum(-1)
+    def log_det(self, ridge: float) -> float:
+        """Return an upper bound of ``ln det(I + E / ridge)``, never above ``Tr E / ridge``."""
+        return 0.0
 
     @property
     def terms(self) -> int:
         """Terms of the longest sum of a step of the algebra, in which rounding piles up."""
         return self.state.n
 
-    def rounding(self, ridge: float | Tensor) -> Tensor:
-        """Return e, which bounds what rounding in float64 does to the answers at a ridge, [] or the shape of ridge.
-
-        ``e = 4 (t + 1) u (t + 1 + Tr K / ridge)`` with t = ``terms`` and ``u = 2^-53``. As long as e is small, variance
-        and ``quad`` are within e times themselves of their values in exact arithmetic, the mean is within
-        ``e sqrt(variance quad / ridge)`` and ``log_det`` within ``sqrt(t + 1) e``; see docs/theory/rounding.md.
-        """
-        return algebra_error(self.terms, self.state.trace, ridge)
+    @property
+    def rounding(self) -> Rounding:
+        """The error of the answers by rounding."""
+        return Rounding.of_algebra(self.terms, self.state.trace)
 
     def of_kernel(self) -> float:
         """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
-        kernel, locations = getattr(self.state, "kernel", None), self.state.locations
+        kernel, locations = self.state.kernel, self.state.locations
         if kernel is None or has_known_formula(kernel) or locations is None or not len(locations[0]):
             return 0.0
-        return measured_error(kernel, few(locations[0]))
+        return measured_error(kernel, some(locations[0]))
 
 
-_FEW = 16
+_SOME = 16
 """Points of each kind at which kernels are compared."""
 
 
-def few(points: Tensor) -> Tensor:
-    """Return up to ``_FEW`` of some points [n d], evenly spaced in their order."""
-    return points[:: -(-len(points) // _FEW) or 1]
+def some(points: Tensor) -> Tensor:
+    """Return up to ``_SOME`` of some points [n d], evenly spaced in their order."""
+    return points[:: -(-len(points) // _SOME) or 1]

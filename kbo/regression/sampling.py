@@ -34,10 +34,8 @@ from botorch.sampling.pathwise.features.generators import gen_kernel_features
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.regression.numerics import block_of
-from kbo.regression.posterior import Posterior
 
 _FEATURES = 1024
 """Random features of a draw."""
@@ -66,57 +64,6 @@ class SamplePath:
         size = max(1, block_of(_BLOCK, X.device) // (_FEATURES + len(self._weights)))
         values = [self._prior(part) + self._weights @ self._basis(part) for part in flat.split(size)]
         return torch.cat(values).reshape(X.shape[:-1]).to(X.dtype)
-
-
-@torch.no_grad()
-def centred_draws(
-    state: Posterior,
-    X: Tensor,
-    count: int = 1,
-    generator: torch.Generator | None = None,
-    ridge: float | None = None,
-) -> Tensor:
-    """Return draws [count N] of the function at X [N d] from its Gaussian posterior, less its mean.
-
-    Sketched posteriors take any N, in O(N m^2 + count N m); others up to ``MOST_JOINT`` points jointly, and more of
-    them as functions. No N x N matrix is formed for more points than that.
-
-    Args:
-        state: The posterior.
-        X: Points [N d].
-        count: Number of independent draws.
-        generator: Source of randomness, on the CPU; None for torch's global one.
-        ridge: At another ridge than the state's own.
-
-    Raises:
-        InvalidInput: X or count cannot be used, or there are too many points for such a posterior.
-    """
-    count = checks.whole("count", count, 1)
-    checks.instance("state", state, Posterior).check(X)
-    checks.points("X", X)  # a draw over a finite set decides which point is taken
-    if X.ndim != 2 or not len(X):
-        raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
-    ridge = checks.maybe(checks.positive, "ridge", ridge)
-    return state.at(ridge).deviations(X, count, checks.generator(generator))
-
-
-def draw_path(
-    state: Posterior, like: Tensor, generator: torch.Generator | None = None, ridge: float | None = None
-) -> Function:
-    """Return a draw of the function from its Gaussian posterior, less its mean, to be evaluated anywhere.
-
-    Args:
-        state: The posterior.
-        like: Any points [... d] of the dtype, device and columns of those to come.
-        generator: Source of randomness, on the CPU; None for torch's global one.
-        ridge: At another ridge than the state's own.
-
-    Raises:
-        InvalidInput: The kernel has no random features, or the posterior draws no functions.
-    """
-    checks.instance("state", state, Posterior).check(like, "like")
-    ridge = checks.maybe(checks.positive, "ridge", ridge)
-    return state.at(ridge).draw_function(like, checks.generator(generator))
 
 
 def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None = None) -> Function:

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from kbo.errors import InvalidInput
-from kbo.regression import draw_path
 from kbo.report.record import Record, Run
 
 DRAWS = 32
@@ -74,7 +73,7 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
     features = space.features(torch.cat([A, B, *mixed]))
     mean = belief.posterior.predict(features)[0]
     try:
-        paths = [draw_path(belief.posterior, features, generator)(features) for _ in range(DRAWS)]
+        paths = [belief.posterior.at().draw_function(features, generator)(features) for _ in range(DRAWS)]
     except InvalidInput:  # of kernels without random features
         paths = []
     values = belief.raw(torch.stack([mean, *(mean + path for path in paths)])).cpu().unflatten(1, (P + 2, N))

@@ -9,7 +9,7 @@ import kbo
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
 from kbo.errors import InvalidInput
 from kbo.experiments.bench import suite
-from kbo.regression import FixedDictionary, Hypothetical, sampling, track
+from kbo.regression import FixedDictionary, Hypothetical, Tracked
 from tests.laws.states import matern, unit_square
 
 STATES = {
@@ -25,9 +25,9 @@ REFUSED = {
     "covariance": lambda state, X, other: state.covariance(X, other(X)),
     "hypothetical points": lambda state, X, other: Hypothetical(state, other(X)),
     "hypothetical targets": lambda state, X, other: Hypothetical(state, X, other(X[:, 0])),
-    "tracked": lambda state, X, other: track(state, other(X)),
-    "of tracked points": lambda state, X, other: track(state, X).predict(other(X)),
-    "draw": lambda state, X, other: sampling.draw_path(state, other(X)),
+    "tracked": lambda state, X, other: Tracked(state, other(X)),
+    "of tracked points": lambda state, X, other: Tracked(state, X).predict(other(X)),
+    "draw": lambda state, X, other: state.at().draw_function(other(X)),
 }
 
 
@@ -59,11 +59,11 @@ def test_large_sets_are_scored_and_drawn_from_in_blocks(name, device, monkeypatc
     state, X, Z = STATES[name](), unit_square(6, 1).to(device), unit_square(4_000, 3).to(device)
     state.update(X, X.sum(-1))
     expected = state.predict(Z)
-    for module in ("exact.one_ridge", "sketch.one_ridge", "sampling"):
+    for module in ("exact", "sketch.answers", "sampling"):
         monkeypatch.setattr(f"kbo.regression.{module}.block_of", lambda on_cpu, device: 6_000)
     with Memory() as inside:
         found = state.predict(Z)
-        sampling.centred_draws(state, Z)
+        state.at().draw(Z)
     assert inside.numel <= Z.numel()  # the points themselves, and nothing that grows faster
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 

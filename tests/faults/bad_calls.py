@@ -277,20 +277,16 @@ def _regression() -> Iterator[Call]:
     yield Call("BatchView", r.BatchView, "state points", predicted)
     yield method("BatchView.observe", lambda: r.BatchView(S(), X(3, 4)), index=1)
     yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
-    yield Call("track", r.track, "state points", lambda tracked: tracked.predict())
-    yield Call("centred_draws", r.centred_draws, "state X count generator ridge")
-    yield Call("draw_path", r.draw_path, "state generator ridge", lambda path: path(X()), like=X)
     yield Call("PrecomputedKernel", kernels.PrecomputedKernel, "", of_rows, gram=torch.eye(4, dtype=torch.float64))
     for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
         yield Call(f"{kind}.update", lambda make=make, **given: updated(make(), **given), "X y weights")
         yield method(f"{kind}.covariance", make, "X ridge", Z=lambda: X(3, 5))
-        yield method(f"{kind}.sample", make, "X count generator")
-        for name in ("predict", "leverage"):
-            yield method(f"{kind}.{name}", make, "X ridge")
-        for name in ("log_det", "quad", "rss", "effective_dimension", "leverage_sum"):
+        yield method(f"{kind}.predict", make, "X ridge")
+        for name in ("log_det", "quad", "effective_dimension", "at"):
             yield method(f"{kind}.{name}", make, "ridge")
+        yield method(f"{kind}.draw", lambda make=make: make().at(), "X count generator")
+        yield method(f"{kind}.draw_function", lambda make=make: make().at(), "generator", like=X)
         yield method(f"{kind}.check", make, "X")
-        yield method(f"{kind}.add_caveat", make, reason="odd")
 
 
 def _confidence() -> Iterator[Call]:

@@ -20,7 +20,7 @@ from kbo.confidence import Chaining, FixedWidth, MartingaleMixture
 from kbo.covers import Chain, DistanceMatrix, PosteriorMetric
 from kbo.covers.reuse import ChainMemory
 from kbo.models import NystromGP
-from kbo.regression import BatchView, FixedDictionary, Hypothetical, Posterior, draw_path, track
+from kbo.regression import BatchView, FixedDictionary, Hypothetical, Posterior, Tracked
 from tests.laws.confidences import BOUNDS, Bound, Setting
 from tests.laws.states import STATES, State, matern, seeded, unit_square
 
@@ -81,14 +81,14 @@ def learned(case: State, use: Buffers) -> Posterior:
 
 VIEWS = {
     "itself": lambda state, points, use: state,
-    "tracked": lambda state, points, use: track(state, use(points)),
+    "tracked": lambda state, points, use: Tracked(state, use(points)),
     "hypothetical": lambda state, points, use: Hypothetical(
         state, use(points[:3], "hypothetical"), use(points[:3].sum(-1).sin(), "targets")
     ),
     "hypothetical-weighted": lambda state, points, use: Hypothetical(
         state, use(points[:3]), use(points[:3].sum(-1).sin()), use(points[:3].sum(-1).sin().exp(), "weights")
     ),
-    "batch-of-tracked": lambda state, points, use: BatchView(track(state, use(points)), use(points)),
+    "batch-of-tracked": lambda state, points, use: BatchView(Tracked(state, use(points)), use(points)),
 }
 
 
@@ -104,10 +104,10 @@ def test_states_and_views(case, view):
             seen.observe(4)
         if view in ("itself", "tracked"):
             for Z in asked:
-                path = seen.all_ridges().path(use(Z.unsqueeze(-2), "groups"))
+                path = seen.all_ridges(use(Z.unsqueeze(-2), "groups"))
                 use.spoil()
-                found += path.grid(use(torch.tensor(RIDGES, dtype=torch.float64), "ridges"))
-            drawn = draw_path(seen, use(case.points(12, 10)), seeded(3))
+                found += path.grid(RIDGES)
+            drawn = seen.at().draw_function(use(case.points(12, 10)), seeded(3))
             use.spoil()
             found += [drawn(use(Z)) for Z in asked]
             learn(seen, case, use, 12, seed=1)
@@ -120,7 +120,7 @@ def test_states_and_views(case, view):
 def test_points_that_are_tracked_are_recognised_by_their_values(case):
     """The very tensor that was given, refilled, is another set of points."""
     state, Z = case.fed(*case.data(20, "cpu")), case.points(12, 10)
-    tracked, moved = track(state, Z), case.points(12, 11)
+    tracked, moved = Tracked(state, Z), case.points(12, 11)
     before = tracked.predict(Z)
     Z.copy_(moved)
     for found, expected in zip(tracked.predict(Z), state.predict(moved), strict=True):
@@ -156,7 +156,7 @@ SETTING = Setting()
 def test_confidences(bound: Bound):
     def run(use: Buffers) -> list[Tensor]:
         state, confidence, found = learned(STATES[0], use), bound.make(SETTING), []
-        for seen in (state, track(state, use(unit_square(12, 10)))):
+        for seen in (state, Tracked(state, use(unit_square(12, 10)))):
             use.spoil()
             for seed in (10, 11, 12, 13):
                 found += [*confidence.interval(seen, use(unit_square(12, seed)))]

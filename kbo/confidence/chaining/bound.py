@@ -149,7 +149,7 @@ class Chaining(OverPoints):
     def _set(self, state: Posterior, X: Tensor | None) -> Tensor:
         """Return the finite set [N d], in the dtype and on the device of X or of the data."""
         if self.points is not None:
-            known = state.like if state.dimension else self.points
+            known = state.like if state.like.shape[-1] else self.points
             return self.points.to(known if X is None else checks.shaped("X", X))
         if X is None or checks.shaped("X", X).ndim != 2:
             raise InvalidInput(

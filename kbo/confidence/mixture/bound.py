@@ -42,12 +42,11 @@ from kbo.confidence.mixture.radius import (
     search_grid,
     starts,
 )
-from kbo.confidence.rounding import Number
-from kbo.devices import read
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.regression import Posterior
+from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
+from kbo.regression.provenance import Number
 
 KINDS = ("amm", "dmm", "cmm")
 
@@ -63,7 +62,7 @@ class _Read(NamedTuple):
     """
 
     C: float
-    rounded: rounding.Error
+    rounded: Rounding
     widths: list[float]
     start: list[float]
 
@@ -188,17 +187,16 @@ class MartingaleMixture(SubGaussian):
         if self.kind == "amm":  # one ridge, for which the state has a factor
             mean, variance = state.predict(X, self.ridges)
         else:
-            answers = state.all_ridges()
-            mean, variance = answers.predict(X, answers.ridges(self.ridges))
+            moments = state.all_ridges(checks.shaped("X", X).unsqueeze(-2)).grid(self.ridges)
+            mean, variance = (part.reshape(len(self.ridges), *X.shape[:-1]) for part in moments[:2])
         return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
     def _dual(self, state: Posterior, X: Tensor, signs: Sequence[int], ridges: Sequence[float] | None = None) -> Dual:
         """Return the dual over the points of X [... d], read at these ridges first; None for all where it may begin."""
         flat = X if checks.shaped("X", X).ndim > 1 else X.unsqueeze(0)
-        read, answers = self._read(state), state.all_ridges()
-        path = answers.path(flat.unsqueeze(-2))
-        start = answers.ridges(read.start if ridges is None else ridges)
-        return Dual(path, signs, partial(self._square, read.C, read.rounded), read.start, start)
+        read = self._read(state)
+        square, start = partial(self._square, read.C, read.rounded), read.start if ridges is None else ridges
+        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, square, read.start, start)
 
     def _read(self, state: Posterior) -> _Read:
         """Return what the bounds need of the posterior alone, read from its device once after every change.
@@ -210,34 +208,31 @@ class MartingaleMixture(SubGaussian):
         if known is None or known[0] != state.version:
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
-            found = costs(state, self.noise_std, self.delta, ridges, many=many)
-            numbers = state.trace, state.error.norm(), *rounding.endpoints(state.error)
-            trace, error, at_infinity, at_one, *values = read(*numbers, *found)
-            quads, rounded = values[: len(self.ridges)], rounding.Error.through(at_infinity, at_one)
-            cost = dict(zip(ridges, values[len(ridges) :], strict=True))
-            C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error)
-            C *= rounding.radius_factor(rounded.at(self.mixture_ridge), state.error.terms, self.delta)
-            squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=True)]
+            quads, values = costs(state, self.noise_std, self.delta, ridges, many=many)
+            error, cost = state.error, dict(zip(ridges, values, strict=True))
+            C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error.norm())
+            rounded, e = error.rounding, rounding.accounted(error.rounding, self.mixture_ridge)
+            C *= rounding.radius_factor(e, error.terms, self.delta)
+            squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=False)]
             if min(squares) < 0:
                 self._refuse_if_refuted(state)
-            low, high = ridge_range(state, self.mixture_ridge, trace)
-            low = max(low, min(rounded.least_ridge, self.ridges[0]))
+            low, high = ridge_range(state, self.mixture_ridge)
+            low = max(low, min(rounding.least_ridge(rounded), self.ridges[0]))
             high = max(high, 1e12 * C / self.norm_bound**2)
             widths = [math.sqrt(max(square, 0.0)) for square in squares]
             self._known = known = state.version, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
         return known[1]
 
-    def squared_radius(self, state: Posterior) -> Tensor:
-        """Return ``(R + B sqrt|E|)^2``, []: the squared radius of F, widened by the error of an approximate state."""
+    def squared_radius(self, state: Posterior) -> float:
+        """Return ``(R + B sqrt|E|)^2``: the squared radius of F, widened by the error of an approximate state."""
         many = self.kind != "amm"
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
-        widened = self._widened(square, float(state.error.norm()))
-        return torch.tensor(widened, dtype=state.dtype, device=state.device)
+        return self._widened(square, state.error.norm())
 
     def _widened(self, square: float, error: float) -> float:
         return (math.sqrt(square) + self.norm_bound * math.sqrt(error)) ** 2
 
-    def _square(self, C: float, rounded: rounding.Error, quad: Number, ridges: Number) -> Number:
+    def _square(self, C: float, rounded: Rounding, quad: Number, ridges: Number) -> Number:
         """Return ``R^2(a) / a``, with what rounding may do to mean and variance; negative where F is empty.
 
         Args:
@@ -247,14 +242,13 @@ class MartingaleMixture(SubGaussian):
             ridges: The ridges a.
         """
         # (1 + 10 e) (S (1 + 5 e) - quad) / a is at least the square of the widened width: docs/theory/rounding.md.
-        e = rounded.at(ridges)
+        e = rounding.accounted(rounded, ridges)
         slack = (C + self.norm_bound**2 * ridges) * (1 + 5 * e) - quad
         return slack * (1 + 10 * e) / ridges
 
     def _refuse_if_refuted(self, state: Posterior) -> None:
         """Raise RefutedAssumptions if F is empty by more than rounding."""
-        least = float(norm_lower_bound(state, self.noise_std, self.delta, self.scale))
-        if least > self.norm_bound:
+        if (least := norm_lower_bound(state, self.noise_std, self.delta, self.scale)) > self.norm_bound:
             self._refuted(TOO_LARGE, n=state.n, norm_at_least=least)
 
     def _refuted(self, reason: str, **figures: float) -> None:

@@ -24,7 +24,7 @@ from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import KernelRidge
-from kbo.regression.exact.observations import Observations
+from kbo.regression.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Program:
         if not isinstance(confidence, MartingaleMixture):
             raise InvalidInput(
                 f"confidence must be a MartingaleMixture for a certificate, got {type(confidence).__name__}; of "
-                "UnknownNorm pass in_force(state)."
+                "UnknownNorm pass current(state)."
             )
         state.check(x, "x")
         if x.dtype != torch.float64:
@@ -90,7 +90,7 @@ class _Program:
         self.centres = torch.cat([data.X, x.unsqueeze(0)])
         # From here on the arithmetic is that of the host: hundreds of steps of root finding on single numbers.
         rows = torch.stack([data.counts, data.y]), state.prior(data.X, self.centres).mT
-        numbers = torch.stack([confidence.squared_radius(state).to(x), data.within, state.prior_variance(x)])
+        numbers = torch.stack([x.new_tensor(confidence.squared_radius(state)), data.within, state.prior_variance(x)])
         table, numbers = torch.cat(rows).cpu(), numbers.tolist()
         (counts, y), K, k_x = table[:2], table[2:-1], table[-1]
         self.B, self.scale, (self.square, within, variance) = confidence.norm_bound, counts.sqrt(), numbers
@@ -155,7 +155,7 @@ def certify(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, side: 
     """
     sign = _sign(side)
     program = _Program(confidence, state, x, sign)
-    low, high = (math.log10(ridge) for ridge in ridge_range(state, confidence.mixture_ridge, float(state.trace)))
+    low, high = (math.log10(ridge) for ridge in ridge_range(state, confidence.mixture_ridge))
     t = _root(lambda t: program.square - program.misfit2(program.dual(10**t)[0]), low, high)
     (c, weights), (inside, inner) = program.dual(10**t), program.centre(low, high)
     bound = program.at_x(c)  # mean + s variance, which is h at this ridge

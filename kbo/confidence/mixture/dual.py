@@ -28,7 +28,7 @@ from torch import Tensor
 from kbo.confidence.mixture.line_search import minimise, minimise_one
 from kbo.devices import on_host
 from kbo.linalg import safe_sqrt
-from kbo.regression import Moments, RidgePath
+from kbo.regression import AllRidges, Moments
 
 _FEW = 8
 """Points that are refined in search of the largest lower bound."""
@@ -47,11 +47,11 @@ class Dual:
     """h over the points of a path, on one or both sides.
 
     Args:
-        path: The posterior of B single points as a function of the ridge.
+        path: B single points at any ridge of the posterior.
         signs: 1 bounds f from above; -1 bounds -f from above.
         square: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
         limits: Increasing ridges, numbers, among which every search begins; the outer ones are its limits.
-        start: Some of them, on the host, at which h is read before the search.
+        start: Some of them, at which h is read before the search.
 
     Attributes:
         coarse: h at these ridges, [r SB], the points once for each of S signs.
@@ -59,19 +59,19 @@ class Dual:
 
     def __init__(
         self,
-        path: RidgePath,
+        path: AllRidges,
         signs: Sequence[int],
         square: Callable[[Any, Any], Any],
         limits: Sequence[float],
-        start: Tensor,
+        start: Sequence[float],
     ) -> None:
         self.square, self.limits = square, [math.log(ridge) for ridge in limits]
         with torch.no_grad():
             moments = path.grid(start)
-        each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), start.to(moments.mean)
-        self.path: RidgePath = path if len(signs) == 1 else path.select(each.repeat(len(signs)))
+        each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
+        self.path: AllRidges = path if len(signs) == 1 else path.select(each.repeat(len(signs)))
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
-        self.sides, self.start = np.repeat(signs, len(each)), start.tolist()
+        self.sides, self.start = np.repeat(signs, len(each)), list(start)
         sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
         self.coarse: Tensor = torch.cat(sides, -1)
 
@@ -86,7 +86,7 @@ class Dual:
         h, empty = self._h(moments, ridges, signs)
         return h.masked_fill(empty, -math.inf)
 
-    def _of(self, path: RidgePath, signs: Tensor) -> Callable[[Tensor], Tensor]:
+    def _of(self, path: AllRidges, signs: Tensor) -> Callable[[Tensor], Tensor]:
         """Return h of the points of a path as a function of their log ridges."""
         return lambda t: self._searched(path.at(ridges := t.exp()), ridges, signs)
 
@@ -128,8 +128,8 @@ class Dual:
 
     def _many(self, rows: np.ndarray, ridge: float) -> np.ndarray:
         """Return h of many points at one ridge, which their device computes."""
-        index, single = torch.from_numpy(rows).to(self.coarse.device), torch.tensor([ridge], dtype=self.coarse.dtype)
-        h = self._searched(self.path.select(index).grid(single), single.to(self.coarse), self.signs[index])
+        index = torch.from_numpy(rows).to(self.coarse.device)
+        h = self._searched(self.path.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index])
         return on_host(h)[0][0]
 
     def _one(self, row: int) -> Callable[[float], float]:

@@ -10,16 +10,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.mixture.line_search import minimise_one
-from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.regression import Posterior
+from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
 
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -61,8 +60,8 @@ def starts(ridges: Sequence[float]) -> list[float]:
 
 def squared_radius(
     state: Posterior, noise_std: float, delta: float, scale: Scale = 1.0, *, many: bool = False
-) -> Tensor:
-    """Return ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)`` with ``a0 = sigma^2 / scale``, [].
+) -> float:
+    """Return ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)`` with ``a0 = sigma^2 / scale``.
 
     Flynn & Reeb (2024), eq. 8; with several scales ``averaged_radius`` over their ridges.
 
@@ -76,8 +75,7 @@ def squared_radius(
     checks.instance("state", state, Posterior)
     checks.flag("many", many)
     checks.probability("delta", delta)
-    square = averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
-    return torch.tensor(square, dtype=state.dtype, device=state.device)
+    return averaged_radius(state, noise_std, delta, mixture_ridges(noise_std, scale), many=many)
 
 
 def averaged_radius(
@@ -88,27 +86,23 @@ def averaged_radius(
     For ridges below ``floor`` an upper bound is read there: ``quad(a)`` grows with a, ``log_det(a) - n ln(1/a)`` too.
     """
     above = [max(ridge, floor) for ridge in ridges]
-    found = costs(state, noise_std, delta, above, many=many or len(above) > 1)[1].tolist()
+    found = costs(state, noise_std, delta, above, many=many or len(above) > 1)[1]
     missing = [state.n * math.log(b / a) for a, b in zip(ridges, above, strict=True)]
     return averaged([cost + noise_std**2 * gain for cost, gain in zip(found, missing, strict=True)], noise_std)
 
 
 def costs(
     state: Posterior, noise_std: float, delta: float, ridges: Sequence[float], *, many: bool
-) -> tuple[Tensor, Tensor]:
+) -> tuple[list[float], list[float]]:
     """Return ``quad(a)`` and ``quad(a) + s log_det(a) + 2 s ln(1/delta)`` with s = noise_std^2, [r] each.
 
     For the residual ``E = K - K~ >= 0`` of an approximate state the latter is an upper bound of its exact value:
     ``quad`` only grows, and ``det(I + A + E')`` is at most ``det(I + A) det(I + E')``.
     """
-    if many:
-        answers = state.all_ridges()
-        at = answers.ridges(ridges)
-        quads, gains = answers.quad(at), answers.log_det(at)
-    else:  # one ridge, for which the state has a factor
-        quads, gains = state.quad(ridges), state.log_det(ridges)
-    gains = gains + state.error.log_det(ridges)
-    return quads, quads + float(noise_std) ** 2 * (gains + 2 * math.log(1 / delta))
+    answers: Any = state.all_ridges() if many else state  # which has a factor for one ridge
+    found, s = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist(), noise_std**2
+    rows = list(zip(*found, ridges, strict=True))
+    return found[0], [quad + s * (gain + state.error.log_det(a) + 2 * math.log(1 / delta)) for quad, gain, a in rows]
 
 
 def averaged(costs: Sequence[float], noise_std: float) -> float:
@@ -135,21 +129,14 @@ def refuted(reason: str, noise_std: float, norm_bound: float, delta: float, **fi
 def refuse_if_refuted(state: Posterior, noise_std: float, norm_bound: float, delta: float, scale: Scale = 1.0) -> None:
     """Raise RefutedAssumptions if no function of norm at most ``norm_bound`` fits the data of ``state``."""
     checks.positive("norm_bound", norm_bound)
-    least = float(norm_lower_bound(state, noise_std, delta, scale))
-    if least > norm_bound:
+    if (least := norm_lower_bound(state, noise_std, delta, scale)) > norm_bound:
         raise refuted(TOO_LARGE, noise_std, norm_bound, delta, n=state.n, norm_at_least=least)
 
 
-def ridge_range(state: Posterior, a0: float, trace: float) -> tuple[float, float]:
-    """Return the limits of a search: from the precision of ``K + a I`` to where only the prior is left.
-
-    Args:
-        state: The posterior.
-        a0: The ridge of the mixture.
-        trace: The trace of the posterior, which the caller has read.
-    """
+def ridge_range(state: Posterior, a0: float) -> tuple[float, float]:
+    """Return the limits of a search around a0: from the precision of ``K + a I`` to where only the prior is left."""
     low = min(10 * max(state.n, 1) * state.error.least_ridge, 0.1 * a0) or 1e-10 * a0  # a least ridge of 0 is allowed
-    return low, 1e12 * max(trace, a0)
+    return low, 1e12 * max(state.trace, a0)
 
 
 def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]:
@@ -168,8 +155,8 @@ def norm_lower_bound(
     ridges: Sequence[float] | None = None,
     *,
     rounded_down: bool = True,
-) -> Tensor:
-    """Return ``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0; [].
+) -> float:
+    """Return ``B_low``, the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
 
     For an exact state (E = 0) that is ``sqrt(max over a of (quad(a) - R^2) / a, 0)``. With probability 1 - delta, for
     all n at once and on the same event as the mixture bounds, the function has at least this norm: for a smaller
@@ -187,26 +174,25 @@ def norm_lower_bound(
     """
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
-    own, trace = mixture_ridges(noise_std, scale), state.trace
-    of_trace, error, *ends = read(trace, state.error.norm(), *rounding.endpoints(state.error))
-    rounded = rounding.Error.through(*ends) if rounded_down else rounding.Error(0.0, 0.0)
-    if math.isinf(floor := rounded.least_ridge):
-        return trace.new_zeros(())
-    factor = rounding.radius_factor(rounded.at(max(own[0], floor)), state.error.terms, delta)
+    own, error = mixture_ridges(noise_std, scale), state.error.norm()
+    rounded = state.error.rounding if rounded_down else Rounding(0.0, 0.0)
+    if math.isinf(floor := rounding.least_ridge(rounded)):
+        return 0.0
+    factor = rounding.radius_factor(rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta)
     square, error = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor), factor * error
-    quad = state.all_ridges().quad_at()
+    answers = state.all_ridges().few([])
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
-        e = rounded.at(a)
-        excess = quad(a) * (1 - 2 * e) / (1 + e) - square
+        e, (_, quad) = rounding.accounted(rounded, a), answers(a)
+        excess = quad * (1 - 2 * e) / (1 + e) - square
         if excess > 0:
             excess = math.sqrt(square * error + (a + error) * excess) - math.sqrt(square * error)
         return excess / (a + error)
 
     if ridges is not None:
-        return trace.new_tensor(max(0.0, *(least_norm(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges"))))
-    low, high = (max(ridge, floor) for ridge in ridge_range(state, own[0], of_trace))
+        return max(0.0, *(least_norm(max(ridge, floor)) for ridge in as_ridges(ridges, "ridges")))
+    low, high = (max(ridge, floor) for ridge in ridge_range(state, own[0]))
     grid = search_grid(starts(own), low, high)
     begin, start = bisect_left(grid, own[0]), [math.log(ridge) for ridge in grid]
-    return trace.new_tensor(max(0.0, -minimise_one(lambda t: -least_norm(math.exp(t)), start, begin)[1]))
+    return max(0.0, -minimise_one(lambda t: -least_norm(math.exp(t)), start, begin)[1])

@@ -58,7 +58,7 @@ class UnknownNorm(Delegated):
 
     def norm_bound(self, state: Posterior) -> float:
         """Return the norm bound in force after the data of ``state``."""
-        least = float(norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False))
+        least = norm_lower_bound(state, self.noise_std, self.delta, self.scale, rounded_down=False)
         if self.multiple is not None:
             # Above B_low itself by more than rounding, or the set of functions would be a single point.
             return max(self.guess, self.multiple * least, (1 + 1e-6) * least)

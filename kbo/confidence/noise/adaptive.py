@@ -22,7 +22,7 @@ class _Adaptive(Confidence):
     rests_on: type[NoiseLevel]
     """The class of noise bounds whose event is that of the confidence."""
 
-    def statement_on(self, state: Posterior) -> str:
+    def _statement_on(self, state: Posterior) -> str:
         """Return that of the noise bounds."""
         return self.noise_bounds(state).guarantee
 
@@ -88,7 +88,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
             RefutedAssumptions: The bounds of the noise level contradict each other.
         """
         bounds = self.noise_bounds(state, check=True)
-        error, D = float(state.error.norm()), bounds.deviation(state)
+        error, D = state.error.norm(), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
         return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
 

@@ -25,7 +25,6 @@ from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most
-from kbo.devices import read
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.read_only import ReadOnly, refuse_change
 from kbo.regression import Posterior, RidgeSchedule
@@ -188,8 +187,7 @@ class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
             self._learn(state)
 
     def _raise_floor(self, state: Posterior) -> None:
-        rounded = rounding.Error.through(*read(*rounding.endpoints(state.error)))
-        self._floor = max(self._floor, state.error.least_ridge, rounded.least_ridge)
+        self._floor = max(self._floor, state.error.least_ridge, rounding.least_ridge(state.error.rounding))
 
     @abstractmethod
     def _learn(self, state: Posterior) -> None:
@@ -235,7 +233,7 @@ class NoiseBounds(NoiseLevel):
         """
         ridge, delta = self._reference()
         # ln det(I + K / ridge) is at most that of the sketch plus what the sketch leaves out.
-        gain = float(self._read("log_det", state.observed, ridge) + state.error.log_det(ridge)) if state.n else 0.0
+        gain = float(self._read("log_det", state, ridge)) + state.error.log_det(ridge) if state.n else 0.0
         return 2 * math.log(1 / delta) + gain
 
     def _read(self, name: str, state: Posterior, ridge: float) -> Tensor:
@@ -251,9 +249,8 @@ class NoiseBounds(NoiseLevel):
 
     def _from_below(self, state: Posterior, most: float) -> tuple[float, Fit]:
         """Return the lower bound for at most this much energy, and the fit with its residuals rounded up."""
-        rss, rounded = self._read("rss", state, self.ridge), state.error.of_quad
-        rss, error = torch.stack([rss, state.error.norm().to(rss)]).tolist()
-        fit = Fit(state.n, max(rss - rounded, 0), self.ridge, self.norm_bound, error, most)
+        rss, rounded = float(self._read("rss", state, self.ridge)), state.error.of_quad
+        fit = Fit(state.n, max(rss - rounded, 0), self.ridge, self.norm_bound, state.error.norm(), most)
         return max(self.lower, at_least(fit)), fit._replace(rss=rss + rounded)
 
     def _ridge(self) -> float:
@@ -338,11 +335,9 @@ class MixtureNoiseBounds(NoiseLevel):
         ridges = self.mixture_ridges
         if ridges[0] < self._floor:
             return
-        answers = state.all_ridges()
-        values = answers.ridges(ridges)
-        quads, gains = answers.quad(values), answers.log_det(values) + state.error.log_det(ridges)
-        table = torch.stack([quads, gains, state.error.norm().to(quads).expand_as(quads)])
-        quads, gains, (error, *_) = table.tolist()
+        answers, error = state.all_ridges(), state.error.norm()
+        quads, gains = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist()
+        gains = [gain + state.error.log_det(ridge) for gain, ridge in zip(gains, ridges, strict=True)]
         least, most = averaged(state.n, self.event_delta, self.strict)
         # The radius R^2 falls short of least sigma^2 exactly where 1 / (2 sigma^2) is below this.
         halves = [max(quad + state.error.of_quad, 1e-300) for quad in quads], [-gain / 2 for gain in gains]

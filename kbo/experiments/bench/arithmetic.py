@@ -16,7 +16,7 @@ from kbo.optimize.context import Restriction
 from kbo.optimize.fitting import fit, unit_kernel
 from kbo.optimize.proposal import Search, argmax_upper
 from kbo.problems import stationary_kernel
-from kbo.regression import BatchedResampling, FixedDictionary, KernelRidge, NystromRidge, Posterior, track
+from kbo.regression import BatchedResampling, FixedDictionary, KernelRidge, NystromRidge, Posterior, Tracked
 from kbo.regression.sketch.leverage import Uniforms
 from kbo.space import Space
 
@@ -84,7 +84,7 @@ def chained_rounds(device: torch.device, n: int, arms: int, times: int) -> list[
     y = torch.sin(X).sum(-1)
 
     def kbo() -> Tensor:
-        state = track(KernelRidge(kernel, ridge), points_)
+        state = Tracked(KernelRidge(kernel, ridge), points_)
         state.update(X[:n], y[:n])
         fixed = points_.expand(times, -1, -1)
         return _follow(state, Chaining(delta, points=points_), fixed, X[n:], y[n:])
@@ -140,7 +140,7 @@ def many_points(device: torch.device, n: int, m: int) -> list[Result]:
         "straight": lambda: torch.tensor([points.best(*data, _RIDGE, _WIDTH)]),
     }
     draws = {
-        "kbo": lambda: state.sample(X, 1, torch.Generator().manual_seed(6))[0],
+        "kbo": lambda: (state.predict(X)[0] + state.at().draw(X, 1, torch.Generator().manual_seed(6)))[0],
         "straight": lambda: points.draw(*data, _RIDGE, *(z.to(device) for z in _normal(state.m, n))),
     }
     return [

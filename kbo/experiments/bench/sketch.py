@@ -24,7 +24,7 @@ from kbo.experiments.bench.setups import mean_and_variance, single_task_gp, sket
 from kbo.experiments.sweep.threads import threads
 from kbo.models import NystromGP
 from kbo.problems import stationary_kernel
-from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, NystromRidge, centred_draws
+from kbo.regression import AdaptiveRidge, FixedDictionary, GreedyDictionary, NystromRidge
 
 
 def cpu_seconds(problem: BanditProblem, method: BanditMethod) -> list[float]:
@@ -94,7 +94,7 @@ def best(state: NystromRidge, X: Tensor) -> Any:
 
 def joint_draw(state: NystromRidge, X: Tensor) -> Tensor:
     """Draw from the posterior at all points."""
-    return centred_draws(state, X, 1, torch.Generator().manual_seed(0))
+    return state.at().draw(X, 1, torch.Generator().manual_seed(0))
 
 
 def on_many_points(

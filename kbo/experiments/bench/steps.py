@@ -117,7 +117,7 @@ def steps(setup: Setup) -> dict[str, Callable[[], Step]]:
 def thompson(setup: Setup) -> Step:
     """Draw a function over many points."""
     state, Z, rng = setup.sketch(), setup.uniform(setup.many, 6), torch.Generator().manual_seed(0)
-    return lambda: state.sample(Z, 1, generator=rng).argmax()
+    return lambda: (state.predict(Z)[0] + state.at().draw(Z, 1, rng)).argmax()
 
 
 def best(setup: Setup) -> Step:

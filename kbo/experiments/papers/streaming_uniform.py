@@ -18,7 +18,7 @@ from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from kbo.experiments.sweep.cells import Cell
 from kbo.recipes.method import Method
-from kbo.regression import KernelRidge, Posterior, track
+from kbo.regression import KernelRidge, Posterior, Tracked
 
 UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
 """Bounds of the noise level that are known beforehand (it is 0.1), and the probability of failure."""
@@ -87,7 +87,7 @@ def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any
     bounds = state.schedule
     if fixed is not None:
         bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, printed=True)
-        state = track(KernelRidge(environment.kernel, bounds.ridge), arms)
+        state = Tracked(KernelRidge(environment.kernel, bounds.ridge), arms)
     rows = []
     for t in range(1, rounds + 1):
         x = arms[torch.randint(len(arms), (1,), generator=generator)]

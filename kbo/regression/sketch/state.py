@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,16 +22,18 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import freeze
 from kbo.linalg import InverseRoot, ill_conditioned_ratio
-from kbo.regression.numerics import algebra_error, warn_below_precision
+from kbo.regression.all_ridges import AllRidges, InChunks
+from kbo.regression.eigenbasis import SpectralRidges
+from kbo.regression.numerics import block_of, warn_below_precision
 from kbo.regression.posterior import PARTLY_LOADED, Answers, Posterior
-from kbo.regression.provenance import Error
-from kbo.regression.sampling import Function, draw_prior
-from kbo.regression.sketch.all_ridges import SketchedResolvent, SketchedRidges
+from kbo.regression.provenance import Error, Rounding
+from kbo.regression.sketch.answers import FollowedSketch, SketchAnswers, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
-from kbo.regression.sketch.follow import FollowedSketch
-from kbo.regression.sketch.one_ridge import SketchAnswers
 from kbo.regression.sketch.stream import Sketch
 from kbo.stateful import passed_on
+
+_BLOCK = 2**22
+"""Features that are evaluated at once."""
 
 
 class NystromRidge(Posterior):
@@ -92,6 +93,7 @@ class NystromRidge(Posterior):
     kernel: Kernel = passed_on("_kernel")
     n: int = passed_on("sketch.n")
     m: int = passed_on("sketch.m")
+    trace: float = passed_on("sketch.trace")
     anchors: Tensor | None = passed_on("sketch.features.anchors")
     dictionary: Dictionary = passed_on("sketch.dictionary")
     needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
@@ -104,7 +106,7 @@ class NystromRidge(Posterior):
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r] in place, one after the other unless the dictionary takes blocks."""
         self._adopt(X)
-        host = checks.observations(X, y, self.like, self.dimension, weights=weights)
+        host = self.check_data(X, y, weights)
         if len(X) == 0:
             return
         try:
@@ -122,8 +124,32 @@ class NystromRidge(Posterior):
             warn_below_precision(ridge, self.error.least_ridge)
         return SketchAnswers(self, ridge)
 
-    def all_ridges(self) -> SketchedRidges:
-        return SketchedRidges(self)
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        if X is None:
+            return self.spectrum().alone(self)
+        self.check(X)
+        sketch, size = self.sketch, max(1, block_of(_BLOCK, X.device) // max(1, self.m))
+        if not X.requires_grad and X.shape[:-2].numel() > size:
+            return InChunks(self, X, size)
+        X = X.reshape(-1, *X.shape[-2:]).double()
+        z = sketch.features(X.reshape(-1, X.shape[-1]))
+        return self.ridges(z, sketch.k.diagonal(X), None if X.shape[-2] == 1 else sketch.k(X, X))
+
+    def ridges(self, z: Tensor, variance: Tensor, prior: Tensor | None = None) -> SpectralRidges:
+        """Return the answers at any ridge for groups of points with features z [m Bg].
+
+        Args:
+            z: The features.
+            variance: ``k(x, x)``, [B g].
+            prior: ``k(x, x')`` of groups of several points, [B g g].
+        """
+        grouped = z.reshape(len(z), *variance.shape)
+        if prior is None:
+            residual = (variance - grouped.square().sum(0)).clamp_min(0).unsqueeze(-1)
+        else:
+            residual = prior - torch.einsum("mbg,mbh->bgh", grouped, grouped)
+        spectrum = self.spectrum()
+        return SpectralRidges(self, spectrum, spectrum.vectors.mT @ z, z[:0], residual, variance)
 
     def follow(self, points: Tensor) -> FollowedSketch:
         return FollowedSketch(self, points)
@@ -151,16 +177,6 @@ class NystromRidge(Posterior):
         self._adopt(X)
         return self.sketch.k.diagonal(X.double()).to(X.dtype)
 
-    def draw_prior(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        return draw_prior(self.kernel, like, generator)
-
-    def radial(self, X: Tensor) -> tuple[Tensor, Function] | None:
-        return self.sketch.k.radial(X)
-
-    @property
-    def trace(self) -> Tensor:
-        return self.number(self.sketch.trace)
-
     @property
     def error(self) -> Error:
         return _SketchError(self)
@@ -169,13 +185,9 @@ class NystromRidge(Posterior):
     def locations(self) -> tuple[Tensor, Tensor] | None:
         return self.sketch.rows.X, self.sketch.rows.counts.clone()
 
-    @property
-    def hyperparameters(self) -> list[Tensor]:
-        return [*self.kernel.parameters(), *self.kernel.buffers()]
-
     def check(self, X: Tensor, name: str = "X") -> None:
         self._adopt(X, name)
-        checks.shaped(name, X, self.like, self.dimension)
+        super().check(X, name)
 
     def _adopt(self, X: Tensor, name: str = "X") -> None:
         """Before the first observation, move to the dtype, device and columns of X."""
@@ -194,16 +206,12 @@ class NystromRidge(Posterior):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
         self.check_state_dict(state)
-        self.add_caveat(PARTLY_LOADED)
+        self.note(PARTLY_LOADED)
         self._ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
         self._begin(state["like"])
         self.sketch.load_state_dict(state["sketch"])
         self.assumed = state["assumed"]
         self.changed()
-
-    def number(self, value: float) -> Tensor:
-        """Return a number of the host as one of the answers, []."""
-        return self.like.new_full((), value)
 
 
 class _SketchError(Error):
@@ -218,29 +226,23 @@ class _SketchError(Error):
         return self.state.sketch.rounding
 
     @property
-    def residuals(self) -> Tensor:
-        return self.state.sketch.residuals().to(self.state.like)
+    def trace(self) -> float:
+        return self.state.sketch.residual_trace()
 
-    @property
-    def trace(self) -> Tensor:
-        return self.state.number(self.state.sketch.residual_trace())
+    def norm(self) -> float:
+        return self.state.sketch.residual_norm()
 
-    def norm(self) -> Tensor:
-        return self.state.number(self.state.sketch.residual_norm())
-
-    def log_det(self, ridge: float | Sequence[float]) -> Tensor:
-        at = self.state.sketch.residual_log_det
-        single = not isinstance(ridge, Sequence)
-        return self.state.number(at(ridge)) if single else self.state.like.new_tensor([at(a) for a in ridge])
+    def log_det(self, ridge: float) -> float:
+        return self.state.sketch.residual_log_det(ridge)
 
     @property
     def terms(self) -> int:
         """The anchors, and the root of the observations: the roundings of a long sum cancel in part."""
         return self.state.m + math.isqrt(self.state.n)
 
-    def rounding(self, ridge: float | Tensor) -> Tensor:
-        """Return e as for any posterior; more by what rounding in the dictionary does to features and norms."""
+    @property
+    def rounding(self) -> Rounding:
+        """The error as for any posterior, and what rounding in the dictionary does to features and norms."""
         sketch = self.state.sketch
-        e = algebra_error(self.terms, sketch.trace, ridge, sketch.kernel_error)
-        e = e + sketch.feature_rounding() / ridge + sketch.stretched()
-        return e if isinstance(e, Tensor) else self.state.number(e)
+        flat, steep = Rounding.of_algebra(self.terms, sketch.trace, sketch.kernel_error)
+        return Rounding(flat + sketch.stretched(), steep + sketch.feature_rounding())

@@ -70,7 +70,7 @@ class AdaptiveRidge(View):
         steps: Iterable[tuple[Tensor, Tensor, Tensor | None]] = [(X, y, weights)]
         if len(checks.shaped("X", X)) != 1:  # one is checked by the state, before it is added
             self.state.check(X)
-            checks.observations(X, y, self.like if self.dimension else None, self.dimension, weights=weights)
+            self.state.check_data(X, y, weights)
             if len(X) == 0:
                 return
             self.state.prior_variance(X)  # a kernel that cannot evaluate a point is an error before any is added

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.regression.posterior import AllRidges, Answers, Posterior
+from kbo.regression.all_ridges import AllRidges, Moments
+from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Provenance
-from kbo.regression.ridge_path import Moments, RidgePath
-from kbo.regression.views.tracked import Tracked, track
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.regression.views.tracked import Tracked
+from kbo.regression.views.view import View, ViewAnswers
 from kbo.stateful import passed_on
 
 
@@ -30,7 +31,7 @@ class BatchView(View):
 
     def __init__(self, state: Posterior, points: Tensor) -> None:
         super().__init__(state)
-        self.after: Tracked = track(state.fork_frozen(), points)
+        self.after: Tracked = Tracked(state.fork_frozen(), points)
         self.chosen: int = 0
 
     needs_refresh: bool = passed_on("after.needs_refresh")
@@ -57,8 +58,8 @@ class BatchView(View):
         inner = self.state.at(ridge)
         return _BatchAnswers(self, inner, self.after.at(inner.ridge if ridge is None else ridge))
 
-    def all_ridges(self) -> AllRidges:
-        return _BatchRidges(self, self.state.all_ridges(), self.after.all_ridges())
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        return _BatchRidges(self.state.all_ridges(X), self.after.all_ridges(X))
 
 
 class _BatchAnswers(ViewAnswers):
@@ -69,7 +70,6 @@ class _BatchAnswers(ViewAnswers):
         self.after = after
 
     covariance: Any = passed_on("after.covariance")
-    deviations: Any = passed_on("after.deviations")
     draw_function: Any = passed_on("after.draw_function")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,27 +78,25 @@ class _BatchAnswers(ViewAnswers):
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.inner.predict(X)[0], *self.after.factored(X)[1:]
 
-
-class _BatchRidges(ViewRidges):
-    def __init__(self, view: Posterior, inner: AllRidges, after: AllRidges) -> None:
-        super().__init__(view, inner)
-        self.after = after
-
-    def path(self, X: Tensor) -> RidgePath:
-        return _BatchPath(self.inner.path(X), self.after.path(X))
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        return self.after.draw(X, count, generator)
 
 
-class _BatchPath(RidgePath):
-    """Mean and ``quad`` of one path, covariance of another."""
+class _BatchRidges(AllRidges):
+    """Mean and numbers of the observed data, covariance after the choices."""
 
-    def __init__(self, observed: RidgePath, after: RidgePath) -> None:
-        self.observed, self.after = observed, after
+    def __init__(self, inner: AllRidges, after: AllRidges) -> None:
+        self.inner, self.after = inner, after
+
+    log_det: Any = passed_on("inner.log_det")
+    quad: Any = passed_on("inner.quad")
+    rss: Any = passed_on("inner.rss")
 
     def at(self, ridges: Tensor) -> Moments:
-        return self.observed.at(ridges)._replace(covariance=self.after.at(ridges).covariance)
+        return self.inner.at(ridges)._replace(covariance=self.after.at(ridges).covariance)
 
-    def grid(self, ridges: Tensor) -> Moments:
-        return self.observed.grid(ridges)._replace(covariance=self.after.grid(ridges).covariance)
+    def grid(self, ridges: Sequence[float]) -> Moments:
+        return self.inner.grid(ridges)._replace(covariance=self.after.grid(ridges).covariance)
 
-    def select(self, groups: Tensor) -> _BatchPath:
-        return _BatchPath(self.observed.select(groups), self.after.select(groups))
+    def select(self, groups: Tensor) -> AllRidges:
+        return _BatchRidges(self.inner.select(groups), self.after.select(groups))

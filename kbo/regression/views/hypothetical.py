@@ -12,6 +12,7 @@ shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -21,12 +22,12 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.linalg import cholesky
+from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.numerics import clamped
-from kbo.regression.posterior import AllRidges, Answers, Posterior
+from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Provenance
-from kbo.regression.ridge_path import Moments, RidgePath
 from kbo.regression.sampling import SamplePath
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.regression.views.view import View, ViewAnswers
 
 
 class Hypothetical(View):
@@ -79,8 +80,21 @@ class Hypothetical(View):
     def at(self, ridge: float | None = None) -> Answers:
         return _ConditionedAnswers(self, self.state.at(ridge))
 
-    def all_ridges(self) -> AllRidges:
-        return _ConditionedRidges(self, self.state.all_ridges())
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        """Return the answers at any ridges, for groups X [... q g d]; the batch shape before q broadcasts with P's."""
+        if X is None:
+            return self.state.all_ridges()
+        P, targets, weights = self.P.unsqueeze(-3), self.targets, self.weights.unsqueeze(-2)
+        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
+        P, X = (part.expand(*batch, *part.shape[-2:]).flatten(0, -3) for part in (P, X))
+        if targets is not None:
+            targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
+        return _ConditionedRidges(self, X, P, weights.expand(*batch, -1).flatten(0, -2), targets)
+
+    @property
+    def batched(self) -> bool:
+        """Whether there is more than one set of hypothetical data."""
+        return self.P.ndim != 2 or self.weights.ndim != 1 or (self.targets is not None and self.targets.ndim != 1)
 
 
 class _ConditionedAnswers(ViewAnswers):
@@ -138,9 +152,9 @@ class _ConditionedAnswers(ViewAnswers):
             cross = self.inner.covariance(P, Z)
         return torch.linalg.solve_triangular(self._factor[0], cross, upper=False)
 
-    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         self._refuse_batches()
-        return Answers.deviations(self, X, count, generator)
+        return Answers._draws(self, X, count, generator)
 
     @torch.no_grad()
     def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
@@ -154,49 +168,40 @@ class _ConditionedAnswers(ViewAnswers):
         return SamplePath(path, lambda X: inner.covariance(P, X), weights)
 
     def _refuse_batches(self) -> None:
-        if self.P.ndim != 2 or self.weights.ndim != 1 or (self.targets is not None and self.targets.ndim != 1):
+        if self.state.batched:
             raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
 
 
-class _ConditionedRidges(ViewRidges):
-    """Any ridges, conditioned on P."""
+class _ConditionedRidges(AllRidges):
+    """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights [B p], and targets [B p] or None."""
 
-    state: Hypothetical
+    def __init__(self, view: Hypothetical, X: Tensor, P: Tensor, weights: Tensor, targets: Tensor | None) -> None:
+        super().__init__(view, X)
+        self.P, self.weights, self.targets, self._with_graph = P, weights, targets, torch.is_grad_enabled()
+        numbers = view.all_ridges()
+        self.log_det, self.quad, self.rss = numbers.log_det, numbers.quad, numbers.rss
 
-    def path(self, X: Tensor) -> RidgePath:
-        """The path of groups X [... q g d], the batch shape before q broadcasting with that of P."""
-        P, targets, weights = self.state.P.unsqueeze(-3), self.state.targets, self.state.weights.unsqueeze(-2)
-        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
-        P, X = P.expand(*batch, *P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
-        if targets is not None:
-            targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
-        weights = weights.expand(*batch, -1).flatten(0, -2)
-        return _ConditionedPath(self.inner.path(torch.cat([P, X], -2)), weights, targets)
-
-    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        P, targets, weights = self.state.P, self.state.targets, self.state.weights
-        if X.ndim == 1 or P.ndim > 2 or weights.ndim > 1 or (targets is not None and targets.ndim > 1):
-            return super().predict(X, ridges)
-        # One P for all points: eliminated once at each ridge, where a path has a copy of P in every group.
-        mean, variance = zip(*(self.state.at(ridge).predict(X) for ridge in ridges.tolist()), strict=True)
-        return torch.stack(mean), torch.stack(variance)
-
-
-class _ConditionedPath(RidgePath):
-    """The path of groups whose first p points were observed, with weights [B p], and targets [B p] or None."""
-
-    def __init__(self, joint: RidgePath, weights: Tensor, targets: Tensor | None) -> None:
-        self.joint, self.weights, self.targets = joint, weights, targets
+    @cached_property
+    def joint(self) -> AllRidges:
+        """The groups behind their hypothetical points, under the posterior of the observed data."""
+        with torch.set_grad_enabled(self._with_graph):  # the first to need it may be a search without gradients
+            return self.state.state.all_ridges(torch.cat([self.P, self._groups], -2))
 
     def at(self, ridges: Tensor) -> Moments:
         return self._conditioned(self.joint.at(ridges), ridges)
 
-    def grid(self, ridges: Tensor) -> Moments:
-        return self._conditioned(self.joint.grid(ridges), ridges.unsqueeze(-1))
+    def grid(self, ridges: Sequence[float]) -> Moments:
+        X = self._groups
+        if self.state.batched or X.shape[-2] > 1:
+            return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
+        # One P for all points is eliminated once at each ridge, where the groups have a copy of it each.
+        mean, variance = zip(*(self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges), strict=True)
+        quad = self.quad(ridges).unsqueeze(-1)
+        return Moments(torch.stack(mean).unsqueeze(-1), torch.stack(variance)[..., None, None], quad)
 
-    def select(self, groups: Tensor) -> _ConditionedPath:
+    def select(self, groups: Tensor) -> AllRidges:
         targets = None if self.targets is None else self.targets[groups]
-        return _ConditionedPath(self.joint.select(groups), self.weights[groups], targets)
+        return _ConditionedRidges(self.state, self._groups[groups], self.P[groups], self.weights[groups], targets)
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
         p, mean, covariance = self.weights.shape[-1], joint.mean, joint.covariance

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.regression.posterior import AllRidges, Answers, Followed, Posterior, Ridge
-from kbo.regression.ridge_path import RidgePath
-from kbo.regression.views.view import View, ViewAnswers, ViewRidges
+from kbo.regression.all_ridges import AllRidges
+from kbo.regression.posterior import Answers, Followed, Posterior, Ridge
+from kbo.regression.views.view import View, ViewAnswers
 from kbo.stateful import passed_on
 
 
@@ -62,8 +62,9 @@ class Tracked(View):
     def at(self, ridge: float | None = None) -> Answers:
         return _TrackedAnswers(self, self.state.at(ridge))
 
-    def all_ridges(self) -> AllRidges:
-        return _TrackedRidges(self, self.state.all_ridges())
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        alone = X is not None and X.ndim == 3 and X.shape[-2] == 1 and self.tracks(X.squeeze(-2))
+        return self.followed.all_ridges() if alone else self.state.all_ridges(X)
 
 
 class _TrackedAnswers(ViewAnswers):
@@ -76,20 +77,7 @@ class _TrackedAnswers(ViewAnswers):
         both = self.state.tracks(X) and (Z is X or self.state.tracks(Z))
         return self.state.followed.covariance(self.ridge) if both else self.inner.covariance(X, Z)
 
-    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         if self.state.tracks(X):
-            return self.state.followed.deviations(self.ridge, count, generator)
-        return self.inner.deviations(X, count, generator)
-
-
-class _TrackedRidges(ViewRidges):
-    state: Tracked
-
-    def path(self, X: Tensor) -> RidgePath:
-        alone = X.ndim == 3 and X.shape[-2] == 1 and self.state.tracks(X.squeeze(-2))
-        return self.state.followed.path() if alone else self.inner.path(X)
-
-
-def track(state: Posterior, points: Tensor) -> Tracked:
-    """Return the same posterior as ``state``, cheap at the fixed points [A d]; see ``Tracked``."""
-    return Tracked(state, points)
+            return self.state.followed.draw(self.ridge, count, generator)
+        return super()._draws(X, count, generator)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks
-from kbo.regression.posterior import AllRidges, Answers, Posterior, RidgeSchedule
+from kbo.regression.posterior import Answers, Posterior, RidgeSchedule
 from kbo.regression.provenance import Error, Provenance
 from kbo.stateful import fresh_version, passed_on
 
@@ -28,10 +30,6 @@ class View(Posterior):
         self.state: Posterior = checks.instance("state", state, Posterior)
         self.changed()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.changed()
-
     def changed(self) -> None:
         """Give the view a new version, beside that of the underlying posterior."""
         self._own_version, self._answers = fresh_version(), {}
@@ -43,20 +41,18 @@ class View(Posterior):
 
     _ridge: float = passed_on("state.ridge")
     n: int = passed_on("state.n")
-    trace: Tensor = passed_on("state.trace")
+    trace: float = passed_on("state.trace")
     like: Tensor = passed_on("state.like")
+    kernel: Kernel | None = passed_on("state.kernel")
     provenance: Provenance = passed_on("state.provenance")
     error: Error = passed_on("state.error")
     anchors: Tensor | None = passed_on("state.anchors")
     needs_refresh: bool = passed_on("state.needs_refresh")
     schedule: RidgeSchedule | None = passed_on("state.schedule")
     locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
-    prior_version: int = passed_on("state.prior_version")
-    hyperparameters: list[Tensor] = passed_on("state.hyperparameters")
     # Methods
     check: Any = passed_on("state.check")
     note: Any = passed_on("state.note")
-    radial: Any = passed_on("state.radial")
     draw_prior: Any = passed_on("state.draw_prior")
     move_ridge: Any = passed_on("state.move_ridge")
     fork_frozen: Any = passed_on("state.fork_frozen")
@@ -102,8 +98,10 @@ class ViewAnswers(Answers):
         self.inner = inner
 
     factored: Any = passed_on("inner.factored")
-    deviations: Any = passed_on("inner.deviations")
     draw_function: Any = passed_on("inner.draw_function")
+
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        return self.inner.draw(X, count, generator)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)
@@ -122,20 +120,3 @@ class ViewAnswers(Answers):
 
     def effective_dimension(self) -> Tensor:
         return self.inner.effective_dimension()
-
-
-class ViewRidges(AllRidges):
-    """Any ridges of a view; all that is not overridden is that of the underlying posterior.
-
-    Args:
-        view: The view.
-        inner: Any ridges of the underlying posterior.
-    """
-
-    def __init__(self, view: Posterior, inner: AllRidges) -> None:
-        super().__init__(view)
-        self.inner = inner
-
-    number: Any = passed_on("inner.number")
-    quad_at: Any = passed_on("inner.quad_at")
-    path: Any = passed_on("inner.path")

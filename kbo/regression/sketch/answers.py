@@ -1,4 +1,6 @@
-"""A sketched posterior at one ridge; its own ridge follows every observation in O(m^2).
+"""A sketched posterior at one ridge, at any ridge, and at fixed points.
+
+At its own ridge, M^-1 follows every observation in O(m^2); other ridges follow from the eigenvalues of ``B B'``, [m m].
 
 Notation: M = B B' + ridge I and S S' = M^-1 (``linalg/inverse_root.py``).
 
@@ -21,9 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.linalg import InverseRoot
+from kbo.linalg import GrowingTensor, InverseRoot
+from kbo.regression.all_ridges import AllRidges
+from kbo.regression.eigenbasis import Number, Resolvent, Shifted
 from kbo.regression.numerics import block_of, clamped, in_chunks
-from kbo.regression.posterior import LowRankAnswers
+from kbo.regression.posterior import Followed, LowRankAnswers
 from kbo.regression.sampling import SamplePath
 from kbo.regression.sketch.features import kept_for
 from kbo.regression.sketch.stream import Sketch
@@ -99,19 +103,22 @@ class SketchAnswers(LowRankAnswers):
         return (self.weights @ z).reshape(X.shape[:-1]).to(X.dtype), U, V
 
     def log_det(self) -> Tensor:
-        return self.state.number(self.root.log_det if self.sketch.n else 0.0)
+        return self._number(self.root.log_det if self.sketch.n else 0.0)
 
     def quad(self) -> Tensor:
-        return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.dtype)
+        return (self.sketch.yy - self.sketch.By @ self.weights).clamp_min(0).to(self.state.like)
 
     def rss(self) -> Tensor:
-        return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.dtype)).clamp_min(0)
+        return (self.quad() - self.ridge * self.weights.square().sum().to(self.state.like)).clamp_min(0)
 
     def effective_dimension(self) -> Tensor:
         """``Tr B'B M^-1 = m - ridge Tr M^-1``, of the sketched kernel matrix."""
         if not self.sketch.n:
-            return self.state.number(0.0)
-        return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.dtype)
+            return self._number(0.0)
+        return (self.sketch.m - self.ridge * self.root.S.square().sum()).to(self.state.like)
+
+    def _number(self, value: float) -> Tensor:
+        return self.state.like.new_full((), value)
 
     # Draws; ``sampling.py`` states their law
 
@@ -120,20 +127,9 @@ class SketchAnswers(LowRankAnswers):
         normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64)
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
-    @torch.no_grad()
-    def deviations(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Of the features' part jointly, of the residual point by point; any N."""
-        self.state.check(X)
-        return self._draws(X, self.weight_draws(count, generator), generator)
-
-    @torch.no_grad()
-    def sample(self, X: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-        self.state.check(X)
-        return self._draws(X, self.weights.unsqueeze(-1) + self.weight_draws(count, generator), generator)
-
-    def _draws(self, X: Tensor, weights: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Draws [count N] at X [N d] with feature weights [m count]; each block of points is evaluated once."""
-        sketch, count = self.sketch, weights.shape[1]
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+        """Of the features' part jointly, of the residual point by point; each block of points is evaluated once."""
+        sketch, weights = self.sketch, self.weight_draws(count, generator)
         out, normal = X.new_empty(count, len(X)), residual_noise(X, count, generator)
         size = max(1, block_of(_BLOCK, X.device) // max(1, sketch.m))
         for start in range(0, len(X), size):
@@ -158,3 +154,88 @@ class SketchAnswers(LowRankAnswers):
 def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """Return standard normal numbers [count N] for the residual at X [N d]."""
     return torch.randn(count, len(X), generator=generator, dtype=torch.float64).to(X.device)
+
+
+class FollowedSketch(Followed):
+    """Answers for fixed points that follow a sketched posterior.
+
+    The features of the points change only when the dictionary does. At the state's ridge, one observation changes
+    ``z'M^-1 z`` by the square of one product (see ``linalg/inverse_root.py``), so mean and variance of A points follow
+    it in O(m A) instead of O(m^2 A). That is m A numbers of memory.
+    """
+
+    state: Any  # a NystromRidge, which makes this
+
+    def __init__(self, state: Any, points: Tensor) -> None:
+        super().__init__(state, points)
+        self.wide: Tensor = points.double()
+        self.prior: Tensor = state.prior_variance(points).double()
+        self.layout: int = 0
+        self.generation: int = 0
+
+    def predict(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """At the state's own ridge in O(m A) per new observation, else in O(m^2 A)."""
+        self._catch_up()
+        answers, z = self.state.at(ridge), self.features.value
+        own = ridge == self.state.ridge
+        form = self.form.clamp_min(0) if own else (answers.root.S.mT @ z).square().sum(0)
+        mean, variance = answers.weights @ z, self.residual + ridge * form
+        variance = clamped(variance, self.prior, ridge, self.state.sketch.trace)
+        return mean.to(self.points.dtype), variance.to(self.points.dtype)
+
+    def all_ridges(self) -> AllRidges:
+        self._catch_up()
+        return self.state.ridges(self.features.value, self.prior.unsqueeze(-1))
+
+    @torch.no_grad()
+    def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:
+        """Return joint draws [count A] less their mean, from the features."""
+        self._catch_up()
+        weights = self.state.at(ridge).weight_draws(count, generator)
+        normal = residual_noise(self.points, count, generator)
+        return (weights.mT @ self.features.value).addcmul_(self.residual.sqrt(), normal).to(self.points.dtype)
+
+    @torch.no_grad()
+    def _catch_up(self) -> None:
+        """Follow the state's dictionary, then its observations."""
+        sketch, root = self.state.sketch, self.state.sketch.root
+        if self.layout != sketch.layout:
+            self.features: GrowingTensor = GrowingTensor(sketch.features(self.wide))
+            self.residual: Tensor = (self.prior - self.features.value.square().sum(0)).clamp_min(0)
+            self.layout, self.generation = sketch.layout, 0
+        for j in range(self.features.n, sketch.m):
+            coordinate = sketch.features.next_coordinate(j, self.wide, self.features.value)
+            self.features.append(coordinate.unsqueeze(0))
+            self.residual = (self.residual - coordinate.square()).clamp_min(0)
+        if self.generation != root.generation or len(root.events) - self.followed > sketch.m:
+            self.form: Tensor = (root.S.mT @ self.features.value).square().sum(0)
+            self.generation, self.followed = root.generation, len(root.events)
+        for factor, vector in root.events[self.followed :]:
+            self.form = self.form.add((vector @ self.features.value[: len(vector)]).square(), alpha=factor)
+        self.followed: int = len(root.events)
+
+
+class SketchedResolvent(Resolvent):
+    """``(B B' + a I)^-1`` for every a: one decomposition of ``G = B B'`` [m m], O(m^3), and no border."""
+
+    def __init__(self, G: Tensor, By: Tensor, yy: float) -> None:
+        values, vectors = torch.linalg.eigh(G)
+        self.vectors: Tensor = vectors
+        self.values: Tensor = values.clamp_min(0)
+        self.target: tuple[Tensor, Tensor] = self.vectors.mT @ By, By[:0]
+        self.rest: Tensor = By.new_full((), yy)
+        self.C, self.D = G[:, :0], G[:0, :0]
+        self.grids: dict[tuple[float, ...], Shifted] = {}
+
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
+        return prior + ridges * form
+
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
+        return rest - form
+
+    def log_det(self, at: Shifted) -> Tensor:
+        return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)
+
+    def rss(self, at: Shifted) -> Tensor:
+        """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``."""
+        return (at.quad - at.ridges * self.solved_square(at)).clamp_min(0)

@@ -14,25 +14,32 @@ posteriors use this; the sketched one has no border.
 |---|---|---|
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
 | quad | ``rest + a y'H^-1 y`` | ``rest - y'H^-1 y`` |
+
+Rows of an exact posterior are scaled by the square roots of their counts: with ``C = diag(c)``,
+
+    (K + ridge C^-1)^-1 = C^1/2 (C^1/2 K C^1/2 + ridge I)^-1 C^1/2,
+
+so repeated points keep one decomposition for all ridges.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
-from kbo import checks
 from kbo.devices import on_host
+from kbo.kernels import DenseKernel
 from kbo.linalg import cholesky
-from kbo.regression.numerics import block_of, clamped, warn_below_precision
-from kbo.regression.posterior import AllRidges
-from kbo.regression.ridge_path import Moments, RidgePath
+from kbo.regression.all_ridges import AllRidges, Moments
+from kbo.regression.numerics import block_of, clamped, differentiable_once, warn_below_precision
+from kbo.regression.observations import Observations
 from kbo.stateful import Stateful
 
 Number = TypeVar("Number", float, Tensor)
@@ -91,10 +98,6 @@ class Resolvent(Stateful, ABC):
         """``|y - mean(X)|^2``, [r]."""
 
     @abstractmethod
-    def effective_dimension(self, at: Shifted) -> Tensor:
-        """``Tr K (K + a I)^-1``, [r]."""
-
-    @abstractmethod
     def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         """The posterior covariance from its prior part and ``p'H^-1 q``."""
 
@@ -125,13 +128,13 @@ class Resolvent(Stateful, ABC):
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
         return self.quad_of(self.rest, form, ridges).clamp_min(0)
 
-    def grid(self, ridges: Tensor) -> Shifted:
+    def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
-        key = tuple(ridges.tolist())
+        key = tuple(ridges)
         if key not in self.grids:
             if len(self.grids) >= _MOST_GRIDS:
                 self.grids.clear()
-            self.grids[key] = self.shifted(ridges)
+            self.grids[key] = self.shifted(self.values.new_tensor(key))
         return self.grids[key]
 
     @torch.no_grad()
@@ -159,9 +162,10 @@ class Resolvent(Stateful, ABC):
 
         return at
 
-    def quad(self, at: Shifted) -> Tensor:
-        """``quad`` [r]."""
-        return at.quad
+    def alone(self, state: Any) -> SpectralRidges:
+        """Return a posterior with this resolvent at any ridge, without points."""
+        none = self.C[:, :0], self.D[:, :0]
+        return SpectralRidges(state, self, *none, self.values.new_empty(0, 1, 1), self.values.new_empty(0, 1))
 
     def solved_square(self, at: Shifted) -> Tensor:
         """``|H^-1 y|^2``, [r]."""
@@ -170,49 +174,52 @@ class Resolvent(Stateful, ABC):
         return rest.square().sum(-1) + border.square().sum(-1)
 
 
-class SpectralPath(RidgePath):
-    """The path of groups of points over a ``Resolvent``.
+class SpectralRidges(AllRidges):
+    """A posterior at any ridges through a ``Resolvent``.
 
     Args:
+        state: The posterior.
         resolvent: ``H(a)^-1``.
         p: The groups in the basis, [n0 B g] or [n0 Bg].
         p_border: The groups at the border, [b B g] or [b Bg].
         prior: Prior part of their covariance, [B g g].
         variance: ``k(x, x)`` of the points, [B g]: computed variances are clamped from below.
-        trace: ``Tr K``, [].
-        dtype: Of the moments; that of the numbers inside if omitted.
     """
 
     def __init__(
-        self,
-        resolvent: Resolvent,
-        p: Tensor,
-        p_border: Tensor,
-        prior: Tensor,
-        variance: Tensor,
-        trace: Tensor | float,
-        dtype: torch.dtype | None = None,
+        self, state: Any, resolvent: Resolvent, p: Tensor, p_border: Tensor, prior: Tensor, variance: Tensor
     ) -> None:
-        self.resolvent = resolvent
-        self.prior = prior
-        self.variance = variance
-        self.trace = trace
-        self.dtype: torch.dtype = dtype or variance.dtype
+        self.state, self.resolvent, self.prior, self.variance = state, resolvent, prior, variance
+        self.trace: float = state.trace  # as the data are now
         self.p: Tensor = p.reshape(len(p), *variance.shape)
         self.p_border: Tensor = p_border.reshape(len(p_border), *variance.shape)
 
-    def select(self, groups: Tensor) -> SpectralPath:
-        p, p_border = self.p[:, groups], self.p_border[:, groups]
-        prior, variance = self.prior[groups], self.variance[groups]
-        return SpectralPath(self.resolvent, p, p_border, prior, variance, self.trace, self.dtype)
+    def log_det(self, ridges: Sequence[float]) -> Tensor:
+        return self._number(self.resolvent.log_det, ridges)
+
+    def quad(self, ridges: Sequence[float]) -> Tensor:
+        return self._number(lambda at: at.quad, ridges)
+
+    def rss(self, ridges: Sequence[float]) -> Tensor:
+        return self._number(self.resolvent.rss, ridges)
+
+    def _number(self, number: Callable[[Shifted], Tensor], ridges: Sequence[float]) -> Tensor:
+        warn_below_precision(min(ridges), self.state.error.least_ridge)
+        return number(self.resolvent.grid(ridges)).to(self.state.like.dtype)
+
+    def select(self, groups: Tensor) -> SpectralRidges:
+        some = copy.copy(self)
+        some.p, some.p_border = self.p[:, groups], self.p_border[:, groups]
+        some.prior, some.variance = self.prior[groups], self.variance[groups]
+        return some
 
     @torch.no_grad()
     def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
-        H, rows = self.resolvent, torch.tensor(groups, device=self.p.device)
-        forms = H.forms(*(side.squeeze(-1).index_select(1, rows) for side in (self.p, self.p_border)))
+        H, rows = self.resolvent, torch.tensor(groups, dtype=torch.long, device=self.p.device)
+        forms = H.forms(*(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border)))
         each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
-        numbers = on_host(*each, *(torch.as_tensor(number).to(self.variance) for number in (H.rest, self.trace)))
-        prior, variance, rest, trace = (part.tolist() for part in numbers)
+        prior, variance, (rest,) = (part.tolist() for part in on_host(*each, H.rest.to(self.variance).reshape(1)))
+        trace = self.trace
 
         def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
             found, share = forms(ridge).tolist(), ridge / (ridge + trace)
@@ -224,17 +231,19 @@ class SpectralPath(RidgePath):
 
     def at(self, ridges: Tensor) -> Moments:
         at = self.resolvent.shifted(ridges, checked=False)
-        mean, covariance = self._moments(at)
-        return Moments(mean.to(self.dtype), covariance.to(self.dtype), at.quad.to(self.dtype))
+        return self._answered(*self._moments(at), at.quad)
 
-    def grid(self, ridges: Tensor) -> Moments:
+    def grid(self, ridges: Sequence[float]) -> Moments:
         at = self.resolvent.grid(ridges)
         quad = at.quad.unsqueeze(-1)
         if self.p.shape[-1] == 1:
-            return Moments(*(part.to(self.dtype) for part in (*self._alone(at), quad)))
+            return self._answered(*self._alone(at), quad)
         parts = [self._moments(Shifted(*one)) for one in zip(*(part.split(1) for part in at), strict=True)]
-        mean, covariance = (torch.stack(part).to(self.dtype) for part in zip(*parts, strict=True))
-        return Moments(mean, covariance, quad.to(self.dtype))
+        return self._answered(*map(torch.stack, zip(*parts, strict=True)), quad)
+
+    def _answered(self, *moments: Tensor) -> Moments:
+        """Return moments in the dtype of the data."""
+        return Moments(*(part.to(self.state.like.dtype) for part in moments))
 
     def _alone(self, at: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [r B 1] and covariance [r B 1 1] of groups of one, by matrix products over all ridges."""
@@ -271,26 +280,119 @@ class SpectralPath(RidgePath):
         return mean, covariance
 
 
-class SpectralRidges(AllRidges):
-    """Any ridges of a posterior through a resolvent."""
+def border_limit(basis: int) -> int:
+    """Columns of the border at which the basis is refreshed: wide enough that eigendecompositions are rare."""
+    return max(16, basis // 32)
 
-    resolvent: Resolvent
 
-    def number(self, name: str, ridges: Tensor) -> Tensor:
-        warn_below_precision(min(ridges.tolist()), self.state.error.least_ridge)
-        return getattr(self.resolvent, name)(self.resolvent.grid(ridges)).to(self.state.dtype)
+class Eigenbasis(Resolvent):
+    """``(K + a I)^-1`` over all rows of some observations, for every a.
 
-    def quad_at(self) -> Callable[[float], float]:
-        H = self.resolvent
-        forms, rest = H.forms(H.C[:, :0], H.D[:, :0]), float(H.rest)
-        return lambda ridge: max(H.quad_of(rest, forms(ridge).item(), ridge), 0.0)
+    When the basis is refreshed depends on the blocks of the data alone, so a replayed run repeats every rounding.
+    """
 
-    def predict(self, X: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """In chunks of points."""
-        size = max(1, block_of(_BLOCK, checks.shaped("X", X).device) // max(1, len(self.resolvent.vectors)))
-        if X.ndim == 2 and X.shape[0] <= size:
-            return super().predict(X, ridges)
-        parts = [super(SpectralRidges, self).predict(part, ridges) for part in X.reshape(-1, X.shape[-1]).split(size)]
-        mean, variance = (torch.cat(part, -1) for part in zip(*parts, strict=True))
-        shape = (len(ridges), *X.shape[:-1])
-        return mean.reshape(shape), variance.reshape(shape)
+    def __init__(self, data: Observations, k: DenseKernel) -> None:
+        self.data = data
+        self.k = k
+        self.rows: int = 0
+        self._basis = 0
+        self.values: Tensor = data.y[:0]
+        self.vectors: Tensor = data.X.new_empty(0, 0)
+        self.C, self.D = self.vectors, self.vectors
+        self.target: tuple[Tensor, Tensor] = data.y[:0], data.y[:0]
+        self.rest: Tensor = data.within
+        self.grids: dict[tuple[float, ...], Shifted] = {}
+
+    @torch.no_grad()
+    def grown(self) -> Self:
+        """Return the basis of all rows of the data; paths over this one stay what they are."""
+        if self.rows == self.data.rows:
+            return self
+        basis = copy.copy(self)
+        basis._grow()
+        return basis
+
+    def _grow(self) -> None:
+        basis, border = self._basis, []
+        for start, stop in self.data.blocks_after(self.rows):
+            if stop - basis > border_limit(basis):
+                basis, border = stop, []
+            else:
+                border.append((start, stop))
+            self.rows = stop
+        if basis != self._basis:
+            self._decompose(basis)
+        for start, stop in border:
+            self._extend(start, stop)
+        self.rest = self.data.within
+        self.grids = {}
+
+    def _decompose(self, basis: int) -> None:
+        X = self.data.X[:basis]
+        values, vectors = torch.linalg.eigh(self._scaled(self._scaled(self.k(X, X)).mT))
+        self.values = values.clamp_min(0)  # K has no negative eigenvalue, rounding has
+        self.vectors = self._scaled(vectors)
+        self.C, self.D = X.new_empty(basis, 0), X.new_empty(0, 0)
+        self.target = self.vectors.mT @ self.data.y[:basis], X.new_empty(0)
+        self._basis = basis
+
+    def _extend(self, start: int, stop: int) -> None:
+        new, basis = self.data.X[start:stop], self._basis
+        cross = self._scaled(self.k(new, self.data.X[:stop]), start).mT
+        side = self._scaled(cross[basis:], basis)
+        self.C = torch.cat([self.C, self.vectors.mT @ cross[:basis]], 1)
+        self.D = torch.cat([torch.cat([self.D, side[: len(self.D)].mT]), side], 1)
+        v, y = self.target
+        self.target = v, torch.cat([y, self._scaled(self.data.y[start:stop].unsqueeze(-1), start).squeeze(-1)])
+
+    def _scaled(self, rows: Tensor, start: int = 0) -> Tensor:
+        """Return numbers [r q] of the rows of the data from ``start`` on, times the roots of their counts."""
+        if self.data.uniform:
+            return rows
+        return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
+
+    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
+        return prior - form
+
+    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
+        return rest + ridges * form
+
+    def log_det(self, at: Shifted) -> Tensor:
+        ridges = at.ridges.unsqueeze(-1)
+        border = at.L.diagonal(dim1=-2, dim2=-1).square() / ridges
+        return torch.log1p(self.values / ridges).sum(-1) + border.log().sum(-1)
+
+    def rss(self, at: Shifted) -> Tensor:
+        """The scaled residuals are ``a H^-1 y``."""
+        return self.rest + at.ridges.square() * self.solved_square(at)
+
+    def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""
+        p, border = _Coordinates.apply(X, self) if X.requires_grad else self.rotated(self.k(self.data.X, X))
+        return p, self._scaled(border, self._basis)
+
+    def ridges(self, state: Any, X: Tensor) -> SpectralRidges:
+        """Return a posterior of these data at any ridge, with groups of points X [B g d]."""
+        variance = self.k.diagonal(X)
+        prior = self.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)
+        return SpectralRidges(state, self, *self.coordinates(X.reshape(-1, X.shape[-1])), prior, variance)
+
+    def rotated(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """Return kernel columns [n q] in the basis [n0 q], and their rows at the border [b q]."""
+        return self.vectors.mT @ cross[: self._basis], cross[self._basis :]
+
+
+class _Coordinates(torch.autograd.Function):
+    """``rotated`` kernel columns of points [q d], with a gradient in few operations."""
+
+    @staticmethod
+    def forward(ctx, X: Tensor, basis: Eigenbasis) -> tuple[Tensor, Tensor]:
+        cross, ctx.gradient = basis.k.with_gradient(basis.data.X, X)
+        ctx.vectors = basis.vectors
+        return basis.rotated(cross)
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx, p: Tensor, border: Tensor):
+        rows = p.mT.contiguous() @ ctx.vectors.mT  # for few points this order is up to three times as fast
+        return ctx.gradient(torch.cat([rows.mT, border])), None

@@ -1,0 +1,130 @@
+"""A posterior at any ridge: its numbers, and its moments at groups of points.
+
+A bound that is a minimum over all ridges evaluates the same points again and again, each point at a ridge of its own.
+What does not depend on the ridge is computed once, so that every further ridge is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.stateful import passed_on
+
+
+class Moments(NamedTuple):
+    """The posterior of groups of points, and the fit of the data, at some ridge.
+
+    Attributes:
+        mean: [... g].
+        covariance: [... g g].
+        quad: ``y'(I + K / ridge)^-1 y`` at the same ridge; broadcasts with [...].
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    quad: Tensor
+
+
+class AllRidges:
+    """A posterior at any ridges, valid until it changes; moments are differentiable in the points.
+
+    By default one ridge at a time: right for every posterior, fast for none.
+
+    Args:
+        state: The posterior.
+        X: Groups of g points [... g d], numbered in order of their flattened batch shape [B]; None for no points.
+    """
+
+    def __init__(self, state: Any, X: Tensor | None = None) -> None:
+        self.state = state
+        self.X = None if X is None else X.reshape(-1, *X.shape[-2:]).clone()  # the caller may change theirs
+
+    def log_det(self, ridges: Sequence[float]) -> Tensor:
+        """Return ``ln det(I + K / ridge)`` [r] for r ridges."""
+        return torch.stack([self.state.at(ridge).log_det() for ridge in ridges])
+
+    def quad(self, ridges: Sequence[float]) -> Tensor:
+        """Return ``y'(I + K / ridge)^-1 y`` [r]."""
+        return torch.stack([self.state.at(ridge).quad() for ridge in ridges])
+
+    def rss(self, ridges: Sequence[float]) -> Tensor:
+        """Return ``|y - mean(X)|^2`` [r]."""
+        return torch.stack([self.state.at(ridge).rss() for ridge in ridges])
+
+    def at(self, ridges: Tensor) -> Moments:
+        """Return the moments with every group at its own ridge, ridges [B]."""
+        return self._stacked(zip(self._groups, ridges.tolist(), strict=True))
+
+    def grid(self, ridges: Sequence[float]) -> Moments:
+        """Return the moments with a leading axis r, all groups at each of the ridges; quad is [r 1]."""
+        moments = self._stacked((self._groups, ridge) for ridge in ridges)
+        return moments._replace(quad=moments.quad.unsqueeze(-1))
+
+    def select(self, groups: Tensor) -> AllRidges:
+        """Return the same for some of the groups, given by their numbers."""
+        return AllRidges(self.state, self._groups[groups])
+
+    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+        """Return (mean, variance) of some groups of one point, and quad, as a function of one ridge for all of them.
+
+        In plain numbers: for few points, or none, a ridge is cheaper on the host.
+        """
+        path = self.select(torch.tensor(groups, dtype=torch.long)) if groups else self
+
+        def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
+            if not groups:
+                return [], float(path.quad([ridge]))
+            mean, covariance, quad = path.at(torch.tensor([ridge] * len(groups), dtype=torch.float64))
+            found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))])
+            means, variances, quads = found.tolist()
+            return list(zip(means, variances, strict=True)), quads[0]
+
+        return at
+
+    @property
+    def _groups(self) -> Tensor:
+        assert self.X is not None
+        return self.X
+
+    def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
+        """Return the moments of groups at a ridge, one case after the other."""
+        return Moments(*map(torch.stack, zip(*(self._moments(X, ridge) for X, ridge in cases), strict=True)))
+
+    def _moments(self, X: Tensor, ridge: float) -> Moments:
+        answers = self.state.at(ridge)
+        return Moments(answers.predict(X)[0], answers.covariance(X, X), answers.quad().to(X))
+
+
+class InChunks(AllRidges):
+    """The same for more groups than are computed at once.
+
+    Args:
+        state: The posterior.
+        X: Groups [... g d].
+        size: Groups that are computed at once.
+    """
+
+    def __init__(self, state: Any, X: Tensor, size: int) -> None:
+        super().__init__(state, X)
+        self.size = size
+        self.numbers: AllRidges = state.all_ridges()
+
+    def at(self, ridges: Tensor) -> Moments:
+        pairs = zip(self._groups.split(self.size), ridges.split(self.size), strict=True)
+        return Moments(*map(torch.cat, zip(*(self.state.all_ridges(X).at(a) for X, a in pairs), strict=True)))
+
+    def grid(self, ridges: Sequence[float]) -> Moments:
+        parts = [self.state.all_ridges(X).grid(ridges) for X in self._groups.split(self.size)]
+        mean, covariance = (torch.cat(part, 1) for part in list(zip(*parts, strict=True))[:2])
+        return Moments(mean, covariance, parts[0].quad)
+
+    def select(self, groups: Tensor) -> AllRidges:
+        return self.state.all_ridges(self._groups[groups])
+
+    log_det: Any = passed_on("numbers.log_det")
+    quad: Any = passed_on("numbers.quad")
+    rss: Any = passed_on("numbers.rss")
