@@ -14,7 +14,7 @@ from kbo.errors import InvalidInput
 from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.sweep.cells import Cell
 from kbo.problems import BANDITS, Bandit, RKHSBandit
-from kbo.regression import Dictionary, GreedyDictionary
+from kbo.regression import AdaptiveRidge, Dictionary, GreedyDictionary, Posterior
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs": RKHSBandit,
@@ -136,7 +136,7 @@ class BanditProblem:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
         recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
-        finite = environment.fixed_arms is not None or recipe.counts_each_round
+        finite = environment.fixed_arms is not None or recipe.rule is recipes.StagedElimination  # arms of one round
         made = recipe.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
@@ -152,14 +152,13 @@ class BanditProblem:
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            strict_noise=method.noise_bounds == "strict",
+            strict_noise=True if method.noise_bounds == "strict" else None,
         )
-        if method.noise_bounds in (None, "strict") or made.noise is None:
+        own = made.posterior().schedule
+        if method.noise_bounds in (None, "strict") or not isinstance(own, NoiseLevel):
             return made
-        bounds = NOISE[method.noise_bounds](
-            *(made.noise.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
-        )
-        return replace(made, noise=bounds, ridge=bounds.ridge)
+        numbers = (own.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
+        return replace(made, posterior=functools.partial(_with, NOISE[method.noise_bounds](*numbers), made.posterior))
 
     @property
     def label(self) -> str:
@@ -177,6 +176,13 @@ class BanditProblem:
         options = self.defaults() | settings.pop("options")
         given = {name: value for name, value in settings.items() if value is not None}
         return Cell(f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}")
+
+
+def _with(noise: NoiseLevel, posterior: Callable[[], Posterior]) -> Posterior:
+    """An empty posterior with a ridge that follows other noise bounds."""
+    adaptive = posterior()
+    assert isinstance(adaptive, AdaptiveRidge)
+    return AdaptiveRidge(adaptive.state, noise)
 
 
 def cells(

@@ -14,6 +14,7 @@ from kbo.experiments.draw import lines
 from kbo.experiments.sweep.cells import concatenate, read_rows
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method
+from kbo.regression import NystromRidge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,10 +82,11 @@ def promise(method: Method) -> str:
         return "no bound"
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
         return "ranks points and bounds nothing"
-    proved = method.confidence.guarantee_on(method.state())
+    state = method.state()
+    proved = method.confidence.guarantee_on(state)
     if proved is None:
         return "a bound without a guarantee"
-    if method.dictionary is not None and isinstance(method.confidence, EKUCB):
+    if isinstance(state, NystromRidge) and isinstance(method.confidence, EKUCB):
         proved += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
     return proved
 

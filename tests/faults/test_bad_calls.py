@@ -13,7 +13,7 @@ MODULES = [
 ]
 LEFT_OUT = """
 AllRidges Answers Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel RidgeSchedule Rule
-StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Inputs Limit
+StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
 LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result RidgePath RunningTrial SamplePath AdaptiveSelfNormalized
 ThompsonSampling UniformChoice UpperBound clamped names warn_below_precision
 """
