@@ -149,7 +149,7 @@ class Method:
 
     def with_multiplier(self, multiplier: float) -> Method:
         """Return the method with the upper bound ``mean + multiplier sqrt(leverage)``, which has no guarantee."""
-        state, multiplier = self.posterior(), checks.non_negative("multiplier", multiplier)
+        state, multiplier = self._empty(), checks.non_negative("multiplier", multiplier)
         if self.confidence is None or state.schedule is not None:
             reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
             raise InvalidInput(f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning.")
@@ -157,8 +157,10 @@ class Method:
 
     def state(self, points: Tensor | None = None) -> Posterior:
         """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
-        points = checks.maybe(checks.rows, "points", points)
-        return checks.instance("the value of posterior", self.rule.state(self.posterior, points), Posterior)
+        return self.rule.state(self._empty, checks.maybe(checks.rows, "points", points))
+
+    def _empty(self) -> Posterior:
+        return checks.instance("the value of posterior", self.posterior(), Posterior)
 
     def choose(self, state: Posterior, points: Tensor, generator: Generator | None = None) -> int:
         """Return the index of the next point among ``points`` [A d]; ties go to the first."""
@@ -180,7 +182,7 @@ class Method:
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
-        return PosteriorGP(train_X, train_Y, self.posterior())
+        return PosteriorGP(train_X, train_Y, self._empty())
 
     def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; draws use the generator.
