@@ -298,6 +298,27 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     assert isinstance(played.model(X, y.unsqueeze(-1)).state, OtherPosterior)
 
 
+def test_mistakes_in_a_recipe_are_named(monkeypatch):
+    monkeypatch.setattr("kbo.recipes.registry.RECIPES", dict(recipes.RECIPES))
+    with pytest.raises(InvalidInput, match="names must be text"):
+
+        @recipes.register
+        def bare(kernel):
+            """Lacks a name."""
+
+    mistakes = {
+        "names-nothing": (lambda **numbers: method("amm-ucb"), "must name each argument"),
+        "returns-a-bound": (
+            lambda norm_bound: SelfNormalized(SIGMA, norm_bound, DELTA),
+            "value of .* kbo.recipes.Method",
+        ),
+        "draws": (lambda: method("kernel-ts"), "rule of recipe 'draws' must be a kbo.recipes.UpperBound.*rule="),
+    }
+    for name, (function, says) in mistakes.items():
+        with pytest.raises(InvalidInput, match=says):
+            recipes.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
+
+
 def test_rules_without_an_acquisition_function_refuse_it(device):
     X, y = stream(5, 3, device)
     model = method("random").model(X, y.unsqueeze(-1))

@@ -14,7 +14,8 @@ from kbo.errors import InvalidInput
 from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.sweep.cells import Cell
 from kbo.problems import BANDITS, Bandit, RKHSBandit
-from kbo.regression import AdaptiveRidge, Dictionary, GreedyDictionary, Posterior
+from kbo.recipes.registry import posterior
+from kbo.regression import Dictionary, GreedyDictionary
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
     "rkhs": RKHSBandit,
@@ -137,6 +138,7 @@ class BanditProblem:
         method = BanditMethod(method) if isinstance(method, str) else method
         recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
         finite = environment.fixed_arms is not None or recipe.rule is recipes.StagedElimination  # arms of one round
+        dictionary = method.make_dictionary(seed)
         made = recipe.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
@@ -148,7 +150,7 @@ class BanditProblem:
             points=environment.fixed_arms,
             ridge=method.ridge if recipe.has_bounds else None,
             multiplier=method.multiplier if recipe.has_bounds else None,
-            dictionary=method.make_dictionary(seed),
+            dictionary=dictionary,
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
@@ -158,7 +160,9 @@ class BanditProblem:
         if method.noise_bounds in (None, "strict") or not isinstance(own, NoiseLevel):
             return made
         numbers = (own.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
-        return replace(made, posterior=functools.partial(_with, NOISE[method.noise_bounds](*numbers), made.posterior))
+        bounds = NOISE[method.noise_bounds](*numbers)
+        empty = functools.partial(posterior, environment.kernel, bounds.ridge, dictionary, bounds)
+        return replace(made, posterior=empty)
 
     @property
     def label(self) -> str:
@@ -176,13 +180,6 @@ class BanditProblem:
         options = self.defaults() | settings.pop("options")
         given = {name: value for name, value in settings.items() if value is not None}
         return Cell(f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}")
-
-
-def _with(noise: NoiseLevel, posterior: Callable[[], Posterior]) -> Posterior:
-    """An empty posterior with a ridge that follows other noise bounds."""
-    adaptive = posterior()
-    assert isinstance(adaptive, AdaptiveRidge)
-    return AdaptiveRidge(adaptive.state, noise)
 
 
 def cells(

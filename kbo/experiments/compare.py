@@ -14,7 +14,6 @@ from kbo.experiments.draw import lines
 from kbo.experiments.sweep.cells import concatenate, read_rows
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method
-from kbo.regression import NystromRidge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +85,7 @@ def promise(method: Method) -> str:
     proved = method.confidence.guarantee_on(state)
     if proved is None:
         return "a bound without a guarantee"
-    if isinstance(state, NystromRidge) and isinstance(method.confidence, EKUCB):
+    if state.anchors is not None and isinstance(method.confidence, EKUCB):
         proved += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
     return proved
 

@@ -53,13 +53,16 @@ class Recipe:
         function: Returns a ``Method`` for the arguments that its parameters name.
         rule: The class of the rule of that method.
         estimates_norm: Whether the norm bound is estimated from the data.
+        fixed: Arguments of the function that are the same whenever the method is made; ``rule`` is one of them, if
+            the function takes it.
 
     Raises:
         InvalidInput: The function takes ``*args`` or ``**kwargs``, which name nothing.
 
     Attributes:
-        parameters: The names of all parameters.
-        needs: Those without a default.
+        parameters: The names of the parameters that are not fixed.
+        needs: Those without a default; ``make`` derives ``ridge`` of ``noise_std`` and ``scale``, and ``n_points`` of
+            ``points``, unless they are given.
         options: Those that are no facts about a problem, and ``multiplier`` if the method has bounds at a fixed ridge.
         noise: Source of the noise level: "given" (``noise_std``), "upper bound" (``noise_upper`` is needed), or
             "online" (``noise_upper`` is optional), that is bounds of it, which the ridge follows.
@@ -73,14 +76,21 @@ class Recipe:
     """
 
     def __init__(
-        self, name: str, function: Callable[..., Method], rule: type[Rule] = UpperBound, estimates_norm: bool = False
+        self,
+        name: str,
+        function: Callable[..., Method],
+        rule: type[Rule] = UpperBound,
+        estimates_norm: bool = False,
+        **fixed: Any,
     ) -> None:
-        entries = inspect.signature(function).parameters
+        entries = dict(inspect.signature(function).parameters)
         if any(entry.kind in (entry.VAR_POSITIONAL, entry.VAR_KEYWORD) for entry in entries.values()):
             raise InvalidInput(f"recipe {name!r} must name each argument that it takes: no *args and no **kwargs.")
         self.name: str = name
-        self.function: Callable[..., Method] = function
         self.rule: type[Rule] = rule
+        fixed |= {"rule": rule} if "rule" in entries else {}
+        self.function: Callable[..., Method] = partial(function, **fixed)
+        entries = {key: entry for key, entry in entries.items() if key not in fixed}
         self.parameters: tuple[str, ...] = tuple(entries)
         self.needs: list[str] = [key for key, entry in entries.items() if entry.default is entry.empty]
         level = "upper bound" if "noise_upper" in self.needs else "online" if "noise_upper" in entries else "given"
@@ -141,11 +151,25 @@ RECIPES: dict[str, Recipe] = {}
 """The recipes by name. An entry that is added here serves every front end."""
 
 
-def register(*names: str, rule: type[Rule] = UpperBound, estimates_norm: bool = False) -> Callable[[F], F]:
-    """Return a decorator that enters a function in ``RECIPES`` under these names; arguments as for ``Recipe``."""
+def register(
+    *names: str, rule: type[Rule] = UpperBound, estimates_norm: bool = False, **fixed: Any
+) -> Callable[[F], F]:
+    """Return a decorator that enters a function in ``RECIPES`` under these names; arguments as for ``Recipe``.
+
+    Raises:
+        InvalidInput: A name is no text; or as for ``Recipe``.
+
+    Example:
+        >>> @kbo.recipes.register("my-ucb")
+        ... def my_ucb(kernel, noise_std, norm_bound, delta):
+        ...     bound = SelfNormalized(noise_std, norm_bound, delta)
+        ...     return Method(partial(KernelRidge, kernel, noise_std**2), bound)
+    """
+    for name in names:
+        checks.text("names", name)
 
     def enter(function: F) -> F:
-        RECIPES.update({name: Recipe(name, function, rule, estimates_norm) for name in names})
+        RECIPES.update({name: Recipe(name, function, rule, estimates_norm, **fixed) for name in names})
         return function
 
     return enter
@@ -220,7 +244,7 @@ def _middle_ridge(noise_std: float, scale: Scale) -> float:
     return ridges[len(ridges) // 2]
 
 
-def _posterior(
+def posterior(
     kernel: Kernel, ridge: float, dictionary: Dictionary | None, noise: confidence.NoiseLevel | None = None
 ) -> Posterior:
     """Return an empty posterior: sketched if there is a dictionary, with a ridge that follows bounds of the noise."""
@@ -240,36 +264,31 @@ def _random(kernel, noise_std, scale=1.0) -> Method:
 @register("ucb")
 def _ucb(kernel, noise_std, ridge, dictionary=None) -> Method:
     """Search with one, two and four standard deviations above the mean in turn."""
-    return Method(partial(_posterior, kernel, ridge, dictionary), confidence.AlternatingWidth(*PRACTICAL_WIDTHS))
+    return Method(partial(posterior, kernel, ridge, dictionary), confidence.AlternatingWidth(*PRACTICAL_WIDTHS))
 
 
 @register("kernel-ts", rule=ThompsonSampling)
-def _kernel_ts(kernel, noise_std, ridge, dictionary=None) -> Method:
+def _thompson(kernel, noise_std, ridge, dictionary=None) -> Method:
     """Draw from a Gaussian process with prior covariance ``scale * k``: inflation 1."""
     width = confidence.FixedWidth(noise_std / math.sqrt(ridge))
-    return Method(partial(_posterior, kernel, ridge, dictionary), width, ThompsonSampling())
+    return Method(partial(posterior, kernel, ridge, dictionary), width, ThompsonSampling())
 
 
-# For draws of the Gaussian process: these trust the prior
+# For draws from the Gaussian process: these trust the prior
 
 
 @register("gp-ucb")
-def _gp_ucb(kernel, noise_std, delta, n_points, points=None) -> Method:
+def _finite_set(kernel, noise_std, delta, n_points, points=None) -> Method:
     """Bound a finite set by a union over its points."""
     bound = confidence.FiniteSet(n_points if points is None else points, delta)
     return Method(partial(KernelRidge, kernel, noise_std**2), bound)
 
 
-@register("chaining-ucb")
-def _chaining_ucb(kernel, noise_std, delta, points=None) -> Method:
-    """Rank points by chaining, as published."""
-    return Method(partial(KernelRidge, kernel, noise_std**2), confidence.Chaining(delta, points=points))
-
-
-@register("chaining-ucb-rigorous")
-def _chaining_ucb_rigorous(kernel, noise_std, delta, points=None) -> Method:
-    """Bound points by chaining, with the constants of a proof."""
-    bound = confidence.Chaining(delta, rigorous=True, points=points)
+@register("chaining-ucb", rigorous=False)
+@register("chaining-ucb-rigorous", rigorous=True)
+def _chaining(kernel, noise_std, delta, rigorous, points=None) -> Method:
+    """Bound the arms that are offered together, or all ``points``, by chaining."""
+    bound = confidence.Chaining(delta, rigorous=rigorous, points=points)
     return Method(partial(KernelRidge, kernel, noise_std**2), bound)
 
 
@@ -277,14 +296,14 @@ def _chaining_ucb_rigorous(kernel, noise_std, delta, points=None) -> Method:
 
 
 @register("igp-ucb")
-def _igp_ucb(kernel, noise_std, norm_bound, delta, horizon) -> Method:
+def _improved(kernel, noise_std, norm_bound, delta, horizon) -> Method:
     """Bound at ridge ``1 + 2 / T``, for T rounds."""
     bound = confidence.ImprovedGPUCB(noise_std, norm_bound, delta, 2 / horizon)
     return Method(partial(KernelRidge, kernel, 1 + 2 / horizon), bound)
 
 
 @register("ay-gp-ucb", "k-ucb")
-def _k_ucb(kernel, noise_std, norm_bound, delta, ridge) -> Method:
+def _self_normalized(kernel, noise_std, norm_bound, delta, ridge) -> Method:
     """Bound by self-normalisation.
 
     For K-UCB with the log-determinant, instead of the paper's bound of it by the effective dimension, ``KUCB``.
@@ -293,139 +312,93 @@ def _k_ucb(kernel, noise_std, norm_bound, delta, ridge) -> Method:
 
 
 @register("supk-ucb", rule=StagedElimination)
-def _supk_ucb(kernel, noise_std, norm_bound, delta, horizon, n_points, ridge) -> Method:
+def _elimination(kernel, noise_std, norm_bound, delta, horizon, n_points, ridge) -> Method:
     """Eliminate in stages; ``n_points`` counts the arms of one round."""
     width = confidence.widths.valko(n_points, horizon, ridge, noise_std, norm_bound, delta)
     rule = StagedElimination(horizon, norm_bound)
     return Method(partial(KernelRidge, kernel, ridge), confidence.FixedWidth(width), rule)
 
 
-@register("amm-ucb")
-def _amm_ucb(kernel, noise_std, norm_bound, delta, scale=1.0) -> Method:
-    """Bound by a martingale mixture at one ridge."""
-    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "amm", scale)
+@register("amm-ucb", kind="amm", ridges=None)
+@register("dmm-ucb", kind="dmm")
+@register("cmm-ucb", kind="cmm", ridges=None)
+def _mixture(kernel, noise_std, norm_bound, delta, kind, scale=1.0, ridges=None) -> Method:
+    """Bound by a martingale mixture: at one ridge, at the best of a few, or at the best of all."""
+    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, kind, scale, ridges)
     return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
 
 
-@register("dmm-ucb")
-def _dmm_ucb(kernel, noise_std, norm_bound, delta, scale=1.0, ridges=None) -> Method:
-    """Bound by a martingale mixture at the best of a few ridges."""
-    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "dmm", scale, ridges)
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
-
-
-@register("cmm-ucb")
-def _cmm_ucb(kernel, noise_std, norm_bound, delta, scale=1.0) -> Method:
-    """Bound by a martingale mixture at the best of all ridges."""
-    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "cmm", scale)
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
-
-
-@register("cmm-ucb-doubling", estimates_norm=True)
-def _cmm_ucb_doubling(kernel, noise_std, delta, scale=1.0) -> Method:
-    """Bound as "cmm-ucb", with a norm bound that is doubled while the data refute it."""
-    bound = confidence.UnknownNorm(noise_std, delta, scale=scale)
-    return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
-
-
-@register("cmm-ucb-practical", estimates_norm=True)
-def _cmm_ucb_practical(kernel, noise_std, delta, scale=1.0) -> Method:
-    """Bound as "cmm-ucb", with a multiple of the lower bound of the norm."""
-    bound = confidence.UnknownNorm(noise_std, delta, scale=scale, multiple=confidence.PRACTICAL_MULTIPLE)
+@register("cmm-ucb-doubling", estimates_norm=True, multiple=None)
+@register("cmm-ucb-practical", estimates_norm=True, multiple=confidence.PRACTICAL_MULTIPLE)
+def _unknown_norm(kernel, noise_std, delta, multiple, scale=1.0) -> Method:
+    """Bound as "cmm-ucb", with a norm bound that follows the data."""
+    bound = confidence.UnknownNorm(noise_std, delta, scale=scale, multiple=multiple)
     return Method(partial(KernelRidge, kernel, _middle_ridge(noise_std, scale)), bound)
 
 
 # On a sketch; the contextual literature calls two of them "c-...", with a context in every point
 
 
-@register("bkb", "c-bkb")
-def _bkb(kernel, noise_std, norm_bound, delta, ridge, dictionary=None, seed=0) -> Method:
-    """Bound with a dictionary that is drawn again after every observation."""
-    own = regression.LeverageResampling(most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
-    return Method(partial(_posterior, kernel, ridge, own), confidence.BKB(noise_std, norm_bound, delta))
-
-
-@register("bbkb", "c-bbkb")
-def _bbkb(kernel, noise_std, norm_bound, delta, ridge, dictionary=None, seed=0) -> Method:
-    """Bound with a dictionary that is drawn again after a batch."""
-    own = regression.BatchedResampling(most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
-    return _bkb(kernel, noise_std, norm_bound, delta, ridge, own)
+@register("bkb", "c-bkb", own=regression.LeverageResampling)
+@register("bbkb", "c-bbkb", own=regression.BatchedResampling)
+def _bkb(kernel, noise_std, norm_bound, delta, ridge, own, dictionary=None, seed=0) -> Method:
+    """Bound with a dictionary that is drawn again after every observation, or after a batch."""
+    chosen = own(most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
+    return Method(partial(posterior, kernel, ridge, chosen), confidence.BKB(noise_std, norm_bound, delta))
 
 
 @register("ek-ucb")
 def _ek_ucb(kernel, noise_std, norm_bound, delta, ridge, dictionary=None, seed=0) -> Method:
     """Bound with the mu of the dictionary, or else the ridge, as the part that it may miss."""
-    own = regression.OnlineRowSampling(ridge, most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
-    mu = own.mu if isinstance(own, regression.OnlineRowSampling) else ridge
-    return Method(partial(_posterior, kernel, ridge, own), confidence.EKUCB(noise_std, norm_bound, delta, mu))
+    chosen = regression.OnlineRowSampling(ridge, most=MOST_ANCHORS, seed=seed) if dictionary is None else dictionary
+    mu = chosen.mu if isinstance(chosen, regression.OnlineRowSampling) else ridge
+    return Method(partial(posterior, kernel, ridge, chosen), confidence.EKUCB(noise_std, norm_bound, delta, mu))
 
 
 @register("sketched-cmm")
-def _sketched_cmm(kernel, noise_std, norm_bound, delta, scale=1.0, dictionary=None) -> Method:
+def _sketched_mixture(kernel, noise_std, norm_bound, delta, scale=1.0, dictionary=None) -> Method:
     """Bound as "cmm-ucb"; the part outside the sketch adds ``norm_bound sqrt|E|``."""
     threshold = 0.01 * noise_std**2 / norm_bound**2  # at which that part is small
-    own = regression.GreedyDictionary(threshold, most=MOST_ANCHORS) if dictionary is None else dictionary
-    exact = _cmm_ucb(kernel, noise_std, norm_bound, delta, scale)
-    return replace(exact, posterior=partial(_posterior, kernel, _middle_ridge(noise_std, scale), own))
+    chosen = regression.GreedyDictionary(threshold, most=MOST_ANCHORS) if dictionary is None else dictionary
+    bound = confidence.MartingaleMixture(noise_std, norm_bound, delta, "cmm", scale)
+    return Method(partial(posterior, kernel, _middle_ridge(noise_std, scale), chosen), bound)
 
 
-# With a noise level that is given, at most a given one, or bounded online
+# With a noise level that is given, that has an upper bound, or that is bounded online. Thompson sampling takes its
+# radius at delta / 12 (Durand et al. 2018, Sec. 6.4); noise bounds give each of their three events a third of delta.
 
 
-@register("kernel-ucb-oracle")
-def _kernel_ucb_oracle(kernel, noise_std, norm_bound, delta) -> Method:
+@register("kernel-ucb-oracle", share=1)
+@register("kernel-ts-oracle", share=1 / 12, rule=ThompsonSampling)
+def _known_noise(kernel, noise_std, norm_bound, delta, share, rule) -> Method:
     """Bound by self-normalisation at ridge ``noise_std^2 / norm_bound^2``."""
-    return _k_ucb(kernel, noise_std, norm_bound, delta, (noise_std / norm_bound) ** 2)
+    bound = confidence.SelfNormalized(noise_std, norm_bound, share * delta)
+    return Method(partial(KernelRidge, kernel, (noise_std / norm_bound) ** 2), bound, rule())
 
 
-@register("kernel-ucb-fixed")
-def _kernel_ucb_fixed(kernel, noise_upper, norm_bound, delta) -> Method:
-    """Bound as "kernel-ucb-oracle", with the largest noise level that there may be."""
-    return _kernel_ucb_oracle(kernel, noise_upper, norm_bound, delta)
+@register("kernel-ucb-fixed", share=1)
+@register("kernel-ts-fixed", share=1 / 12, rule=ThompsonSampling)
+def _largest_noise(kernel, noise_upper, norm_bound, delta, share, rule) -> Method:
+    """Bound for the largest noise level that there may be."""
+    return _known_noise(kernel, noise_upper, norm_bound, delta, share, rule)
 
 
-@register("kernel-ucb-adaptive")
-def _kernel_ucb_adaptive(kernel, norm_bound, delta, noise_upper=None, noise_lower=0.0, dictionary=None) -> Method:
-    """Bound as "kernel-ucb-oracle", with bounds of the noise level, which the ridge follows."""
-    noise = confidence.NoiseBounds(norm_bound, delta, noise_upper, noise_lower)
-    return Method(partial(_posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveSelfNormalized())
-
-
-# The radius of Thompson sampling is taken at delta / 12, Durand et al. (2018), Sec. 6.4.
-
-
-@register("kernel-ts-oracle", rule=ThompsonSampling)
-def _kernel_ts_oracle(kernel, noise_std, norm_bound, delta) -> Method:
-    """Draw as wide as "kernel-ucb-oracle"."""
-    return replace(_kernel_ucb_oracle(kernel, noise_std, norm_bound, 1 / 12 * delta), rule=ThompsonSampling())
-
-
-@register("kernel-ts-fixed", rule=ThompsonSampling)
-def _kernel_ts_fixed(kernel, noise_upper, norm_bound, delta) -> Method:
-    """Draw as wide as "kernel-ucb-fixed"."""
-    return _kernel_ts_oracle(kernel, noise_upper, norm_bound, delta)
-
-
-@register("kernel-ts-adaptive", rule=ThompsonSampling)
-def _kernel_ts_adaptive(kernel, norm_bound, delta, noise_upper=None, noise_lower=0.0, dictionary=None) -> Method:
-    """Draw as wide as "kernel-ucb-adaptive", with a twelfth of delta for each of three events of the noise bounds."""
-    bounded = _kernel_ucb_adaptive(kernel, norm_bound, delta / 4, noise_upper, noise_lower, dictionary)
-    return replace(bounded, rule=ThompsonSampling())
-
-
-@register("dmm-ucb-adaptive")
-def _dmm_ucb_adaptive(
-    kernel, norm_bound, delta, noise_upper=None, noise_lower=0.0, strict_noise=False, dictionary=None
+@register("kernel-ucb-adaptive", share=1)
+@register("kernel-ts-adaptive", share=1 / 4, rule=ThompsonSampling)
+def _bounded_noise(
+    kernel, norm_bound, delta, share, rule, noise_upper=None, noise_lower=0.0, dictionary=None
 ) -> Method:
-    """Bound as "dmm-ucb", with mixture bounds of the noise level, which the ridge follows."""
+    """Bound by self-normalisation, with a ridge that follows bounds of the noise level."""
+    noise = confidence.NoiseBounds(norm_bound, share * delta, noise_upper, noise_lower)
+    bound = confidence.AdaptiveSelfNormalized()
+    return Method(partial(posterior, kernel, noise.ridge, dictionary, noise), bound, rule())
+
+
+@register("dmm-ucb-adaptive", kind="dmm")
+@register("cmm-ucb-adaptive", kind="cmm")
+def _bounded_noise_mixture(
+    kernel, norm_bound, delta, kind, noise_upper=None, noise_lower=0.0, strict_noise=False, dictionary=None
+) -> Method:
+    """Bound by a martingale mixture, with a ridge that follows mixture bounds of the noise level."""
     noise = confidence.MixtureNoiseBounds(norm_bound, delta, noise_upper, noise_lower, strict=strict_noise)
-    return Method(partial(_posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveMixture("dmm"))
-
-
-@register("cmm-ucb-adaptive")
-def _cmm_ucb_adaptive(
-    kernel, norm_bound, delta, noise_upper=None, noise_lower=0.0, strict_noise=False, dictionary=None
-) -> Method:
-    """Bound as "cmm-ucb", with mixture bounds of the noise level, which the ridge follows."""
-    same = _dmm_ucb_adaptive(kernel, norm_bound, delta, noise_upper, noise_lower, strict_noise, dictionary)
-    return replace(same, confidence=confidence.AdaptiveMixture("cmm"))
+    return Method(partial(posterior, kernel, noise.ridge, dictionary, noise), confidence.AdaptiveMixture(kind))
