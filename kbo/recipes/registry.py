@@ -151,10 +151,12 @@ RECIPES: dict[str, Recipe] = {}
 """The recipes by name. An entry that is added here serves every front end."""
 
 
-def register(
-    *names: str, rule: type[Rule] = UpperBound, estimates_norm: bool = False, **fixed: Any
-) -> Callable[[F], F]:
-    """Return a decorator that enters a function in ``RECIPES`` under these names; arguments as for ``Recipe``.
+def register(*names: str, **about: Any) -> Callable[[F], F]:
+    """Return a decorator that enters a function in ``RECIPES`` under one or several names.
+
+    Args:
+        names: The names.
+        about: ``rule``, ``estimates_norm`` and fixed arguments, as for ``Recipe``.
 
     Raises:
         InvalidInput: A name is no text; or as for ``Recipe``.
@@ -169,7 +171,7 @@ def register(
         checks.text("names", name)
 
     def enter(function: F) -> F:
-        RECIPES.update({name: Recipe(name, function, rule, estimates_norm, **fixed) for name in names})
+        RECIPES.update({name: Recipe(name, function, **about) for name in names})
         return function
 
     return enter
