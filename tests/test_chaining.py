@@ -289,12 +289,12 @@ def test_the_recipes_choose_the_largest_dense_bound(game, kind):
     problem = PROBLEMS[game](3)
     played = method("chaining-ucb" if kind == "steps" else "chaining-ucb-rigorous", problem)
     arms, state = problem.arms(), played.state(problem.fixed_arms)
-    assert played.ridge == problem.noise_std**2
+    assert state.ridge == problem.noise_std**2
     for n in (5, 30):
         X = arms[torch.randperm(200, generator=seeded(n))[: n - state.n]]
         state.update(X, problem.observe(X))
         dense = Dense(problem.kernel, state.state.data.X, state.state.data.y)
-        upper = chaining(dense, arms, played.ridge, arms, DELTA, kind)[1]
+        upper = chaining(dense, arms, state.ridge, arms, DELTA, kind)[1]
         assert float(upper[played.choose(state, arms)]) == pytest.approx(float(upper.max()), rel=1e-8)
     batch = played.choose_batch(state, arms, 5)
     assert batch[0] == played.choose(state, arms)

@@ -74,7 +74,7 @@ def test_rows_are_thinned_methods_begin_with_the_same_points_and_know_the_proble
     made, environments = zip(
         *((problem.make("dmm-ucb", seed), problem.environment(seed)) for seed in (0, 1)), strict=True
     )
-    numbers = [(float(method.kernel.lengthscale), method.confidence.norm_bound) for method in made]
+    numbers = [(float(method.posterior().kernel.lengthscale), method.confidence.norm_bound) for method in made]
     assert numbers == [(float(each.kernel.lengthscale), each.norm_bound) for each in environments]
     assert numbers[0] != numbers[1]
 

@@ -117,7 +117,7 @@ def test_run_plays_contextual_problems_with_sketches(tmp_path):
         (["tune", "branin", "--journal", "/proc/x/j.jsonl"], "cannot write"),
         (["run", "chess"], "problem must be one of"),
         (["run", "chessboard", "--dim", "3"], "has no option 'dim'"),
-        (["run", "rkhs", "-m", "igp-ucb", "--ridge", "1"], "a ridge of its own"),
+        (["run", "rkhs", "-m", "igp-ucb", "--ridge", "1"], "no use for ridge"),
         (["run", "rkhs", "--kernel", "cubic"], "kernel must be one of"),
         (["run", "-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
         (["reproduce", "mixtures"], "Did you mean 'mixture'"),

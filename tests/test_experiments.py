@@ -183,7 +183,10 @@ def test_options_of_a_method_count_and_make_another_cell():
         (lambda: BanditProblem("chess"), "one of 'rkhs', 'rkhs-fixed', 'bump'"),
         (lambda: BanditProblem("chessboard", {"dim": 3}), "'chessboard' has no option 'dim'; it has lengthscale"),
         (lambda: BanditProblem("bump").make(BanditMethod("ek-ucb", dictionary={"kind": "best"})), "kors, bkb, bbkb"),
-        (lambda: BanditProblem("bump").make(BanditMethod("k-ucb", dictionary={"kind": "greedy"})), "exact posterior"),
+        (
+            lambda: BanditProblem("bump").make(BanditMethod("k-ucb", dictionary={"kind": "greedy"})),
+            "no use for dictionary",
+        ),
         (lambda: BanditProblem("bump", rounds=2, first=10).cell("k-ucb", 0).run(), "first must be the index"),
         (lambda: papers.paper("mixture").experiment("study", "tides"), "no study tides"),
     ],

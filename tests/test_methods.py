@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
 from kbo import bandit, recipes
-from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, SelfNormalized, widths
+from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized, widths
 from kbo.errors import InvalidInput
 from kbo.problems import RKHSBandit, ackley, branin, hartmann6
 from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Method
 from kbo.regression import (
+    AdaptiveRidge,
     BatchedResampling,
     BatchView,
     FixedDictionary,
@@ -37,6 +38,12 @@ SIGMA, NORM, DELTA, RIDGE = 0.3, 6.0, 0.1, 0.2
 def method(name: str, **kwargs) -> Method:
     numbers = {"n_points": 40, "horizon": 100, "noise_upper": 1.0, **kwargs}
     return recipes.make(name, matern(1.5), SIGMA, NORM, DELTA, **numbers)
+
+
+def sketch(made: Method) -> NystromRidge:
+    """The sketch of a new posterior, which the bounds of a noise level may follow."""
+    state = made.posterior()
+    return state.state if isinstance(state, AdaptiveRidge) else state
 
 
 # Batches
@@ -172,7 +179,7 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     expected = supk_ucb(arms, rewards.tolist(), 0.1, 0.6, horizon)
     kernel = RBFKernel().double()
     kernel.lengthscale = 1.0
-    played = Method("supk-ucb", kernel, 0.1, FixedWidth(0.6), rule=StagedElimination(horizon))
+    played = Method(partial(KernelRidge, kernel, 0.1), FixedWidth(0.6), StagedElimination(horizon))
     Z, state, pulls = torch.tensor(arms, dtype=torch.float64, device=device)[:, None], played.state(), [0] * 5
     assert len(state.stages) == 8
     for chosen, learner, _ in expected:
@@ -216,24 +223,25 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     assert recipe.fixed_kernel == isinstance(made.confidence, Chaining) == chaining
     assert recipe.needs_horizon == (name in ("igp-ucb", "supk-ucb"))
     assert recipe.needs_finite_set == (name in ("gp-ucb", "supk-ucb"))
-    assert (made.dictionary is not None) == (name in SKETCHED)
-    assert (made.noise is not None) == (name in ADAPTIVE)
+    assert isinstance(made.posterior(), NystromRidge) == (name in SKETCHED)
+    assert (made.posterior().schedule is not None) == (name in ADAPTIVE)
 
     given = {"noise_std": SIGMA, "norm_bound": NORM, "horizon": 100, "n_points": 40, "noise_upper": 1.0}
-    needed = {*recipe.needs} | ({"norm_bound"} if recipe.norm == "given" else set())
-    needed |= {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
+    level = {"given": {"noise_std"}, "upper bound": {"noise_upper"}, "online": set()}[recipe.noise]
+    needed = {"horizon", "n_points", "norm_bound"} & {*recipe.needs} | level
+    assert ("norm_bound" in needed) == (recipe.norm == "given")
     for what in given:
         says = f"{name}.* needs {what}: pass {what}="
         with pytest.raises(InvalidInput, match=says) if what in needed else nullcontext():
             recipes.make(name, **{"kernel": matern(1.5), "delta": DELTA, **given, what: None})
     if name in FREE:
-        assert method(name, ridge=0.37).ridge == 0.37
-        assert method(name, scale=2.0).ridge == pytest.approx(SIGMA**2 / 2)
-    with nullcontext() if name in FREE else pytest.raises(InvalidInput, match="ridge of its own"):
+        assert method(name, ridge=0.37).posterior().ridge == 0.37
+        assert method(name, scale=2.0).posterior().ridge == pytest.approx(SIGMA**2 / 2)
+    with nullcontext() if name in FREE else pytest.raises(InvalidInput, match="no use for ridge: do not pass it"):
         method(name, ridge=0.37)
     dictionary, sketches = GreedyDictionary(0.1), name in (*SKETCHED, *ADAPTIVE, "kernel-ts", "ucb")
-    with nullcontext() if sketches else pytest.raises(InvalidInput, match="exact posterior"):
-        assert method(name, dictionary=dictionary).dictionary is dictionary
+    with nullcontext() if sketches else pytest.raises(InvalidInput, match="no use for dictionary: do not pass it"):
+        assert sketch(method(name, dictionary=dictionary)).description is dictionary
 
     (X, y), Z = stream(20, 20, None), unit_square(10, 6)
     if name in ("random", *ADAPTIVE):
@@ -244,7 +252,7 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     state = played.state()
     state.update(X, y)
     mean, variance = state.predict(Z)
-    close(played.confidence.upper(state, Z), mean + 0.1 * (variance / played.ridge).sqrt(), 1e-10)
+    close(played.confidence.upper(state, Z), mean + 0.1 * (variance / state.ridge).sqrt(), 1e-10)
     assert played.rule == made.rule
     assert played.confidence.guarantee is None
 
@@ -254,8 +262,9 @@ def test_a_recipe_states_what_it_rests_on_and_takes_what_it_uses_and_nothing_els
     [
         ("amm_ucb", {}, "did you mean 'amm-ucb'"),
         ("igp-ucb", {"horizont": 3}, "no option 'horizont': did you mean 'horizon'"),
-        ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no grid of ridges: do not pass ridges"),
-        ("kernel-ts-adaptive", {"strict_noise": True}, "has no MixtureNoiseBounds"),
+        ("cmm-ucb", {"ridges": [0.1]}, "'cmm-ucb' has no use for ridges: .* takes multiplier; ridges is for dmm-ucb"),
+        ("random", {"dictionary": GreedyDictionary(0.1)}, "takes no options"),
+        ("kernel-ts-adaptive", {"strict_noise": True}, "no use for strict_noise"),
         ("ay-gp-ucb", {"scale": [1.0, 4.0]}, "'ay-gp-ucb' averages over no scales"),
         ("bkb", {"ridge": 0.0}, "ridge"),
         ("bkb", {"multiplier": -0.1}, "multiplier"),
@@ -270,9 +279,17 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     class OtherPosterior(KernelRidge):
         pass
 
-    entry = replace(recipes.get("amm-ucb"), name="other-ucb", posterior=OtherPosterior)
-    monkeypatch.setitem(recipes.RECIPES, "other-ucb", entry)
-    assert "other-ucb" in recipes.names()
+    monkeypatch.setattr("kbo.recipes.registry.RECIPES", dict(recipes.RECIPES))
+
+    @recipes.register("other-ucb", "another-ucb")
+    def other(kernel, noise_std, norm_bound, delta, factor=1.0):
+        bound = MartingaleMixture(factor * noise_std, norm_bound, delta, "amm")
+        return Method(partial(OtherPosterior, kernel, noise_std**2), bound)
+
+    assert {"other-ucb", "another-ucb"} <= set(recipes.names())
+    assert method("another-ucb", factor=2.0).bound.noise_std == 2 * SIGMA
+    with pytest.raises(InvalidInput, match="factor is for other-ucb, another-ucb"):
+        method("amm-ucb", factor=2.0)
     played = method("other-ucb")
     assert isinstance(played.state(), OtherPosterior)
     chosen = [[row["arm"] for row in play(name, 8)] for name in ("other-ucb", "amm-ucb")]
@@ -281,27 +298,48 @@ def test_an_entry_is_all_that_a_new_recipe_needs(monkeypatch, device):
     assert isinstance(played.model(X, y.unsqueeze(-1)).state, OtherPosterior)
 
 
-def test_rules_without_a_model_or_an_acquisition_function_refuse_it(device):
+def test_mistakes_in_a_recipe_are_named(monkeypatch):
+    monkeypatch.setattr("kbo.recipes.registry.RECIPES", dict(recipes.RECIPES))
+    with pytest.raises(InvalidInput, match="names must be text"):
+
+        @recipes.register
+        def bare(kernel):
+            """Lacks a name."""
+
+    mistakes = {
+        "names-nothing": (lambda **numbers: method("amm-ucb"), "must name each argument"),
+        "returns-a-bound": (
+            lambda norm_bound: SelfNormalized(SIGMA, norm_bound, DELTA),
+            "value of .* kbo.recipes.Method",
+        ),
+        "draws": (lambda: method("kernel-ts"), "rule of recipe 'draws' must be a kbo.recipes.UpperBound.*rule="),
+    }
+    for name, (function, says) in mistakes.items():
+        with pytest.raises(InvalidInput, match=says):
+            recipes.Recipe(name, function).make(matern(1.5), SIGMA, NORM, DELTA)
+
+
+def test_rules_without_an_acquisition_function_refuse_it(device):
     X, y = stream(5, 3, device)
-    with pytest.raises(InvalidInput, match="no model"):
-        method("supk-ucb").model(X, y.unsqueeze(-1))
     model = method("random").model(X, y.unsqueeze(-1))
-    with pytest.raises(InvalidInput, match="no acquisition function"):
-        method("random").acquisition(model)
+    for name in ("random", "supk-ucb"):
+        with pytest.raises(InvalidInput, match="no acquisition function"):
+            method(name).acquisition(model)
     assert method("amm-ucb").acquisition(model).confidence.kind == "amm"
     with pytest.raises(InvalidInput, match="UpperBound needs"):
-        Method("none", matern(1.5), RIDGE, None)
+        Method(partial(KernelRidge, matern(1.5), RIDGE), None)
 
 
 def test_a_sketched_recipe_has_the_dictionary_of_its_paper():
-    assert type(method("bkb").dictionary) is LeverageResampling
-    assert type(method("bbkb").dictionary) is BatchedResampling
+    assert type(sketch(method("bkb")).description) is LeverageResampling
+    assert type(sketch(method("bbkb")).description) is BatchedResampling
     made = method("ek-ucb", ridge=0.4)
-    assert isinstance(made.dictionary, OnlineRowSampling)
-    assert made.dictionary.mu == made.confidence.projection == 0.4
+    dictionary = sketch(made).description
+    assert isinstance(dictionary, OnlineRowSampling)
+    assert dictionary.mu == made.confidence.projection == 0.4
     assert method("ek-ucb", ridge=0.4, dictionary=OnlineRowSampling(0.7)).confidence.projection == 0.7
-    assert method("dmm-ucb-adaptive", strict_noise=True).noise.strict
-    assert method("cmm-ucb", scale=[1, 4, 16]).ridge == pytest.approx(SIGMA**2 / 4)
+    assert method("dmm-ucb-adaptive", strict_noise=True).posterior().schedule.strict
+    assert method("cmm-ucb", scale=[1, 4, 16]).posterior().ridge == pytest.approx(SIGMA**2 / 4)
 
 
 def test_recipes_have_the_bound_of_their_paper():

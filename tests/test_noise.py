@@ -440,7 +440,7 @@ def test_a_conditioned_model_equals_one_built_from_all_data(dictionary):
         (lambda: Case().fed("tight", 3).schedule.update(Case().fed("tight", 2).state), "seen 3 observations"),
         (lambda: Case().fed("tight", 3).move_ridge(0.1), "schedule alone"),
         (lambda: Case(C=4.0).state("tight").load_state_dict(Case().fed("tight", 3).state_dict()), "construct them"),
-        (lambda: recipes.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0), "ridge of its own"),
+        (lambda: recipes.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, ridge=1.0), "no use for ridge"),
         (lambda: recipes.make("kernel-ucb-adaptive", rbf(), 1.0, 5.0, 0.1, multiplier=1.0), "multiplier"),
         (lambda: recipes.make("kernel-ucb-fixed", rbf(), 1.0, 5.0, 0.1), "noise_upper"),
     ],

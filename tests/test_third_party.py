@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 from botorch.optim import optimize_acqf
@@ -19,7 +22,7 @@ from kbo.acquisition import (
 from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.problems import RKHSBandit
-from kbo.recipes import RECIPES, Recipe
+from kbo.recipes import RECIPES, Method, Recipe
 from kbo.regression import AdaptiveRidge, KernelRidge
 from tests.dense import close
 from tests.laws.confidences import BOUNDS, Setting
@@ -99,14 +102,15 @@ def test_acquisition_functions(name):
 
 @pytest.fixture
 def recipe(monkeypatch):
-    for name, posterior in (("ours", lambda k, ridge: LinearRegression(features, ridge)), ("exact", KernelRidge)):
-        entry = Recipe(
-            name,
-            lambda s: MartingaleMixture(s.noise_std, s.norm_bound, s.delta, "dmm"),
-            lambda s: s.noise_std**2,
-            posterior=posterior,
-        )
-        monkeypatch.setitem(RECIPES, name, entry)
+    def ours(noise_std, norm_bound, delta):
+        bound = MartingaleMixture(noise_std, norm_bound, delta, "dmm")
+        return Method(partial(LinearRegression, features, noise_std**2), bound)
+
+    def exact(kernel, noise_std, norm_bound, delta):
+        return replace(ours(noise_std, norm_bound, delta), posterior=partial(KernelRidge, kernel, noise_std**2))
+
+    for name, function in (("ours", ours), ("exact", exact)):
+        monkeypatch.setitem(RECIPES, name, Recipe(name, function))
 
 
 def test_a_recipe_in_the_bandit_loop_and_in_minimize(recipe):

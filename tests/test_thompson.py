@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -431,8 +432,10 @@ def test_what_is_proved_is_said(device):
 # As a method
 
 
-def played(confidence, **kwargs) -> Method:
-    return Method("ts", matern(1.5), RIDGE, confidence, rule=ThompsonSampling(), **kwargs)
+def played(confidence, dictionary=None) -> Method:
+    exact = partial(KernelRidge, matern(1.5), RIDGE)
+    sketch = partial(NystromRidge, matern(1.5), RIDGE, dictionary)
+    return Method(exact if dictionary is None else sketch, confidence, ThompsonSampling())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@
 import math
 import os
 import time
+from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
@@ -237,8 +238,9 @@ print(
 
 # %%
 method = recipes.make("sketched-cmm", kernel, SCATTER, NORM, DELTA)
-unlimited = GreedyDictionary(method.dictionary.threshold)
-for dictionary in (method.dictionary, unlimited, GreedyDictionary(1e-3)):
+limited = method.state().dictionary
+unlimited = GreedyDictionary(limited.threshold)
+for dictionary in (limited, unlimited, GreedyDictionary(1e-3)):
     tight = NystromRidge(kernel, RIDGE, dictionary)
     tight.update(X[part], y[part])
     print(f"threshold {dictionary.threshold:.1e}, limit {dictionary.most}", end=": ")
@@ -481,13 +483,14 @@ print(model.state, f"{time.process_time() - start:.1f} s")
 # expected value: the mean stays, and the variance shrinks, so later choices are
 # elsewhere. (In a BoTorch loop, `q=40` or `X_pending` do this.)
 #
-# A `Method` is a posterior, a bound, a rule and a name. `recipes.make` makes the named
-# ones, and the next cell makes another: AMM on a sketch. AMM is wider than CMM and
-# faster, because it uses one ridge only. We start with a hundred soundings.
+# A `Method` is a function that makes an empty posterior, a bound and a rule, by default
+# the largest upper bound. `recipes.make` makes the named ones, and the next cell makes
+# another: AMM on a sketch. AMM is wider than CMM and faster, because it uses one ridge
+# only. We start with a hundred soundings.
 
 # %%
 amm = MartingaleMixture(SCATTER, NORM, DELTA, kind="amm")
-method = Method("sketched-amm", kernel, RIDGE, amm, GreedyDictionary(1e-3))
+method = Method(partial(NystromRidge, kernel, RIDGE, GreedyDictionary(1e-3)), amm)
 state = method.state()
 first = torch.randperm(N)[:100]
 state.update(X[first], y[first])

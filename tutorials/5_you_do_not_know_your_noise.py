@@ -361,7 +361,8 @@ sampling_methods = {
     for name in ("kernel-ts", "kernel-ts-oracle", "kernel-ts-adaptive")
 }
 mixture = MartingaleMixture(NOISE, NORM, DELTA / 12, kind="dmm")
-by_dmm = Method("dmm", kernel, mixture.mixture_ridge, mixture, rule=ThompsonSampling())
+posterior = partial(KernelRidge, kernel, mixture.mixture_ridge)
+by_dmm = Method(posterior, mixture, ThompsonSampling())
 sampling_methods["inflated by DMM"] = by_dmm
 for name, method in sampling_methods.items():
     *_, last = play(method, StreamingBandit(seed=0), ROUNDS, seed=500)

@@ -9,6 +9,7 @@
 
 # %%
 import os
+from functools import partial
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -360,7 +361,7 @@ def method(name, noise_std):
     """A new method; it keeps covers, so every run needs its own."""
     if name == "chaining-ucb, smooth":
         confidence = Chaining(DELTA, points=points, smooth=True)
-        return Method(name, kernel, noise_std**2, confidence)
+        return Method(partial(KernelRidge, kernel, noise_std**2), confidence)
     norm = MessageBandit.norm_bound
     return recipes.make(name, kernel, noise_std, norm, DELTA, n_points=N)
 

@@ -14,6 +14,7 @@ from kbo.errors import InvalidInput
 from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.sweep.cells import Cell
 from kbo.problems import BANDITS, Bandit, RKHSBandit
+from kbo.recipes.registry import posterior
 from kbo.regression import Dictionary, GreedyDictionary
 
 PROBLEMS: dict[str, Callable[..., Bandit]] = {
@@ -136,7 +137,8 @@ class BanditProblem:
         """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
         method = BanditMethod(method) if isinstance(method, str) else method
         recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
-        finite = environment.fixed_arms is not None or recipe.counts_each_round
+        finite = environment.fixed_arms is not None or recipe.rule is recipes.StagedElimination  # arms of one round
+        dictionary = method.make_dictionary(seed)
         made = recipe.make(
             environment.kernel,
             environment.noise_std if self.given_noise_std is None else self.given_noise_std,
@@ -148,18 +150,19 @@ class BanditProblem:
             points=environment.fixed_arms,
             ridge=method.ridge if recipe.has_bounds else None,
             multiplier=method.multiplier if recipe.has_bounds else None,
-            dictionary=method.make_dictionary(seed),
+            dictionary=dictionary,
             seed=seed,
             noise_upper=self.noise_upper,
             noise_lower=self.noise_lower or 0.0,
-            strict_noise=method.noise_bounds == "strict",
+            strict_noise=True if method.noise_bounds == "strict" else None,
         )
-        if method.noise_bounds in (None, "strict") or made.noise is None:
+        own = made.posterior().schedule
+        if method.noise_bounds in (None, "strict") or not isinstance(own, NoiseLevel):
             return made
-        bounds = NOISE[method.noise_bounds](
-            *(made.noise.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
-        )
-        return replace(made, noise=bounds, ridge=bounds.ridge)
+        numbers = (own.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
+        bounds = NOISE[method.noise_bounds](*numbers)
+        empty = functools.partial(posterior, environment.kernel, bounds.ridge, dictionary, bounds)
+        return replace(made, posterior=empty)
 
     @property
     def label(self) -> str:

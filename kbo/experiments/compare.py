@@ -81,10 +81,11 @@ def promise(method: Method) -> str:
         return "no bound"
     if isinstance(method.confidence, Chaining) and not method.confidence.rigorous:
         return "ranks points and bounds nothing"
-    proved = method.confidence.guarantee_on(method.state())
+    state = method.state()
+    proved = method.confidence.guarantee_on(state)
     if proved is None:
         return "a bound without a guarantee"
-    if method.dictionary is not None and isinstance(method.confidence, EKUCB):
+    if state.anchors is not None and isinstance(method.confidence, EKUCB):
         proved += f", as long as the sketch misses at most {method.confidence.projection:g} of the kernel matrix"
     return proved
 

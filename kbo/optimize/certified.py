@@ -99,7 +99,7 @@ class Certified:
         fingerprint(self.kernel, space.columns)
         recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
         points = _finite(space, method) if recipe.fixed_kernel else None
-        numbers = {name: getattr(self, name) for name in ("scale", "noise_upper", "strict_noise")}
+        numbers = {"scale": self.scale, "noise_upper": self.noise_upper, "strict_noise": self.strict_noise or None}
         numbers |= {"horizon": n_trials, "points": points}
         made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
         _check_noise(method, self, knows_level=recipe.noise == "given")

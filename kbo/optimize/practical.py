@@ -33,7 +33,7 @@ from kbo.optimize.recommendation import (
 from kbo.optimize.region import Region
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
-from kbo.regression import KernelRidge, Posterior
+from kbo.regression import KernelRidge, NystromRidge, Posterior
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -243,9 +243,10 @@ class PracticalBelief(Belief):
         made = self._method(norm_bound=1.0)
         self._plain = made.confidence
         self.draws: bool = self._recipe.draws
-        if n > MOST_EXACT and made.dictionary is None and made.posterior is KernelRidge:
-            made = replace(made, dictionary=FocusedDictionary(_LEFT_OUT * fitted.noise_std**2, *ANCHORS))
         self.posterior: Posterior = made.state()
+        if n > MOST_EXACT and type(self.posterior) is KernelRidge:
+            focused = FocusedDictionary(_LEFT_OUT * fitted.noise_std**2, *ANCHORS)
+            self.posterior = NystromRidge(self.posterior.kernel, self.posterior.ridge, focused)
         self._norm_bound: tuple[int, float] | None = None
         self._n_fitted = n
 
@@ -323,7 +324,7 @@ class PracticalBelief(Belief):
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
-        ridges = [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.takes else None
+        ridges = [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.options else None
         options = {"scale": s.scale, "horizon": self._n_trials, "ridges": ridges}
         return self._recipe.make(self.fitted.kernel, noise_std, norm_bound, s.delta, **options)
 

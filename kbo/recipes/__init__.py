@@ -1,14 +1,13 @@
 """Named algorithms: posterior + confidence + rule."""
 
 from kbo.recipes.elimination import StagedElimination
-from kbo.recipes.method import Inputs, Method, Rule, ThompsonSampling, UniformChoice, UpperBound
+from kbo.recipes.method import Method, Rule, ThompsonSampling, UniformChoice, UpperBound
 from kbo.recipes.pareto import ParetoSet, pareto_set
-from kbo.recipes.registry import PRACTICAL_WIDTHS, RECIPES, Recipe, get, make, names
+from kbo.recipes.registry import PRACTICAL_WIDTHS, RECIPES, Recipe, get, make, names, register
 
 __all__ = [
     "PRACTICAL_WIDTHS",
     "RECIPES",
-    "Inputs",
     "Method",
     "ParetoSet",
     "Recipe",
@@ -21,4 +20,5 @@ __all__ = [
     "make",
     "names",
     "pareto_set",
+    "register",
 ]

@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from kbo import checks
+from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.recipes.method import Inputs, Method, Rule
+from kbo.recipes.method import RNG, Rule
 from kbo.regression import Posterior, View
 
 
@@ -55,30 +55,22 @@ class StagedElimination(Rule):
     horizon: int
     reward_scale: float = 1.0
 
-    finite_sets_only = True
-
     def __post_init__(self) -> None:
         checks.positive("horizon", self.horizon)
         checks.positive("reward_scale", self.reward_scale)
-
-    @classmethod
-    def from_inputs(cls, inputs: Inputs) -> Self:
-        return cls(inputs.horizon, inputs.norm_bound)
 
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Stages:
         """Return empty posteriors for all stages."""
         return Stages(posterior(), [posterior() for _ in range(max(1, math.ceil(math.log2(self.horizon))))])
 
-    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
+    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
         if size > 1:
-            raise InvalidInput(
-                f"method {method.name!r} chooses one point at a time: call choose, and update the state in between."
-            )
-        assert isinstance(state, Stages)
+            raise InvalidInput("staged elimination chooses one point at a time: update the state before the next.")
+        state = checks.instance("state", state, Stages)
         left = torch.arange(len(points), device=points.device)
         state.learner = None
         for s, stage in enumerate(state.stages):
-            lower, upper = method.bound.interval(stage, points[left])
+            lower, upper = confidence.interval(stage, points[left])
             radius, threshold = decided(upper - lower, "width of the bounds") / 2, self.reward_scale * 2.0 ** -(s + 1)
             narrow, wide = radius <= self.reward_scale / math.sqrt(self.horizon), radius > threshold
             first, best = left[wide.long().argmax()], left[upper.argmax()]

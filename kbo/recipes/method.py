@@ -1,70 +1,27 @@
-"""A method, that is a posterior, a confidence and a rule; its inputs, and the simplest rules."""
+"""A method, that is a posterior, a confidence and a rule; and the simplest rules."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from gpytorch.kernels import Kernel
 from torch import Generator, Tensor
 
 from kbo import checks
 from kbo.acquisition.thompson import InflatedThompsonSampling, inflated_draws
 from kbo.acquisition.ucb import KernelUCB
-from kbo.confidence import Confidence, FixedWidth, NoiseLevel
-from kbo.confidence.mixture.radius import Scale
+from kbo.confidence import Confidence, FixedWidth
 from kbo.errors import InvalidInput
 from kbo.models import PosteriorGP, StreamingGP
-from kbo.regression import AdaptiveRidge, BatchView, Dictionary, KernelRidge, NystromRidge, Posterior, Tracked
+from kbo.regression import BatchView, Posterior, Tracked
 
-
-@dataclass
-class Inputs:
-    """The values from which a recipe makes a method.
-
-    Attributes:
-        kernel: An unbatched GPyTorch kernel.
-        noise_std: Sub-Gaussian constant of the noise, in units of the targets; used if ``Recipe.noise`` is "given".
-        norm_bound: Bound of the RKHS norm of the function; used if ``Recipe.norm`` is "given".
-        delta: Probability that the bounds may fail; Thompson sampling takes its radius at a smaller one.
-        scale: Covariance scale c of the mixtures, or several that are averaged; the ridge is ``noise_std^2 / c``, with
-            the middle one, unless the recipe fixes it.
-        horizon: Number of rounds T.
-        n_points: Size of the finite set for "gp-ucb", number of arms of a round for "supk-ucb".
-        points: The finite set [N d], instead of its size; for "chaining-ucb...", None means the arms that are offered
-            together.
-        seed: Seed of a recipe's own random dictionary.
-        noise_upper: Upper bound of the noise level: "...-fixed" use it, "...-adaptive" begin with it, if given.
-        noise_lower: Lower bound of the noise level, for "...-adaptive".
-        ridge: The ridge, instead of ``noise_std^2 / c``; also the mu of "ek-ucb".
-        ridges: The grid of "dmm-ucb", instead of the paper's.
-        dictionary: The dictionary of a sketched posterior, instead of the recipe's own.
-        strict_noise: Whether "dmm-ucb-adaptive" and "cmm-ucb-adaptive" assume only strictly sub-Gaussian noise.
-        multiplier: Replace the bound by ``mean + multiplier sqrt(leverage)``, as experiments do; this removes the
-            guarantee.
-    """
-
-    kernel: Kernel
-    noise_std: float
-    norm_bound: float
-    delta: float
-    scale: Scale = 1.0
-    horizon: int = 0
-    n_points: int = 0
-    points: Tensor | None = None
-    seed: int = 0
-    noise_upper: float | None = None
-    noise_lower: float = 0.0
-    ridge: float = 0.0
-    ridges: list[float] | None = None
-    dictionary: Dictionary | None = None
-    strict_noise: bool = False
-    multiplier: float | None = None
+RNG = Generator | None
+"""Source of random choices; None for torch's global one."""
 
 
 class Rule(ABC):
@@ -72,18 +29,11 @@ class Rule(ABC):
 
     Attributes:
         draws: Whether the choice maximises a random draw of the function.
-        needs_confidence: Whether the choice depends on a confidence.
-        finite_sets_only: Whether there is neither a model nor an acquisition function for boxes.
+        needs_confidence: Whether the choice depends on a confidence; without one it is passed None.
     """
 
     draws: ClassVar[bool] = False
     needs_confidence: ClassVar[bool] = True
-    finite_sets_only: ClassVar[bool] = False
-
-    @classmethod
-    def from_inputs(cls, inputs: Inputs) -> Self:
-        """Return the rule for the inputs of a recipe."""
-        return cls()
 
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Posterior:
         """Return an empty state to choose from.
@@ -95,12 +45,12 @@ class Rule(ABC):
         return posterior() if points is None else Tracked(posterior(), points)
 
     @abstractmethod
-    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
+    def choose(self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
         """Return the indices of up to ``size`` next points among ``points`` [A d]; ties go to the first."""
 
-    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> AcquisitionFunction:
+    def acquisition(self, confidence: Confidence | None, model: StreamingGP, rng: RNG) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; by default there is none."""
-        raise InvalidInput(f"method {method.name!r} has no acquisition function: its rule is {type(self).__name__}.")
+        raise InvalidInput(f"{type(self).__name__} has no acquisition function: choose among finite sets of points.")
 
 
 @dataclass(frozen=True)
@@ -111,19 +61,36 @@ class UpperBound(Rule):
     2014; BBKB). The batch ends early when ``BatchedResampling`` finds that too much has changed.
     """
 
-    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
-        chosen = [method.bound.argmax_upper(state, points)[0]]
+    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+        chosen = [confidence.argmax_upper(state, points)[0]]
         if size == 1:
             return chosen
         batch = BatchView(state, points)
         batch.observe(chosen[0])
         while len(chosen) < size and not batch.needs_refresh:
-            chosen.append(method.bound.argmax_upper(batch, points)[0])
+            chosen.append(confidence.argmax_upper(batch, points)[0])
             batch.observe(chosen[-1])
         return chosen
 
-    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> KernelUCB:
-        return KernelUCB(model, method.bound)
+    def acquisition(self, confidence: Confidence, model: StreamingGP, rng: RNG) -> KernelUCB:
+        return KernelUCB(model, confidence)
+
+
+@dataclass(frozen=True)
+class ThompsonSampling(Rule):
+    """The point at which a draw of the function, as wide as the confidence, is largest.
+
+    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some may be equal.
+    """
+
+    draws = True
+
+    @torch.no_grad()
+    def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
+        return inflated_draws(confidence, state, points, size, rng).argmax(-1).tolist()
+
+    def acquisition(self, confidence: Confidence, model: StreamingGP, rng: RNG) -> InflatedThompsonSampling:
+        return InflatedThompsonSampling(model, confidence, int(torch.randint(2**62, (), generator=rng)))
 
 
 @dataclass(frozen=True)
@@ -132,7 +99,7 @@ class UniformChoice(Rule):
 
     needs_confidence = False
 
-    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
+    def choose(self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
         return torch.randint(len(points), (size,), generator=rng).tolist()
 
 
@@ -141,32 +108,24 @@ class Method:
     """A posterior, a confidence and a rule.
 
     Attributes:
-        name: Its name in messages and tables.
-        kernel: The kernel of the posterior.
-        ridge: The ridge of the posterior.
+        posterior: Makes an empty posterior, for example ``partial(KernelRidge, kernel, ridge)``.
         confidence: The bound that the rule uses; None if the rule needs none.
-        dictionary: Chooses the points of a sketched posterior; None for the exact one.
-        noise: Bounds of the noise level, which the ridge then follows; None if the ridge stays.
         rule: The choice of the next point.
-        posterior: Makes the posterior of a kernel and a ridge, where there is no dictionary.
+        name: Its name in messages.
 
     Raises:
-        InvalidInput: The rule needs a confidence, and there is none.
+        InvalidInput: A part is of another kind, or the rule needs a confidence, and there is none.
     """
 
-    name: str
-    kernel: Kernel
-    ridge: float
+    posterior: Callable[[], Posterior]
     confidence: Confidence | None
-    dictionary: Dictionary | None = None
-    noise: NoiseLevel | None = None
-    rule: Rule = field(default_factory=UpperBound)
-    posterior: Callable[[Kernel, float], Posterior] = KernelRidge
+    rule: Rule = UpperBound()
+    name: str = "method"
 
     def __post_init__(self) -> None:
+        checks.function("posterior, which makes one as partial(KernelRidge, kernel, ridge) does,", self.posterior)
         checks.maybe(checks.instance, "confidence", self.confidence, Confidence)
-        checks.positive("ridge", self.ridge)
-        if self.rule.needs_confidence:
+        if checks.instance("rule", self.rule, Rule).needs_confidence:
             _ = self.bound
 
     @property
@@ -188,25 +147,20 @@ class Method:
             )
         return self.confidence
 
-    def state(self, points: Tensor | None = None) -> Posterior:
-        """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
-        return self.rule.state(self._new_posterior, checks.maybe(checks.rows, "points", points))
-
-    def _new_posterior(self) -> Posterior:
-        if self.dictionary is None:
-            posterior = self.posterior(self.kernel, self.ridge)
-        else:
-            posterior = NystromRidge(self.kernel, self.ridge, self.dictionary)
-        return posterior if self.noise is None else AdaptiveRidge(posterior, self.noise)  # pyright: ignore[reportArgumentType]
-
     def with_multiplier(self, multiplier: float) -> Method:
         """Return the method with the upper bound ``mean + multiplier sqrt(leverage)``, which has no guarantee."""
-        if self.confidence is None or self.noise is not None:
+        state, multiplier = self._empty(), checks.non_negative("multiplier", multiplier)
+        if self.confidence is None or state.schedule is not None:
             reason = "chooses at random" if self.confidence is None else "has a ridge that moves"
             raise InvalidInput(f"method {self.name!r} {reason}: a multiplier of the leverage has no meaning.")
-        return replace(
-            self, confidence=FixedWidth(checks.non_negative("multiplier", multiplier) / math.sqrt(self.ridge))
-        )
+        return replace(self, confidence=FixedWidth(multiplier / math.sqrt(state.ridge)))
+
+    def state(self, points: Tensor | None = None) -> Posterior:
+        """Return an empty state for ``choose``; answers at the fixed ``points`` [A d], if given, are cheap."""
+        return self.rule.state(self._empty, checks.maybe(checks.rows, "points", points))
+
+    def _empty(self) -> Posterior:
+        return checks.instance("the value of posterior", self.posterior(), Posterior)
 
     def choose(self, state: Posterior, points: Tensor, generator: Generator | None = None) -> int:
         """Return the index of the next point among ``points`` [A d]; ties go to the first."""
@@ -224,17 +178,11 @@ class Method:
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         size, generator = checks.whole("size", size, 1), checks.generator(generator)
-        return self.rule.choose(self, state, points, size, generator)
+        return self.rule.choose(self.confidence, state, points, size, generator)
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
-        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1].
-
-        Raises:
-            InvalidInput: The method has none.
-        """
-        if self.rule.finite_sets_only:
-            raise InvalidInput(f"method {self.name!r} has no model of its own: use it on finite sets of points.")
-        return PosteriorGP(train_X, train_Y, self._new_posterior())
+        """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""
+        return PosteriorGP(train_X, train_Y, self._empty())
 
     def acquisition(self, model: StreamingGP, generator: Generator | None = None) -> AcquisitionFunction:
         """Return the rule as a BoTorch acquisition function; draws use the generator.
@@ -242,21 +190,4 @@ class Method:
         Raises:
             InvalidInput: The rule has none.
         """
-        return self.rule.acquisition(self, model, generator)
-
-
-@dataclass(frozen=True)
-class ThompsonSampling(Rule):
-    """The point at which a draw of the function, as wide as the confidence, is largest.
-
-    ``FixedWidth(1.0)`` makes it plain Thompson sampling. The points of a batch are independent; some may be equal.
-    """
-
-    draws = True
-
-    @torch.no_grad()
-    def choose(self, method: Method, state: Posterior, points: Tensor, size: int, rng: Generator | None) -> list[int]:
-        return inflated_draws(method.bound, state, points, size, rng).argmax(-1).tolist()
-
-    def acquisition(self, method: Method, model: StreamingGP, rng: Generator | None) -> InflatedThompsonSampling:
-        return InflatedThompsonSampling(model, method.bound, int(torch.randint(2**62, (), generator=rng)))
+        return self.rule.acquisition(self.confidence, model, generator)

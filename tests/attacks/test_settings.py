@@ -102,7 +102,7 @@ DECISIONS = {
     "safe set": lambda: explored(2, 0),
     "widest safe point": lambda: explored(0, 2),
     "Pareto set": lambda: pareto_set([state(), state()], [FixedWidth(1.0), Broken(2)], POINTS, 0.1),
-    "elimination": lambda: (method := Method("supk-ucb", RBF, 0.1, Broken(2), rule=StagedElimination(20))).choose(
+    "elimination": lambda: (method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))).choose(
         method.state(), POINTS
     ),
     "certain limit": lambda: proposal.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),

@@ -20,7 +20,7 @@ from kbo.acquisition import ChainingUCB, ConstrainedKernelUCB, KernelUCB, SafeEx
 from kbo.confidence import FixedWidth
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
-from kbo.recipes.method import UniformChoice
+from kbo.recipes.method import Rule
 from kbo.regression import FixedDictionary, LeverageResampling, NystromRidge
 from tests import test_models
 from tests.dense import close
@@ -104,7 +104,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     **{
         name: lambda device, name=name: recipe(name, device)
         for name, one in recipes.RECIPES.items()
-        if not one.rule.finite_sets_only and one.rule is not UniformChoice
+        if one.rule.acquisition is not Rule.acquisition
     },
 }
 

@@ -428,7 +428,8 @@ def _recipes() -> Iterator[Call]:
     online = {"noise_std": None, "noise_upper": 1.0, "noise_lower": 0.0}
     adaptive = partial(recipes.make, "dmm-ucb-adaptive")
     yield Call("recipes.make, adaptive", adaptive, "kernel norm_bound delta", played, **online)
-    yield Call("Method", recipes.Method, "kernel ridge confidence", played, name="mine")
+    parts = {"posterior": lambda: partial(kbo.KernelRidge, K(), 0.1), "rule": lambda: recipes.UpperBound()}
+    yield Call("Method", recipes.Method, "confidence", played, **parts)
     yield method("Method.choose", _method, "state points generator")
     yield method("Method.choose_batch", _method, "state points generator", size=2)
     yield method("Method.state", _method, "points", lambda state: predicted(fed(state)))

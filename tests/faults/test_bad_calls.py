@@ -13,9 +13,9 @@ MODULES = [
 ]
 LEFT_OUT = """
 AllRidges Answers Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel RidgeSchedule Rule
-StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Inputs Limit
+StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
 LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
-ThompsonSampling UniformChoice UpperBound clamped names warn_below_precision
+ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision
 """
 """Base classes; what only holds values; and what takes no arguments or those of kbo alone."""
 

@@ -212,7 +212,7 @@ def watch(seed: int, points: int, rounds: int) -> list[dict[str, Any]]:
         PROVED: algorithm.reported(),
         UNION: FiniteSet(points, _FAIL),
     }
-    method = Method(ALGORITHM, environment.kernel, NOISE**2, algorithm)
+    method = Method(partial(KernelRidge, environment.kernel, NOISE**2), algorithm)
     state = method.state(arms)
     seen = {name: [experiment.misses(bound, state, arms, truth)] for name, bound in bounds.items()}
     for _ in experiment.rounds_of(method, environment, state, rounds):

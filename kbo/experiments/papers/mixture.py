@@ -314,7 +314,7 @@ def play_unknown(method: str, seed: int, rounds: int, **options: Any) -> list[di
         confidence: Confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, "cmm", scale)
     else:
         confidence = UnknownNorm(sigma, 0.01, scale=scale, multiple=None if method == "doubling" else float(method))
-    made = recipes.Method(method, problem.kernel, sigma**2 / scale, confidence)
+    made = recipes.Method(partial(KernelRidge, problem.kernel, sigma**2 / scale), confidence)
     return list(bandit.play(made, problem, rounds, seed))[-1:]
 
 

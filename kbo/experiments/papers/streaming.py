@@ -48,7 +48,7 @@ from kbo.experiments.papers.experiment import (
 from kbo.experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, FORMS, MIXTURE, ORACLE, problem
 from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.recipes import Method, ThompsonSampling
-from kbo.regression import Posterior
+from kbo.regression import KernelRidge, Posterior
 
 SEEDS = 40
 _ROUNDS = (500, 1000, 2000)
@@ -139,7 +139,7 @@ def play_inflated(method: str, oracle_ridge: bool, seed: int, rounds: int, every
     sigma, C = environment.noise_std, environment.norm_bound
     confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[method](sigma, C, DELTA / 12)
     ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
-    made = Method(method, environment.kernel, ridge, confidence, rule=ThompsonSampling())
+    made = Method(partial(KernelRidge, environment.kernel, ridge), confidence, ThompsonSampling())
     return [row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0]
 
 
