@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbo.kernels import has_known_formula, measured_error
+from kbo.kernels import measured_error
 from kbo.regression.numerics import algebra_error
 
 
@@ -96,7 +96,7 @@ class Error:
     def of_kernel(self) -> float:
         """Return the error of the kernel, relative to ``k(x, x)``, that is assumed because its formula is unknown."""
         kernel, locations = getattr(self.state, "kernel", None), self.state.locations
-        if kernel is None or has_known_formula(kernel) or locations is None or not len(locations[0]):
+        if kernel is None or locations is None or not len(locations[0]):
             return 0.0
         return measured_error(kernel, few(locations[0]))
 
