@@ -23,8 +23,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 
-_CACHED = 2**15  # entries of a block that one thread evaluates at once on the CPU
-_SHARED = 2**16  # entries of a block that several threads share, which PyTorch does not do for smaller ones
+_BLOCK = 2**16  # entries that are evaluated at once on the CPU: in its cache; threads share no smaller blocks
 _CHECKED = 2000  # rows of a Gram matrix that are checked to be positive semi-definite
 
 
@@ -266,7 +265,7 @@ class _Stationary(DenseKernel):
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
-        size = max(1, (_CACHED if torch.get_num_threads() == 1 else _SHARED) // max(1, Z.shape[-2]))
+        size = max(1, _BLOCK // max(1, Z.shape[-2]))
         matrices = X.ndim == Z.ndim == 2 and X.device.type == "cpu"
         if not matrices or len(X) <= size or X.requires_grad or Z.requires_grad:
             return self._value(_distances(X, Z))

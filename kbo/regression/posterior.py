@@ -473,7 +473,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def version(self) -> int:
-        """A number that every change of the answers increases; equal versions give equal answers."""
+        """A number that every change of the answers replaces; equal versions give equal answers."""
         return self._version
 
     def changed(self) -> None:
