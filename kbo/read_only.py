@@ -6,6 +6,7 @@ A later change would alter the bounds, but not what was fixed before the data.
 from __future__ import annotations
 
 from abc import ABCMeta
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from kbo.errors import InvalidInput
@@ -23,13 +24,13 @@ class _Marking(ABCMeta):
 
 
 class ReadOnly(metaclass=_Marking):
-    """An object whose public attributes, or those named in ``read_only``, cannot be changed once it is constructed."""
+    """An object whose public attributes, or those named in ``fixed``, cannot be changed once it is constructed."""
 
-    read_only: tuple[str, ...] | None = None
+    fixed: Sequence[str] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        fixed = not name.startswith("_") if self.read_only is None else name in self.read_only
-        if fixed and "_constructed" in vars(self):
+        refused = not name.startswith("_") if self.fixed is None else name in self.fixed
+        if refused and "_constructed" in vars(self):
             kind = type(self).__name__
             raise InvalidInput(
                 f"{name} of a {kind} is read-only: its statement names what was fixed before the data. Construct "

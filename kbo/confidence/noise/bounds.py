@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    read_only = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
+    fixed: Sequence[str] | None = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
     saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
 
     def __init__(
