@@ -265,7 +265,8 @@ def observations(
     Messages call points and targets by ``names``.
     """
     points_name, targets_name = names
-    rows(points_name, X, like, dim)
+    shaped(points_name, X, like, dim)
+    places = rows(points_name, X.cpu(), dim=dim).tolist()  # one copy: other checks would each read the device
     if tensor(targets_name, y).shape != X.shape[:1]:
         raise InvalidInput(
             f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {tuple(y.shape)}."
@@ -278,12 +279,13 @@ def observations(
         _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
     if not X.shape[0]:
         return OnHost([], [], None)
-    if (largest := float(points(targets_name, y, X).abs().max())) > (most := largest_target(y.dtype)):
+    targets = points(targets_name, shaped(targets_name, y, X).cpu()).tolist()
+    if (largest := max(map(abs, targets))) > (most := largest_target(y.dtype)):
         raise InvalidInput(
             f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "
             "drop that row if it is a fault, or use other units."
         )
-    return OnHost(list(map(tuple, X.tolist())), y.tolist(), None if weights is None else weights.tolist())
+    return OnHost(list(map(tuple, places)), targets, None if weights is None else weights.tolist())
 
 
 def largest_target(dtype: torch.dtype) -> float:
