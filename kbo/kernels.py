@@ -258,7 +258,7 @@ class _Stationary(DenseKernel):
     constant: float
 
     def __init__(self, kernel: Any, shape: Callable[[Tensor], Tensor], scale: Tensor | float) -> None:
-        self.inverse_lengthscale: Tensor = 1 / kernel.lengthscale.detach()
+        self.inverse_lengthscale: Tensor = 1 / kernel.lengthscale.detach().squeeze(0)  # [d] or [1]
         self.columns: Tensor | None = kernel.active_dims
         self.shape, self.scale = shape, scale
         self.constant = float(self._value(self.inverse_lengthscale.new_zeros(())))
