@@ -114,14 +114,12 @@ def _pull_uncounted(
 def _offered(problem: Bandit) -> tuple[Tensor, Tensor]:
     """Return the arms [A d] of the next round and their mean rewards [A], after a check of both."""
     name, arms = type(problem).__name__, problem.arms()
-    if not isinstance(arms, Tensor) or arms.ndim != 2 or not len(arms):
-        shape = tuple(arms.shape) if isinstance(arms, Tensor) else type(arms).__name__
-        raise InvalidInput(f"{name}.arms() must return arms [A d], at least one, got {shape}.")
-    checks.points(f"{name}.arms()", arms)
-    values = problem.mean(arms)
-    if not isinstance(values, Tensor) or values.shape != arms.shape[:1]:
-        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise InvalidInput(f"{name}.mean must return [{len(arms)}] mean rewards, one for each arm, got {shape}.")
-    if not bool(values.isfinite().all()):
-        raise InvalidInput(f"{name}.mean must return finite mean rewards, got NaN or infinite ones.")
+    if not len(checks.rows(f"{name}.arms()", arms)):
+        raise InvalidInput(f"{name}.arms() must return arms [A d], at least one, got {tuple(arms.shape)}.")
+    values = checks.tensor(f"{name}.mean(arms)", problem.mean(arms))
+    if values.shape != arms.shape[:1] or not bool(values.isfinite().all()):
+        raise InvalidInput(
+            f"{name}.mean must return [{len(arms)}] mean rewards, finite and one for each arm, got "
+            f"{checks.shown(values)}."
+        )
     return arms, values

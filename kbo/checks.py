@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral
 from pathlib import Path
@@ -60,56 +61,55 @@ def plain(value: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1) else value
 
 
-def number(name: str, value: Any, expected: str = "a finite number") -> float:
-    """Return ``value`` as a float if it is a finite number."""
+_LEAST, _MOST, _LARGEST = 1e-150, 1e150, sys.float_info.max
+"""Sizes whose squares and quotients float64 can hold, beyond which other units are needed, and its largest number."""
+
+
+def number(
+    name: str, value: Any, expected: str = "a finite number", least: float = -_LARGEST, most: float = _LARGEST
+) -> float:
+    """Return ``value`` as a float if it is a number from ``least`` to ``most``, which a message calls ``expected``."""
+    found, cause = math.nan, None
     try:
         found = real(value)
     except Exception as error:
-        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from error
-    if not math.isfinite(found):
-        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.")
+        cause = error
+    if not least <= found <= most:
+        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.") from cause
     return found
-
-
-_LEAST, _MOST = 1e-150, 1e150
-"""Sizes of numbers whose squares and quotients float64 can hold; beyond them other units are needed."""
 
 
 def positive(name: str, value: Any, most: float = _MOST) -> float:
     """Return ``value`` as a float if it is a number above zero, from 1e-150 to ``most``."""
-    if type(value) is float and _LEAST <= value <= most:
-        return value
-    return _number(name, value, lambda v: _LEAST <= v <= most, f"a finite number above 0, from 1e-150 to {most:g}")
+    return number(name, value, f"a finite number above 0, from 1e-150 to {most:g}", _LEAST, most)
 
 
 def non_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number of at least zero."""
-    return _number(name, value, lambda v: v >= 0, "a finite number of at least 0")
+    return number(name, value, "a finite number of at least 0", 0.0)
 
 
 def at_least(name: str, value: Any, least: float) -> float:
     """Return ``value`` as a float if it is a finite number of at least ``least``."""
-    return _number(name, value, lambda v: least <= v <= _MOST, f"a finite number of at least {least:g}, up to 1e150")
+    return number(name, value, f"a finite number of at least {least:g}, up to 1e150", least, _MOST)
 
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    return _number(name, value, lambda v: _LEAST <= v < 1, "a number strictly between 0 and 1, from 1e-150")
+    return number(name, value, "a number strictly between 0 and 1, from 1e-150", _LEAST, math.nextafter(1.0, 0.0))
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
     """Return ``value`` as an int if it is a whole number of these; ``True`` and ``3.0`` are none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
-        limit = f"from {least} to {most}" if most < 2**53 else f"of at least {least}"
+        limit = f"of at least {least}" if most == 2**53 else f"from {least} to {most}"
         raise InvalidInput(f"{name} must be a whole number {limit}, got {shown(value)}.")
     return int(value)
 
 
 def seed(value: Any, name: str = "seed") -> int:
     """Return ``value`` as an int if it is a seed: a whole number that torch can start a generator from."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or abs(int(value)) >= 2**63:
-        raise InvalidInput(f"{name} must be a whole number of less than 2**63 in size, got {shown(value)}.")
-    return int(value)
+    return whole(name, value, 1 - 2**63, 2**63 - 1)
 
 
 def maybe(check: Callable[..., T], name: str, value: Any, *limits: Any) -> T | None:
@@ -176,22 +176,13 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def path(name: str, value: Any) -> Path:
     """Return ``value`` as a path if it is text or a path that the system can take; it need not exist."""
-    if not isinstance(value, (str, os.PathLike)) or not (text := os.fspath(value)) or not isinstance(text, str):
-        raise InvalidInput(f"{name} must be a path as text or pathlib.Path, got {shown(value)}.")
-    try:
-        valid = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        valid = False
-    if not valid:
-        raise InvalidInput(f"{name} must have only characters that a path can have, got {shown(value)}.")
-    return Path(text)
-
-
-def _number(name: str, value: Any, accepts: Callable[[float], bool], expected: str) -> float:
-    found = number(name, value, expected)
-    if not accepts(found):
-        raise InvalidInput(f"{name} must be {expected}, got {shown(value)}.")
-    return found
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
+        found = os.fspath(value)
+        if isinstance(found, str) and found and b"\0" not in os.fsencode(found):
+            return Path(found)
+    raise InvalidInput(
+        f"{name} must be a path as text or pathlib.Path, of characters that it can have, got {shown(value)}."
+    )
 
 
 def kernel(value: Any, owner: str | None = None) -> Kernel:
@@ -206,7 +197,8 @@ def kernel(value: Any, owner: str | None = None) -> Kernel:
 
 def points(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` [... d] if it is a finite floating-point tensor that fits the data seen so far."""
-    _refuse_infinite(name, shaped(name, X, like, dim))
+    if not bool(shaped(name, X, like, dim).isfinite().all()):
+        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")
     return X
 
 
@@ -247,11 +239,7 @@ def device(name: str, X: Tensor, like: Tensor) -> Tensor:
 
 def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` if it passes ``points`` and has shape [n d]."""
-    return _matrix(name, points(name, X, like, dim), dim)
-
-
-def _matrix(name: str, X: Tensor, dim: int | None) -> Tensor:
-    if X.ndim != 2:
+    if points(name, X, like, dim).ndim != 2:
         raise InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
     return X
 
@@ -272,12 +260,13 @@ def observations(
     names: tuple[str, str] = ("X", "y"),
     weights: Tensor | None = None,
 ) -> OnHost:
-    """Return points X [n d], targets y [n] and weights [n] above zero on the host, after one copy from their device.
+    """Return points X [n d], targets y [n] and weights [n] above zero as plain numbers, after all checks of them.
 
     Messages call points and targets by ``names``.
     """
     points_name, targets_name = names
-    _matrix(points_name, shaped(points_name, X, like, dim), dim)
+    shaped(points_name, X, like, dim)
+    places = rows(points_name, X.cpu(), dim=dim).tolist()  # one copy: other checks would each read the device
     if tensor(targets_name, y).shape != X.shape[:1]:
         raise InvalidInput(
             f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {tuple(y.shape)}."
@@ -287,25 +276,16 @@ def observations(
             f"{points_name} is {X.dtype} but {targets_name} is {y.dtype}: give both the same dtype, best float64."
         )
     if weights is not None:
-        _fits("weights", weights, y)
+        _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
     if not X.shape[0]:
         return OnHost([], [], None)
-    shaped(targets_name, y, X)
-    rows = torch.column_stack([X, y] if weights is None else [X, y, weights]).tolist()
-    d, most = X.shape[1], largest_target(y.dtype)
-    targets = [row[d] for row in rows]
-    if not math.isfinite(sum(map(sum, rows))):
-        _refuse_infinite(points_name, X)
-        _refuse_infinite(targets_name, y)
-    if (largest := max(map(abs, targets))) > most:
+    targets = points(targets_name, shaped(targets_name, y, X).cpu()).tolist()
+    if (largest := max(map(abs, targets))) > (most := largest_target(y.dtype)):
         raise InvalidInput(
             f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "
             "drop that row if it is a fault, or use other units."
         )
-    each = None if weights is None else [row[d + 1] for row in rows]
-    if each is not None:
-        _refuse_no_weights(each)
-    return OnHost([tuple(row[:d]) for row in rows], targets, each)
+    return OnHost(list(map(tuple, places)), targets, None if weights is None else weights.tolist())
 
 
 def largest_target(dtype: torch.dtype) -> float:
@@ -313,38 +293,14 @@ def largest_target(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max ** 0.4
 
 
-def weights(value: Tensor | None, y: Tensor) -> Tensor:
-    """Return weights [n] of the targets y [n], all above zero; None stands for ones."""
-    if value is None:
-        return torch.ones_like(y)
-    if _fits("weights", value, y).numel():
-        _refuse_no_weights(value.tolist())
-    return value.detach()
-
-
-def _fits(name: str, value: Tensor, y: Tensor) -> Tensor:
-    if tensor(name, value).shape != y.shape:
-        raise InvalidInput(f"{name} must have shape {tuple(y.shape)}, one for each target, got {tuple(value.shape)}.")
-    return shaped(name, value, y) if value.numel() else value
-
-
-def _refuse_no_weights(weights: list[float]) -> None:
-    if not all(map(math.isfinite, weights)):
-        raise InvalidInput("weights contains NaN or infinite values; drop or repair those rows first.")
-    if min(weights) <= 0:
-        raise InvalidInput("weights must be above 0: leave out an observation that is to count nothing.")
-
-
 def variances(name: str, value: Tensor, Y: Tensor) -> Tensor:
     """Return noise variances of the targets Y, of the same shape, dtype and device, and above zero."""
+    return _above_zero(name, value, Y, "variances of the noise, in squared units of the targets")
+
+
+def _above_zero(name: str, value: Tensor, Y: Tensor, hint: str) -> Tensor:
     if tensor(name, value).shape != Y.shape:
         raise InvalidInput(f"{name} must have the shape of the targets, {tuple(Y.shape)}, got {tuple(value.shape)}.")
     if value.numel() and not bool((points(name, value, Y) > 0).all()):
-        raise InvalidInput(f"{name} must be above 0: variances of the noise, in squared units of the targets.")
+        raise InvalidInput(f"{name} must be above 0: {hint}.")
     return value
-
-
-def _refuse_infinite(name: str, X: Tensor) -> None:
-    """Raise unless all entries are finite: a finite sum proves it at a third of the cost of a test of each."""
-    if not (math.isfinite(X.sum().item()) or bool(torch.isfinite(X).all())):
-        raise InvalidInput(f"{name} contains NaN or infinite values; drop or repair those rows first.")

@@ -16,7 +16,7 @@ def available() -> list[str]:
     """Return the devices that can be used here: the CPU, and accelerators that hold float64."""
     accelerator = getattr(torch, "accelerator", None)  # from PyTorch 2.6 on
     kind = accelerator.current_accelerator().type if accelerator and accelerator.is_available() else "cuda"
-    names = [f"{kind}:{i}" for i in range(module_of(kind).device_count())]
+    names = [f"{kind}:{i}" for i in range(getattr(torch, kind).device_count())]
     return ["cpu", *(name for name in names if isinstance(_tried(name), torch.device))]
 
 
@@ -35,35 +35,24 @@ def device(name: str, value: Any = None) -> torch.device:
     ) from found
 
 
-def module_of(kind: str) -> Any:
-    """Return PyTorch's module for a type of devices, such as ``torch.cuda``."""
-    return getattr(torch, kind)
-
-
 def synchronize(device: torch.device) -> None:
     """Wait until a device has done all its work."""
-    module_of(device.type).synchronize(device)
+    getattr(torch, device.type).synchronize(device)
 
 
 def read(*parts: Tensor) -> list[float]:
     """Return the numbers of tensors on one device as floats, in one copy; each has one number or shape [r]."""
-    if parts[0].device.type == "cpu":
-        return [number for part in parts for number in ([part.item()] if part.numel() == 1 else part.tolist())]
     return torch.cat([part.double().flatten() for part in parts]).tolist()
 
 
 def on_host(*parts: Tensor) -> list[np.ndarray]:
-    """Return tensors of one dtype and device as arrays, by one transfer; on the CPU they share memory."""
-    if parts[0].device.type == "cpu":
-        return [part.detach().numpy() for part in parts]
-    flat = torch.cat([part.detach().flatten() for part in parts]).cpu()
-    each = flat.split([part.numel() for part in parts])
-    return [found.reshape(part.shape).numpy() for found, part in zip(each, parts, strict=True)]
+    """Return tensors as arrays; on the CPU they share memory."""
+    return [part.detach().cpu().numpy() for part in parts]
 
 
 def megabytes(device: torch.device, peak: bool) -> float:
     """Return the memory of tensors on a device, at its peak or at present; 0 where it counts none, as the CPU."""
-    count = getattr(module_of(device.type), "max_memory_allocated" if peak else "memory_allocated", None)
+    count = getattr(getattr(torch, device.type), "max_memory_allocated" if peak else "memory_allocated", None)
     return count(device) / 1e6 if count else 0.0
 
 

@@ -9,23 +9,21 @@ other rows of its batch.
 from __future__ import annotations
 
 import copy
-import functools
 import math
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import gpytorch
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
+from linear_operator import to_dense
 from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
 
-_CACHED = 2**15  # entries of a block that one thread evaluates at once on the CPU
-_SHARED = 2**16  # entries of a block that several threads share, which PyTorch does not do for smaller ones
+_BLOCK = 2**16  # entries that are evaluated at once on the CPU: in its cache; threads share no smaller blocks
 _CHECKED = 2000  # rows of a Gram matrix that are checked to be positive semi-definite
 
 
@@ -44,11 +42,7 @@ class PrecomputedKernel(Kernel):
     def __init__(self, gram: Tensor) -> None:
         super().__init__()
         self.gram: Tensor
-        if not checks.tensor("gram", gram).is_floating_point():
-            raise InvalidInput(f"gram must be a floating-point tensor [N N], got {gram.dtype}: use gram.double().")
-        if not bool(torch.isfinite(gram).all()):
-            raise InvalidInput("gram contains NaN or infinite values.")
-        if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
+        if len(checks.rows("gram", gram)) != gram.shape[1]:
             raise InvalidInput(f"gram must be a symmetric matrix [N N], got shape {tuple(gram.shape)}.")
         if not torch.allclose(gram, gram.T):
             most = float((gram - gram.T).abs().max())
@@ -116,8 +110,8 @@ class DenseKernel(ABC):
     def diagonal(self, X: Tensor) -> Tensor:
         """``k(x, x)`` [... n] for X [... n d]."""
 
-    def error(self, places: Sequence[Sequence[float]]) -> float:
-        """Bound of the error of ``k(x, z)`` at these points, relative to ``k(x, x)``, by rounding of their coordinates.
+    def error(self, X: Tensor) -> float:
+        """Bound of the error of ``k(x, z)`` among points X [n d], relative to ``k(x, x)``, by rounding of coordinates.
 
         Beyond the few units in the last place that every value has. It grows with their distance from zero.
         """
@@ -146,10 +140,6 @@ class DenseKernel(ABC):
 
         return value.detach(), gradient
 
-    def scaled(self, scale: Tensor) -> DenseKernel:
-        """The kernel times a number []."""
-        return _Combined([self], functools.partial(_scaled_part, scale))
-
 
 def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     """A dense, constant copy of a GPyTorch kernel in the dtype and on the device of ``like``.
@@ -160,33 +150,37 @@ def freeze(kernel: Kernel, like: Tensor) -> DenseKernel:
     return _dense(copy.deepcopy(checks.kernel(kernel)).to(like).requires_grad_(False).eval())
 
 
-def _dense(kernel: Kernel) -> DenseKernel:
-    # A subclass may change the formula, so only the classes themselves have a form of their own.
-    return _FORMS.get(type(kernel), _Generic)(kernel)
+def _dense(kernel: Any, scale: Tensor | float = 1.0) -> DenseKernel:
+    """Return ``scale`` times a kernel, which may be changed."""
+    kind = type(kernel)  # a subclass may change the formula, so only the classes themselves have a form of their own
+    if kind is ScaleKernel:
+        if kernel.active_dims is not None:  # GPyTorch makes them those of the base, if that has any
+            kernel.base_kernel.active_dims = kernel.active_dims
+        return _dense(kernel.base_kernel, scale * kernel.outputscale.detach())
+    if kind in (RBFKernel, MaternKernel):
+        return _Stationary(kernel, _gaussian if kind is RBFKernel else _MATERN[kernel.nu], scale)
+    if kind in (AdditiveKernel, ProductKernel) and kernel.active_dims is None:
+        return _Combined(list(map(_dense, kernel.kernels)), sum if kind is AdditiveKernel else math.prod, scale)
+    return _Generic(kernel, scale)
 
 
 _MOST_COMPARED = 0.1
 """Difference between float32 and float64, relative to ``k(x, x)``, from which on it does not grow with the error."""
 
 
-def has_known_formula(kernel: Kernel) -> bool:
-    """Return whether all classes of a kernel are GPyTorch's or kbo's: their distances are taken from differences.
-
-    Not so with the frequencies of a spectral mixture, which ``DenseKernel.error`` does not know.
-    """
-    return all(
-        type(part).__module__.startswith(("gpytorch.", "kbo.", "torch.")) and not hasattr(part, "mixture_means")
-        for part in kernel.modules()
-    )
-
-
 def measured_error(kernel: Kernel, X: Tensor) -> float:
-    """Return the error of ``k(x, z)`` that is assumed of a kernel of unknown formula, relative to ``k(x, x)``.
+    """Return the error of ``k(x, z)`` that is assumed if the formula is unknown, relative to ``k(x, x)``; else 0.
+
+    It is known if all classes are GPyTorch's or kbo's: ``freeze`` takes their distances from differences. Not so with
+    the frequencies of a spectral mixture, which ``DenseKernel.error`` does not know.
 
     Among points X [n d], float32 is compared with float64. Distances from ``|x|^2 - 2xz + |z|^2``, the worst of the
     usual ones, lose half of the digits, so the error in float64 is taken to be smaller by the root of that ratio.
     It is 1 where points are so far from zero, or values so rough, that a comparison in float32 tells nothing.
     """
+    known = ("gpytorch.", "kbo.", "torch.")
+    if all(type(part).__module__.startswith(known) and not hasattr(part, "mixture_means") for part in kernel.modules()):
+        return 0.0
     rough, fine = X.float(), X.float().double()
     # The points in another order: some formulas treat equal arguments apart.
     exact, prior = freeze(kernel, fine)(fine, fine.flip(0)), freeze(kernel, fine).diagonal(fine).max()
@@ -195,6 +189,15 @@ def measured_error(kernel: Kernel, X: Tensor) -> float:
     if not max(float(lost), float(moved)) <= _MOST_COMPARED:
         return 1.0
     return float(lost) * (torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps) ** 0.5
+
+
+def _distances(X: Tensor, Z: Tensor) -> Tensor:
+    return torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _distance_error(X: Tensor) -> float:
+    """``2 u max |x|``, the error of a distance, and of a kernel: no shape is steeper than ``k(x, x)`` per unit."""
+    return torch.finfo(torch.float64).eps * float(torch.linalg.vector_norm(X, dim=-1).max()) if X.numel() else 0.0
 
 
 def _covar_dist(
@@ -208,130 +211,92 @@ def _covar_dist(
 
 
 class _Generic(DenseKernel):
-    """Any other kernel, evaluated by GPyTorch."""
+    """A multiple of any other kernel, evaluated by GPyTorch."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self._scales: list[list[float]] = []
+    def __init__(self, kernel: Kernel, scale: Tensor | float) -> None:
+        self.kernel, self.scale = kernel, scale
+        self.steepness: float = 0.0  # relative to ``k(x, x)``
         for part in kernel.modules():
             if getattr(type(part), "covar_dist", None) is Kernel.covar_dist:
                 vars(part)["covar_dist"] = _covar_dist
             for name in ("lengthscale", "period_length"):
-                if isinstance(scale := getattr(part, name, None), Tensor):
-                    self._scales.append((2 * math.pi / scale.detach()).flatten().tolist())  # a period is that steep
-
-    def error(self, places: Sequence[Sequence[float]]) -> float:
-        return sum(_coordinate_error(places, scales) for scales in self._scales)
+                if isinstance(length := getattr(part, name, None), Tensor):
+                    self.steepness += 2 * math.pi / float(length.min())  # a period is that steep
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         with gpytorch.settings.lazily_evaluate_kernels(False):
-            value = self.kernel(X, Z)
-        return value if isinstance(value, Tensor) else value.to_dense()
+            return to_dense(self.kernel(X, Z)) * self.scale
 
     def diagonal(self, X: Tensor) -> Tensor:
-        value = self.kernel(X, diag=True)
-        return value if isinstance(value, Tensor) else value.to_dense()
+        return to_dense(self.kernel(X, diag=True)) * self.scale
+
+    def error(self, X: Tensor) -> float:
+        return self.steepness * _distance_error(X)
 
 
-class _Shape(NamedTuple):
-    """A decreasing function g of a distance r.
+class _Combined(DenseKernel):
+    """A multiple of the sum or product of kernels."""
 
-    Attributes:
-        value: g(r).
-        slope: ``g'(r) / r``: the gradient of ``g(|x - z|)`` in z is ``slope (z - x)``. None if it has a pole at 0, so
-            that a sum over points would lose its digits.
-    """
+    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any], scale: Tensor | float) -> None:
+        self.parts, self.combine, self.scale = parts, combine, scale
+        constants = [part.constant for part in parts]
+        self.constant = None if None in constants else float(scale * combine(constants))
 
-    value: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor] | None = None
+    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.scale * self.combine([part(X, Z) for part in self.parts])
 
-    def scaled(self, scale: Tensor) -> _Shape:
-        """Return g times a number []."""
-        value, slope = functools.partial(_multiple, self.value, scale), self.slope
-        return _Shape(value, slope and functools.partial(_multiple, slope, scale))
+    def diagonal(self, X: Tensor) -> Tensor:
+        return self.scale * self.combine([part.diagonal(X) for part in self.parts])
+
+    def error(self, X: Tensor) -> float:
+        return sum(part.error(X) for part in self.parts)
 
 
 class _Stationary(DenseKernel):
-    """``shape(|x - z| / lengthscale)``."""
+    """``scale * shape(|x - z| / lengthscale)``, of the active columns; the shape decreases."""
 
     constant: float
 
-    def __init__(self, inverse_lengthscale: Tensor, shape: _Shape) -> None:
-        self.inverse_lengthscale, self.shape = inverse_lengthscale, shape
-        self._scales: list[float] = inverse_lengthscale.flatten().tolist()
-        self.constant = float(shape.value(inverse_lengthscale.new_zeros(())))
+    def __init__(self, kernel: Any, shape: Callable[[Tensor], Tensor], scale: Tensor | float) -> None:
+        self.inverse_lengthscale: Tensor = 1 / kernel.lengthscale.detach().squeeze(0)  # [d] or [1]
+        self.columns: Tensor | None = kernel.active_dims
+        self.shape, self.scale = shape, scale
+        self.constant = float(self._value(self.inverse_lengthscale.new_zeros(())))
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         X, Z = self._coordinates(X), self._coordinates(Z)
-        small = X.ndim == Z.ndim == 2 and X.shape[0] * Z.shape[0] <= _CACHED
-        if small or X.device.type != "cpu" or X.ndim > 2 or Z.ndim > 2 or X.requires_grad or Z.requires_grad:
-            return self.shape.value(_distances(X, Z))
-        # In blocks that stay in the cache: several times faster than passes over large temporaries.
-        out = X.new_empty(len(X), len(Z))
-        entries = _CACHED if torch.get_num_threads() == 1 else _SHARED
-        for start in range(0, len(X), size := max(1, entries // max(1, len(Z)))):
-            out[start : start + size] = self.shape.value(_distances(X[start : start + size], Z))
-        return out
+        size = max(1, _BLOCK // max(1, Z.shape[-2]))
+        matrices = X.ndim == Z.ndim == 2 and X.device.type == "cpu"
+        if not matrices or len(X) <= size or X.requires_grad or Z.requires_grad:
+            return self._value(_distances(X, Z))
+        # In blocks that stay in the cache: up to three times as fast as passes over large temporaries.
+        K = X.new_empty(len(X), len(Z))
+        for rows, block in zip(X.split(size), K.split(size), strict=True):
+            block.copy_(self._value(_distances(rows, Z)))
+        return K
 
     def diagonal(self, X: Tensor) -> Tensor:
-        self._check(X)
-        return X.new_full(X.shape[:-1], self.constant)
+        return X.new_full(self._coordinates(X).shape[:-1], self.constant)
 
-    def error(self, places: Sequence[Sequence[float]]) -> float:
-        return _coordinate_error(places, self._scales)
+    def error(self, X: Tensor) -> float:
+        return _distance_error(self._coordinates(X))
 
     def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self._coordinates(X), self.shape.value
+        return self._coordinates(X), self._value
 
-    def scaled(self, scale: Tensor) -> DenseKernel:
-        return _Stationary(self.inverse_lengthscale, self.shape.scaled(scale))
-
-    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        if (slope := self.shape.slope) is None:
-            return super().with_gradient(X, Z)
-        X, Z = self._coordinates(X), self._coordinates(Z)
-        r, centre = _distances(X, Z), Z.mean(0)  # far from zero the differences below would lose digits
-
-        def gradient(weights: Tensor) -> Tensor:
-            C = weights * slope(r)
-            return (C.sum(0).unsqueeze(-1) * (Z - centre) - C.mT @ (X - centre)) * self.inverse_lengthscale
-
-        return self.shape.value(r), gradient
+    def _value(self, r: Tensor) -> Tensor:
+        return self.shape(r) * self.scale
 
     def _coordinates(self, X: Tensor) -> Tensor:
-        self._check(X)
+        if self.columns is not None:
+            X = X[..., self.columns]
+        if (lengthscales := self.inverse_lengthscale.shape[-1]) not in (1, X.shape[-1]):
+            raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {X.shape[-1]} columns.")
         return X * self.inverse_lengthscale
-
-    def _check(self, X: Tensor) -> None:
-        lengthscales, columns = self.inverse_lengthscale.shape[-1], X.shape[-1]
-        if lengthscales not in (1, columns):
-            raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {columns} columns.")
-
-
-def _coordinate_error(places: Sequence[Sequence[float]], scales: list[float]) -> float:
-    """``2 u max |x / lengthscale|``, the error of a distance: no shape is steeper than ``k(x, x)`` per lengthscale."""
-    if len(scales) == 1:
-        largest = scales[0] * math.sqrt(max((sum(map(operator.mul, place, place)) for place in places), default=0.0))
-    else:
-        scaled = (map(operator.mul, place, scales) for place in places)
-        largest = math.sqrt(max((sum(value * value for value in place) for place in scaled), default=0.0))
-    return torch.finfo(torch.float64).eps * largest
-
-
-def _distances(X: Tensor, Z: Tensor) -> Tensor:
-    return torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def _multiple(part: Callable[[Tensor], Tensor], scale: Tensor, r: Tensor) -> Tensor:
-    return part(r) * scale
 
 
 def _gaussian(r: Tensor) -> Tensor:
     return (r * r).mul_(-0.5).exp_()
-
-
-def _gaussian_slope(r: Tensor) -> Tensor:
-    return _gaussian(r).neg_()
 
 
 def _matern12(r: Tensor) -> Tensor:
@@ -343,97 +308,9 @@ def _matern32(r: Tensor) -> Tensor:
     return (s + 1).mul_(s.neg().exp_())
 
 
-def _matern32_slope(r: Tensor) -> Tensor:
-    return (r * -math.sqrt(3)).exp_().mul_(-3)
-
-
 def _matern52(r: Tensor) -> Tensor:
     s = r * math.sqrt(5)
     return torch.addcmul(s + 1, s, s, value=1 / 3).mul_(s.neg().exp_())
 
 
-def _matern52_slope(r: Tensor) -> Tensor:
-    s = r * math.sqrt(5)
-    return (s + 1).mul_(-5 / 3).mul_(s.neg().exp_())
-
-
-_RBF = _Shape(_gaussian, _gaussian_slope)
-_MATERN = {
-    0.5: _Shape(_matern12),
-    1.5: _Shape(_matern32, _matern32_slope),
-    2.5: _Shape(_matern52, _matern52_slope),
-}
-
-
-class _Selected(DenseKernel):
-    """A kernel on some of the columns."""
-
-    def __init__(self, columns: Tensor, base: DenseKernel) -> None:
-        self.columns, self.base, self.constant = columns, base, base.constant
-        self._listed: list[int] = columns.tolist()
-
-    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.base(X[..., self.columns], Z[..., self.columns])
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        return self.base.diagonal(X[..., self.columns])
-
-    def error(self, places: Sequence[Sequence[float]]) -> float:
-        return self.base.error([[place[i] for i in self._listed] for place in places])
-
-    def radial(self, X: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
-        return self.base.radial(X[..., self.columns])
-
-    def with_gradient(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        value, gradient = self.base.with_gradient(X[..., self.columns], Z[..., self.columns])
-        return value, lambda weights: torch.zeros_like(Z).index_add_(-1, self.columns, gradient(weights))
-
-    def scaled(self, scale: Tensor) -> DenseKernel:
-        return _Selected(self.columns, self.base.scaled(scale))
-
-
-class _Combined(DenseKernel):
-    """The sum or product of kernels, or a multiple of one."""
-
-    def __init__(self, parts: list[DenseKernel], combine: Callable[[list[Any]], Any]) -> None:
-        self.parts, self.combine = parts, combine
-        constants = [part.constant for part in parts]
-        self.constant = None if None in constants else float(combine(constants))
-
-    def error(self, places: Sequence[Sequence[float]]) -> float:
-        return sum(part.error(places) for part in self.parts)
-
-    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
-        return self.combine([part(X, Z) for part in self.parts])
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        return self.combine([part.diagonal(X) for part in self.parts])
-
-
-def _scaled_part(scale: Tensor, values: list[Any]) -> Tensor:
-    return scale * values[0]
-
-
-def _parts(kernel: Any) -> list[DenseKernel]:
-    return [_dense(part) for part in kernel.kernels]
-
-
-def _stationary(kernel: Any, shape: _Shape) -> DenseKernel:
-    base = _Stationary(1 / kernel.lengthscale.detach(), shape)
-    return base if kernel.active_dims is None else _Selected(kernel.active_dims, base)
-
-
-def _scale(kernel: Any) -> DenseKernel:
-    base = _dense(kernel.base_kernel)
-    if kernel.active_dims is not None and kernel.base_kernel.active_dims is None:  # else GPyTorch made them equal
-        base = _Selected(kernel.active_dims, base)
-    return base.scaled(kernel.outputscale.detach())
-
-
-_FORMS: dict[type[Kernel], Callable[[Any], DenseKernel]] = {
-    RBFKernel: lambda kernel: _stationary(kernel, _RBF),
-    MaternKernel: lambda kernel: _stationary(kernel, _MATERN[kernel.nu]),
-    ScaleKernel: _scale,
-    AdditiveKernel: lambda kernel: _Combined(_parts(kernel), sum),
-    ProductKernel: lambda kernel: _Combined(_parts(kernel), math.prod),
-}
+_MATERN = {0.5: _matern12, 1.5: _matern32, 2.5: _matern52}

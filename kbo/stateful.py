@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import os
+import secrets
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from torch import Tensor
 
 from kbo.errors import InvalidInput
-from kbo.locking import after_fork_in_child
-
-C = TypeVar("C", bound=type)
-
-_versions = itertools.count()
-
-
-def _restart_versions() -> None:
-    """Begin at a random number: versions that were pickled in another process are never met again."""
-    global _versions
-    _versions = itertools.count(int.from_bytes(os.urandom(7), "big"))
-
-
-_restart_versions()
-after_fork_in_child(_restart_versions)
 
 
 def fresh_version() -> int:
-    """Return a number larger than all before in this process: equal versions mean equal contents."""
-    return next(_versions)
+    """Return a random number that nothing else has, in any process: equal versions mean equal contents."""
+    return secrets.randbits(64)
 
 
 def passed_on(path: str) -> Any:

@@ -14,11 +14,11 @@ from kbo.confidence import rounding
 from kbo.devices import read
 from kbo.errors import InvalidInput
 from kbo.linalg import safe_sqrt
-from kbo.read_only import ReadOnly, refuse_change
+from kbo.read_only import ReadOnly
 from kbo.regression import Posterior
 
 
-class Confidence(metaclass=ReadOnly):
+class Confidence(ReadOnly):
     """A sequence of confidence bounds, one for every moment of a growing posterior.
 
     A subclass defines ``interval``, or ``width`` of ``WidthConfidence``, and sets ``guarantee``. It reads posteriors
@@ -39,14 +39,6 @@ class Confidence(metaclass=ReadOnly):
         noise_std: The noise level that is assumed of an observation of weight 1; None if it is that of the ridge, or
             unknown.
     """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_change(self, name)
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        refuse_change(self, name)
-        super().__delattr__(name)
 
     guarantee: str | None = None
     covers: frozenset[str] = frozenset({"moved ridge"})
@@ -343,9 +335,6 @@ class Delegated(Confidence):
     """Bounds of another confidence, chosen by the data of the moment, once after every change."""
 
     _chosen: tuple[int, Confidence] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_chosen": None}  # versions are numbers of one process
 
     def _parts(self) -> list[Confidence]:
         """Return none: the chosen confidence has no statement of its own."""

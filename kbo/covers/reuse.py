@@ -37,7 +37,7 @@ class ChainMemory:
         self._known: _Known | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"refresh": self.refresh, "_known": None}  # versions are numbers of one process
+        return {"refresh": self.refresh, "_known": None}  # covers of large sets are large
 
     def chain(self, state: Posterior, points: Tensor, least: float) -> tuple[Chain, int]:
         """Return a chain of the points [N d] under ``state``, and its last level of a radius of at least ``least``."""

@@ -105,7 +105,7 @@ class KernelRidge(Posterior):
         if self.data is None:
             self._begin(Observations(X, y))
         assert self.data is not None
-        layout, error = self.data.layout, k.error(host.places)
+        layout, error = self.data.layout, k.error(X)
         try:
             self.data.append(X, y, weights, host)
             self.data.trace, self.data.largest = self.data.trace + trace, max(self.data.largest, largest)
@@ -192,7 +192,7 @@ class KernelRidge(Posterior):
             data.load_state_dict(saved)
             k = self._kernel_for(data.X)
             data.trace, data.largest = float(state["trace"]), float(k.diagonal(data.X).max())
-            data.kernel_error = k.error(data.X.tolist())
+            data.kernel_error = k.error(data.X)
         self.note(PARTLY_LOADED)
         self._begin(data)
         self.changed()

@@ -267,10 +267,6 @@ class Posterior(Stateful, ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_answers": {}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.changed()  # versions are numbers of one process
-
     # What every posterior defines
 
     @property
@@ -375,7 +371,7 @@ class Posterior(Stateful, ABC):
 
     @property
     def version(self) -> int:
-        """A number that every change of the answers increases; equal versions give equal answers."""
+        """A number that every change of the answers replaces; equal versions give equal answers."""
         return self._version
 
     def changed(self) -> None:

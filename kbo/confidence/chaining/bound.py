@@ -86,9 +86,6 @@ class Chaining(OverPoints):
         points = None if self.points is None else tuple(self.points.shape)
         return f"Chaining(delta={self.delta:g}, rigorous={self.rigorous}, points={points}, smooth={self.smooth})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bonus": None}  # versions are numbers of one process
-
     def reported(self) -> Chaining:
         """Return the rigorous bound over the same set; the two share their covers."""
         if self.rigorous:

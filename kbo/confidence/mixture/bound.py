@@ -110,9 +110,6 @@ class MartingaleMixture(SubGaussian):
         if kind == "amm" and len(self.ridges) != 1:
             raise InvalidInput(f'ridges must be a single one for kind="amm", got {len(self.ridges)}.')
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_known": None}  # versions are numbers of one process
-
     @property
     def mixture_ridge(self) -> float:
         """``a0 = noise_std^2 / scale``, the least one of several."""

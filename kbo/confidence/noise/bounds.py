@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,20 +27,17 @@ from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, stitched
 from kbo.confidence.noise.fit import Fit, at_least, at_most
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.read_only import ReadOnly, refuse_change
+from kbo.read_only import ReadOnly
 from kbo.regression import Posterior, RidgeSchedule
 
 _EVENTS = 3
 """Each with a third of delta: the energy of the noise is not too small, not too large, its fit not too good."""
 
-_GIVEN = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
-"""Attributes that nobody else sets: the guarantee names them, or they follow the data."""
-
 _MIXTURE_RIDGES, _MIXTURE_RATIO = 12, 4.0
 """Ridges of the mixture and their ratio: seven decades."""
 
 
-class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
+class NoiseLevel(ReadOnly, RidgeSchedule):
     """Upper and lower bound of the noise level after every observation, and the ridge that follows them.
 
     With probability ``1 - delta``, at all times at once, the noise level lies between ``lower`` and ``upper``, if the
@@ -66,6 +64,7 @@ class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
         description: The arguments of the constructor.
     """
 
+    fixed: Sequence[str] | None = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
     saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
 
     def __init__(
@@ -120,10 +119,6 @@ class NoiseLevel(RidgeSchedule, metaclass=ReadOnly):
         :meta private:
         """
         return self._lower
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_change(self, name, _GIVEN)
-        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return (

@@ -79,7 +79,7 @@ class Sketch(Stateful):
         self.n: int = 0
         self.weighted: bool = False
         self.repeats: tuple[int, int] = (0, 0)
-        self.kernel_error: float = 0.0 if points is None else self.k.error(points.tolist())
+        self.kernel_error: float = 0.0 if points is None else self.k.error(points)
         self.trace: float = 0.0
         self.kappa: float = 0.0
         self.yy: float = 0.0
@@ -161,7 +161,7 @@ class Sketch(Stateful):
         self.repeats = self.repeats[0] + repeats, self.repeats[1] + equal
         if len(self.rows.order) > _REPEATS * (self.rows.n + BLOCK):
             self._merge()
-        self.kernel_error = max(self.kernel_error, self.k.error(host.places))
+        self.kernel_error = max(self.kernel_error, self.k.error(X))
         self.n += len(X)
         self.weighted |= set(each) != {1.0}
         self.trace += sum(variances)

@@ -1,0 +1,51 @@
+"""Public names and their modules, from which ``__init__.py`` imports them when they are first used."""
+
+from . import acquisition as acquisition
+from . import bandit as bandit
+from . import confidence as confidence
+from . import covers as covers
+from . import errors as errors
+from . import integrations as integrations
+from . import kernels as kernels
+from . import models as models
+from . import optimize as optimize
+from . import problems as problems
+from . import recipes as recipes
+from . import regression as regression
+from . import report as report
+from . import space as space
+from .confidence import NoiseBounds as NoiseBounds
+from .errors import IllConditionedWarning as IllConditionedWarning
+from .errors import InvalidInput as InvalidInput
+from .errors import JournalError as JournalError
+from .errors import KboError as KboError
+from .errors import MissingExtra as MissingExtra
+from .errors import NotPositiveDefinite as NotPositiveDefinite
+from .errors import RefutedAssumptions as RefutedAssumptions
+from .errors import Stop as Stop
+from .errors import TooManyFailures as TooManyFailures
+from .optimize import Certified as Certified
+from .optimize import Constraint as Constraint
+from .optimize import Curves as Curves
+from .optimize import Optimizer as Optimizer
+from .optimize import Practical as Practical
+from .optimize import Result as Result
+from .optimize import Safe as Safe
+from .optimize import maximize as maximize
+from .optimize import minimize as minimize
+from .regression import AdaptiveRidge as AdaptiveRidge
+from .regression import KernelRidge as KernelRidge
+from .regression import NystromRidge as NystromRidge
+from .space import Choice as Choice
+from .space import Fixed as Fixed
+from .space import Float as Float
+from .space import Int as Int
+from .space import Linear as Linear
+from .space import Ordinal as Ordinal
+from .space import Space as Space
+from .space import When as When
+from .workers.call import RunningTrial as RunningTrial
+from .workers.processes import Processes as Processes
+from .workers.threads import Threads as Threads
+
+__version__: str
