@@ -24,12 +24,12 @@ class _Marking(ABCMeta):
 
 
 class ReadOnly(metaclass=_Marking):
-    """An object whose public attributes, or those named in ``fixed``, cannot be changed once it is constructed."""
+    """An object whose public attributes, or those named in ``_fixed``, cannot be changed once it is constructed."""
 
-    fixed: Sequence[str] | None = None
+    _fixed: Sequence[str] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        refused = not name.startswith("_") if self.fixed is None else name in self.fixed
+        refused = not name.startswith("_") if self._fixed is None else name in self._fixed
         if refused and "_constructed" in vars(self):
             kind = type(self).__name__
             raise InvalidInput(

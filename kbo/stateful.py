@@ -37,7 +37,7 @@ class Stateful:
         """Return an independent copy."""
         return _forked(self, {})
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:
+    def _fork_with(self, memo: dict[int, Any]) -> Self:
         """Return a copy, with parts that were copied already taken from ``memo`` (by the identity of the original)."""
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
@@ -47,7 +47,7 @@ class Stateful:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors, from which ``load_state_dict`` continues exactly."""
-        return _plain(self)
+        return {"class": type(self).__name__, **{name: _plain(getattr(self, name)) for name in self.saved}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the memory by that of ``state_dict``, for an equally constructed object.
@@ -55,32 +55,36 @@ class Stateful:
         Raises:
             InvalidInput: The state is of another class, or of an object that was constructed otherwise.
         """
-        self.check_state_dict(state)
+        self._check_state(state)
+        self._load(state)
+        self._restored()
+
+    def _load(self, state: dict[str, Any]) -> None:
+        """Replace the saved attributes."""
         for name in self.saved:
             part = getattr(self, name)
             if isinstance(part, Stateful):
                 part.load_state_dict(state[name])
             else:
                 setattr(self, name, _plain(state[name]))
-        self.restored()
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         """Derive what is not saved from what is; called at the end of ``load_state_dict``."""
 
-    def check_state_dict(self, state: dict[str, Any]) -> None:
-        """Raise InvalidInput unless the state is of this class."""
+    def _check_state(self, state: dict[str, Any], *more: str) -> None:
+        """Raise InvalidInput unless the state is of this class, with these entries more."""
         own = type(self).__name__
-        if not isinstance(state, dict) or state.get("class") != own or set(state) != {"class", *self.saved}:
+        if not isinstance(state, dict) or state.get("class") != own or set(state) != {"class", *self.saved, *more}:
             found = state.get("class", "an unknown class") if isinstance(state, dict) else f"a {type(state).__name__}"
             raise InvalidInput(
                 f"a {own} loads the state dict of a {own} of this version of kbo, got that of {found!s:.80}. States "
-                "of another class or of kbo 0.15 and earlier cannot be loaded: build the object from its data again."
+                "of another class or of kbo 0.16 and earlier cannot be loaded: build the object from its data again."
             )
 
 
 def _forked(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, Stateful):
-        return memo[id(value)] if id(value) in memo else value.fork_with(memo)
+        return memo[id(value)] if id(value) in memo else value._fork_with(memo)
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
         return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
@@ -89,5 +93,5 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Stateful):
-        return {"class": type(value).__name__, **{name: _plain(getattr(value, name)) for name in value.saved}}
+        return value.state_dict()
     return value.clone() if isinstance(value, Tensor) else copy.copy(value)

@@ -78,7 +78,7 @@ def test_a_set_is_given_or_what_is_asked_for(device, kind):
         for one, other in zip(confidence.interval(state, Z), expected, strict=True):
             close(one, other, 1e-9)
     confidence = Chaining(DELTA, points=Z[:40], **KINDS[kind])
-    quick, upper = confidence.quick_upper(state, Z), confidence.upper(state, Z)
+    quick, upper = confidence.quick_interval(state, Z)[1], confidence.upper(state, Z)
     assert (quick >= upper - 1e-12).all()
     assert torch.equal(quick, upper) == (kind != "steps")
 

@@ -179,7 +179,7 @@ def test_adaptive_mixtures_are_mixtures_at_the_upper_bound(name, kind):
         grid = [state.ridge] if kind == "amm" else [g * state.ridge for g in (0.1, 0.3, 1.0, 3.0, 10.0)]
         expected = dense.exact_mixture(d, at, *numbers) if kind == "cmm" else dense.mixture(d, at, grid, *numbers)
         # The dense cmm is searched for on a grid; bounds are widened by their rounding.
-        tol = 1e-6 + 10 * state.error.rounding.at(AdaptiveMixture(kind).least_ridge_used(state))
+        tol = 1e-6 + 10 * state.error.rounding.at(AdaptiveMixture(kind)._least_ridge(state))
         torch.testing.assert_close(found, torch.stack(expected), rtol=tol, atol=tol)
 
 

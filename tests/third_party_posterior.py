@@ -20,7 +20,7 @@ class LinearRegression(Posterior):
         ridge: The regulariser = the variance of the noise.
     """
 
-    saved = ("like", "R", "count", "total", "assumed")
+    saved = ("like", "R", "count", "total")
 
     def __init__(self, features: Function, ridge: float) -> None:
         super().__init__(ridge)
@@ -43,14 +43,16 @@ class LinearRegression(Posterior):
 
     @torch.no_grad()
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
-        self.refuse_weights(weights)
-        self.check_data(X, y)
+        self.check_data(X, y, weights)
         if len(X) == 0:
             return
-        rows = torch.cat([self.features(X), y.unsqueeze(-1)], -1)
+        w = torch.ones_like(y) if weights is None else weights
+        rows = w.sqrt().unsqueeze(-1) * torch.cat([self.features(X), y.unsqueeze(-1)], -1)
         self.R = torch.linalg.qr(torch.cat([self.R, rows]) if self.n else rows, mode="r").R
         self.count, self.like = self.count + len(X), X[:0].clone()
-        self.total += float(self.prior_variance(X).sum())
+        self.total += float(w @ self.prior_variance(X))
+        if weights is not None:
+            self.note(weighted=True)
         self.changed()
 
     def answer(self, ridge: float) -> Answers:

@@ -81,7 +81,7 @@ class Confidence(ReadOnly):
             reasons.append("in float32 rounding may move the bounds by more than their width: use float64")
         if self._statement_on(state) is None:
             reasons.append(f"no theorem covers {type(self).__name__}")
-        reasons += rounding.objections(state, self.least_ridge_used(state))
+        reasons += rounding.objections(state, self._least_ridge(state))
         if "sketch" not in self.covers and not state.error.trace <= 0:
             reasons.append(
                 "the theorem does not cover the error of the dictionary: use MartingaleMixture or SelfNormalized"
@@ -150,10 +150,6 @@ class Confidence(ReadOnly):
         """Return bounds [...] at X [... d] that are valid as well and take less time; by default ``interval``."""
         return self.interval(state, X)
 
-    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """Return a score [...] of at least ``upper`` to search with; ``upper`` itself unless that is expensive."""
-        return self.upper(state, X) if self.finite_on(state) else safe_sqrt(state.predict(X)[1])
-
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
         upper = self.upper(state, one_set(X))
@@ -167,7 +163,7 @@ class Confidence(ReadOnly):
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
         return posterior(state).ridge
 
-    def least_ridge_used(self, state: Posterior) -> float:
+    def _least_ridge(self, state: Posterior) -> float:
         """Return the least ridge at which the bounds read the posterior: there rounding does most."""
         return self.ridge(state)
 
@@ -362,9 +358,6 @@ class Delegated(Confidence):
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.current(state).quick_interval(state, X)
-
-    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        return self.current(state).quick_upper(state, X)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         return self.current(state).argmax_upper(state, X)

@@ -47,7 +47,7 @@ class SelfNormalized(SubGaussian, WidthConfidence):
         below = self.least_ridge is not None and state.ridge < self.least_ridge
         return super().objections(state) + [f"the ridge {state.ridge:g} is below least_ridge: use a larger one"] * below
 
-    def least_ridge_used(self, state: Posterior) -> float:
+    def _least_ridge(self, state: Posterior) -> float:
         """Return ``least_ridge``, that of the log-determinant; the state's own if it is fixed."""
         return self.least_ridge or state.ridge
 

@@ -67,7 +67,7 @@ class GrowingTensor(Stateful):
             self._buffer = larger
         self.value = self._buffer[tuple(map(slice, wanted))]
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:
+    def _fork_with(self, memo: dict[int, Any]) -> Self:
         """Return a copy of the same layout; only what was written is copied."""
         twin = object.__new__(type(self))
         twin._allocate(self.value, self.capacity, self.stride)
@@ -79,7 +79,7 @@ class GrowingTensor(Stateful):
         self.value = self._buffer[tuple(map(slice, self.value.shape))]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.check_state_dict(state)
+        self._check_state(state)
         self._allocate(state["value"], state["capacity"], state["stride"])
 
     def _allocate(self, value: Tensor, capacity: list[int], stride: list[int]) -> None:

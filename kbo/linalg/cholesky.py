@@ -204,9 +204,9 @@ class GrowingCholesky(Stateful):
             full[a - start : b - start, :width] = panel.rows[a - panel.start : b - panel.start, :width]
         return full[:, :start], full[:, start:]
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:
+    def _fork_with(self, memo: dict[int, Any]) -> Self:
         """Return a copy that may grow on its own; full panels are shared, O(PANEL n)."""
-        twin = super().fork_with(memo)
+        twin = super()._fork_with(memo)
         if twin._panels and twin._panels[-1].n < PANEL:
             twin._panels[-1] = twin._panels[-1].fork()
         return twin

@@ -86,6 +86,6 @@ class InverseRoot(Stateful):
         self.log_det += math.log(q2 / self.ridge)
         self.events.append((1, self.S[:, m].clone()))
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self.events = []
         self.generation = fresh_version()

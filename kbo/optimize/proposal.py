@@ -16,6 +16,7 @@ from kbo import checks
 from kbo.confidence import Confidence, Limit
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
+from kbo.linalg import safe_sqrt
 from kbo.optimize.context import Restriction
 from kbo.regression import Posterior
 from kbo.space import Space
@@ -233,7 +234,7 @@ def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, l
     if limits:
 
         def score(features: Tensor) -> Tensor:
-            return feasible_first(confidence.quick_upper(posterior, features), least_possible(limits, features))
+            return feasible_first(_quick_upper(confidence, posterior, features), least_possible(limits, features))
 
         def row(features: Tensor) -> int:
             upper = confidence.upper(posterior, features)
@@ -241,9 +242,16 @@ def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, l
 
         return search.argmax(score, row)
     return search.argmax(
-        lambda features: confidence.quick_upper(posterior, features),
+        lambda features: _quick_upper(confidence, posterior, features),
         lambda features: confidence.argmax_upper(posterior, features)[0],
     )
+
+
+def _quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:
+    """Return a score [n] of features [n D] to search with: an upper bound, or, while none is finite, the deviation."""
+    if confidence.finite_on(posterior):
+        return confidence.quick_interval(posterior, features)[1]
+    return safe_sqrt(posterior.predict(features)[1])
 
 
 def feasible_first(score: Tensor, slack: Tensor) -> Tensor:
@@ -299,7 +307,7 @@ def argmax_probable(confidence: Confidence, posterior: Posterior, search: Search
 
     if bool((probability(search.space.features(search.starts)) < math.log(0.5)).all()):
         return search.argmax(probability)
-    return search.argmax(lambda features: confidence.quick_upper(posterior, features) + probability(features))
+    return search.argmax(lambda features: _quick_upper(confidence, posterior, features) + probability(features))
 
 
 def log_probability(limits: Sequence[Limit], X: Tensor) -> Tensor:

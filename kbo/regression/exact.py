@@ -27,7 +27,7 @@ from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import Eigenbasis, SpectralRidges
 from kbo.regression.numerics import block_of, clamped, differentiable_once, in_chunks, warn_below_precision
 from kbo.regression.observations import Observations
-from kbo.regression.posterior import MOST_JOINT, PARTLY_LOADED, Answers, Followed, LowRankAnswers, Posterior
+from kbo.regression.posterior import MOST_JOINT, Answers, Followed, LowRankAnswers, Posterior
 from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sampling import SamplePath
 from kbo.stateful import Stateful, passed_on
@@ -67,7 +67,7 @@ class KernelRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved: tuple[str, ...] = ("data", "trace", "assumed")
+    saved: tuple[str, ...] = ("data", "trace")
 
     def __init__(self, kernel: Kernel, ridge: float) -> None:
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
@@ -183,21 +183,15 @@ class KernelRidge(Posterior):
         self._basis = (self._basis or Eigenbasis(self.data, self._kernel_for(self.like))).grown()
         return self._basis
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace data and ridge by those of a state dict; the kernel is that of this object."""
-        self.check_state_dict(state)
+    def _load(self, state: dict[str, Any]) -> None:
         data = None
         if (saved := state["data"]) is not None:
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
             data.load_state_dict(saved)
             k = self._kernel_for(data.X)
-            data.trace, data.largest = float(state["trace"]), float(k.diagonal(data.X).max())
+            data.trace, data.largest = state["trace"], float(k.diagonal(data.X).max())
             data.kernel_error = k.error(data.X)
-        self.note(PARTLY_LOADED)
         self._begin(data)
-        self.changed()
-        self.assumed = state["assumed"]
-        self.changed()
 
     def _kernel_for(self, X: Tensor) -> DenseKernel:
         key = X.dtype, X.device

@@ -122,7 +122,7 @@ class Observations(Stateful):
         self.layout = fresh_version()
         self._repeats = 0
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self.rows = len(self.X)
         self._seen = dict(zip(map(tuple, self.X.tolist()), self.y.tolist(), strict=True))
         self._repeats = self.rows - len(self._seen)

@@ -38,9 +38,6 @@ from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
 
-PARTLY_LOADED = "a saved state was loaded in part"
-"""Caveat while a state is loaded; it stays if that fails."""
-
 _MOST_ANSWERS = 8
 """Ridges whose answers are remembered until the state changes."""
 
@@ -291,7 +288,7 @@ class Posterior(Stateful, ABC):
             y: Targets [r].
             weights: Weights [r] above 0; ones if omitted. Where ``ridge`` is the noise variance, or ``noise_std`` the
                 level that a confidence assumes, weight w stands for an observation of variance ``ridge / w``, of level
-                ``noise_std / sqrt(w)``. A posterior that takes none calls ``refuse_weights``.
+                ``noise_std / sqrt(w)``. A posterior that takes none leaves the argument out.
 
         Raises:
             InvalidInput: Wrong shape, dtype or device, or values that are not finite, or weights that are not above 0;
@@ -378,12 +375,12 @@ class Posterior(Stateful, ABC):
         """Give the state a new version."""
         self._version, self._answers = fresh_version(), {}
 
-    def fork_with(self, memo: dict[int, Any]) -> Self:
-        fork = super().fork_with(memo)
+    def _fork_with(self, memo: dict[int, Any]) -> Self:
+        fork = super()._fork_with(memo)
         fork._answers = {}  # these are about the original
         return fork
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self.changed()
 
     def note(self, *caveats: str, **changes: Any) -> None:
@@ -398,31 +395,37 @@ class Posterior(Stateful, ABC):
         reasons = [checks.text("a caveat", reason) for reason in caveats]
         self.provenance = replace(self.provenance, caveats=(*self.provenance.caveats, *reasons), **changes)
 
-    @property
-    def assumed(self) -> dict[str, Any]:
-        """Assumptions of bounds on the data, for a state dict: ridge, provenance and kernel.
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values and tensors, from which ``load_state_dict`` continues exactly.
 
-        The latter by its values among a few of the state's own points.
+        Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance, and the values of the
+        kernel among a few of the state's own points.
         """
+        assumed = {"ridge": self.ridge, "provenance": asdict(self.provenance), "kernel": self._kernel_values()}
+        return {**super().state_dict(), "assumed": assumed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the memory by that of ``state_dict``, for an equally constructed state.
+
+        One caveat more if the data came under another kernel, or if loading fails on the way.
+
+        Raises:
+            InvalidInput: The state is of another class, or of an object that was constructed otherwise.
+        """
+        self._check_state(state, "assumed")
+        self.note("a saved state was loaded in part")
+        self.changed()
+        self._ridge = state["assumed"]["ridge"]
+        self._load(state)
+        self.provenance = Provenance(**state["assumed"]["provenance"])
+        if self.n and not _equal(self._kernel_values(), state["assumed"]["kernel"]):
+            self.note("the data were saved under another kernel")
+        self._restored()
+
+    def _kernel_values(self) -> Tensor | None:
         sets = [part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None and len(part)]
         points = torch.cat([some(part) for part in sets]) if sets else None
-        values = None if points is None else self.prior(points, points).detach().clone()
-        return {"ridge": self.ridge, "provenance": asdict(self.provenance), "values": values}
-
-    @assumed.setter
-    def assumed(self, saved: dict[str, Any]) -> None:
-        """Take over ridge and provenance of a saved state; one caveat more if its data came under another kernel."""
-        self.provenance, self._ridge = Provenance(**saved["provenance"]), saved["ridge"]
-        if self.n and not _equal(self.assumed["values"], saved["values"]):
-            self.note("the data were saved under another kernel")
-
-    def refuse_weights(self, weights: Tensor | None) -> None:
-        """Raise InvalidInput if there are weights: for ``update`` of a posterior that takes none."""
-        if weights is not None:
-            raise InvalidInput(
-                f"a {type(self).__name__} takes no weights, all its observations have one noise level: use KernelRidge "
-                "or NystromRidge."
-            )
+        return None if points is None else self.prior(points, points).detach().clone()
 
     def check(self, X: Tensor, name: str = "X") -> None:
         """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""

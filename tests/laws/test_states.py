@@ -147,7 +147,7 @@ def test_equals_the_dense_formulas_at_several_ridges(variant, device):
 
 @pytest.mark.parametrize(
     ("saved", "weighted"),
-    [*((case, False) for case in STATES), *((case, True) for case in [*STATES[:-1], *DICTIONARIES])],
+    [*((case, False) for case in STATES), *((case, True) for case in [*STATES, *DICTIONARIES])],
     ids=lambda value: getattr(value, "name", "weighted" if value else ""),
 )
 def test_repeated_points_and_weights_equal_the_dense_formulas_along_a_stream(saved, device, weighted):

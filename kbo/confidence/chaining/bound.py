@@ -21,7 +21,6 @@ wider than that; the v_c and H_i of the levels are those at shares of 0.1 delta,
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -111,9 +110,10 @@ class Chaining(OverPoints):
     def upper(self, state: Posterior, X: Tensor) -> Tensor:
         return torch.add(*self._mean_and_margin(state, X, self.smooth))
 
-    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """Return the upper bound with the continuous majorant of the steps."""
-        return torch.add(*self._mean_and_margin(state, X, smooth=True))
+    def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds with the continuous majorant of the steps."""
+        mean, margin = self._mean_and_margin(state, X, smooth=True)
+        return mean - margin, mean + margin
 
     def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
         bonus = self.bonus(state, X)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -115,7 +115,7 @@ class MartingaleMixture(SubGaussian):
         """``a0 = noise_std^2 / scale``, the least one of several."""
         return self._mixture_ridges[0]
 
-    def least_ridge_used(self, state: Posterior) -> float:
+    def _least_ridge(self, state: Posterior) -> float:
         """Return the least of the ridges and a0; the search of "cmm" goes below it only as far as rounding allows."""
         return min(self.mixture_ridge, *self.ridges)
 
@@ -131,7 +131,7 @@ class MartingaleMixture(SubGaussian):
             self._refuse_if_refuted(state)
             # Crossing is a contradiction only for observed data, since hypothetical points shrink variances without
             # evidence, and only where rounding is small.
-            doubtful = state.provenance.hypothetical or rounding.objections(state, self.least_ridge_used(state))
+            doubtful = state.provenance.hypothetical or rounding.objections(state, self._least_ridge(state))
             if bool(crossed.any()) and not doubtful:
                 self._refuted("lower and upper bound cross", n=state.n, crossing=float((lower - upper).max()))
         return lower, upper
@@ -146,10 +146,6 @@ class MartingaleMixture(SubGaussian):
         """Return the bounds at the ridges of the grid: for "cmm" those of "dmm"."""
         mean, margin = self._candidates(state, X)
         return (mean - margin).amax(0), (mean + margin).amin(0)
-
-    def quick_upper(self, state: Posterior, X: Tensor) -> Tensor:
-        """Return the upper bound at the ridges of the grid."""
-        return self.quick_interval(state, X)[1]
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind != "cmm":

@@ -38,7 +38,7 @@ class _Adaptive(Confidence):
             reasons.append(f"the noise bounds have seen {bounds.n} of {state.n} observations")
         return super().objections(state) + reasons
 
-    def least_ridge_used(self, state: Posterior) -> float:
+    def _least_ridge(self, state: Posterior) -> float:
         return min(state.ridge, self.noise_bounds(state).least_ridge_used)
 
     def finite_on(self, state: Posterior) -> bool:

@@ -64,7 +64,7 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
         description: The arguments of the constructor.
     """
 
-    fixed: Sequence[str] | None = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
+    _fixed: Sequence[str] | None = ("norm_bound", "delta", "upper", "lower", "largest_ridge", "event_delta", "strict")
     saved: tuple[str, ...] = ("description", "_upper", "_lower", "ridge", "n", "_floor")
 
     def __init__(
@@ -193,9 +193,9 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
     def least_ridge_used(self) -> float:
         """The least ridge at which the bounds read the posterior: there rounding does most."""
 
-    def check_state_dict(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: dict[str, Any], *more: str) -> None:
         """Raise InvalidInput unless the state is of bounds with the same arguments."""
-        super().check_state_dict(state)
+        super()._check_state(state, *more)
         if state["description"] != self.description:
             raise InvalidInput(
                 f"these noise bounds are {self.description}, the saved ones {state['description']}: construct them "

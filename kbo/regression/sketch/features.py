@@ -119,7 +119,7 @@ class Features(Stateful):
             self._places = {tuple(anchor): i for i, anchor in enumerate(self.anchors.tolist())}
         return self._places.get(place)
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self._places = {}
 
 

@@ -47,7 +47,7 @@ class Uniforms(Stateful):
         self.blocks += 1
         return self._generate(-self.blocks, n)
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self._numbers = []
 
     def _generate(self, block: int, n: int) -> Tensor:

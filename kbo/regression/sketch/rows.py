@@ -171,7 +171,7 @@ class Rows(Stateful):
         """Let ``order`` have all rows once."""
         self.order, self.weights = list(range(self.n)), self.counts.tolist()
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}
         self.latest = (self.sums / self.counts).tolist()
         self.newest = self.order[-1] if self.order else -1

@@ -25,7 +25,7 @@ from kbo.linalg import InverseRoot, ill_conditioned_ratio
 from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import block_of, warn_below_precision
-from kbo.regression.posterior import PARTLY_LOADED, Answers, Posterior
+from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sketch.answers import FollowedSketch, SketchAnswers, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
@@ -62,7 +62,7 @@ class NystromRidge(Posterior):
         >>> mean, variance = state.predict(candidates)
     """
 
-    saved: tuple[str, ...] = ("like", "sketch", "assumed")
+    saved: tuple[str, ...] = ("like", "sketch")
 
     def __init__(self, kernel: Kernel, ridge: float, dictionary: Dictionary) -> None:
         if not isinstance(dictionary, Dictionary):
@@ -203,15 +203,9 @@ class NystromRidge(Posterior):
         fork.sketch.dictionary = fork.sketch.dictionary.frozen()
         return fork
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of a state dict, for a state with equal kernel and dictionary."""
-        self.check_state_dict(state)
-        self.note(PARTLY_LOADED)
-        self._ridge = state["assumed"]["ridge"]  # before the sketch, whose square root is that of one ridge
-        self._begin(state["like"])
+    def _load(self, state: dict[str, Any]) -> None:
+        self._begin(state["like"])  # at the ridge of the saved state, that of the root of M^-1 which the sketch has
         self.sketch.load_state_dict(state["sketch"])
-        self.assumed = state["assumed"]
-        self.changed()
 
 
 class _SketchError(Error):

@@ -304,6 +304,6 @@ class Sketch(Stateful):
         """An upper bound of the operator norm of E; see ``error.py``."""
         return min(self._error.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
 
-    def restored(self) -> None:
+    def _restored(self) -> None:
         self._unsummed = []
         self.layout = fresh_version()

@@ -87,9 +87,6 @@ class AdaptiveRidge(View):
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""
         raise InvalidInput("the ridge of an AdaptiveRidge is moved by its schedule alone: use the posterior itself.")
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the memory by that of a state dict, for an equally constructed state."""
-        self.check_state_dict(state)
-        self._schedule.check_state_dict(state["schedule"])
-        self.state.load_state_dict(state["state"])
-        self._schedule.load_state_dict(state["schedule"])
+    def _check_state(self, state: dict[str, Any], *more: str) -> None:
+        super()._check_state(state, *more)
+        self._schedule._check_state(state["schedule"])  # before anything is replaced

@@ -11,7 +11,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.regression.posterior import Answers, Posterior, RidgeSchedule
 from kbo.regression.provenance import Error, Provenance
-from kbo.stateful import fresh_version, passed_on
+from kbo.stateful import Stateful, fresh_version, passed_on
 
 
 class View(Posterior):
@@ -50,6 +50,8 @@ class View(Posterior):
     needs_refresh: bool = passed_on("state.needs_refresh")
     schedule: RidgeSchedule | None = passed_on("state.schedule")
     locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
+    state_dict = Stateful.state_dict
+    load_state_dict = Stateful.load_state_dict
     # Methods
     check: Any = passed_on("state.check")
     note: Any = passed_on("state.note")
