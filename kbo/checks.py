@@ -81,6 +81,8 @@ def number(
 
 def positive(name: str, value: Any, most: float = _MOST) -> float:
     """Return ``value`` as a float if it is a number above zero, from 1e-150 to ``most``."""
+    if type(value) is float and _LEAST <= value <= most:
+        return value
     return number(name, value, f"a finite number above 0, from 1e-150 to {most:g}", _LEAST, most)
 
 

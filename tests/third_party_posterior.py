@@ -104,6 +104,6 @@ class LinearAnswers(Answers):
     def effective_dimension(self) -> Tensor:
         return (self.weights * self.s.square()).sum()
 
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         w = self.shrunk(torch.randn(self.V.shape[-1], generator=generator, dtype=self.V.dtype).to(self.V.device))
         return lambda X: self.state.features(X) @ w

@@ -294,9 +294,8 @@ class OneRidge(LowRankAnswers):
         return (1 - self.ridge / self.data.counts * inverse_diagonal).sum()
 
     @torch.no_grad()
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
-        self.state.check(like)
         prior, X, k, cholesky = self.state.draw_prior(like, generator), self.data.X, self.k, self.factor.cholesky
         noise = torch.randn(len(X), generator=generator, dtype=X.dtype).to(X.device)
         noise = noise * (self.ridge / self.data.counts).sqrt()

@@ -128,9 +128,9 @@ class Answers(ABC):
         if X.ndim != 2 or not len(X):
             raise InvalidInput(f"X must be a tensor of shape [N d] with at least one row, got {tuple(X.shape)}.")
         with torch.no_grad():
-            return self._draws(X, count, checks.generator(generator))
+            return self._draw(X, count, checks.generator(generator))
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """By the eigenvalues of the covariance; those that rounding makes negative count as zero."""
         if len(X) > MOST_JOINT:
             return torch.stack([self.draw_function(X, generator)(X) for _ in range(count)])
@@ -146,9 +146,13 @@ class Answers(ABC):
         Raises:
             InvalidInput: The kernel has no random features, or this posterior draws no functions.
         """
+        self.state.check(like, "like")
+        return self._draw_function(like, checks.generator(generator))
+
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
         raise InvalidInput(
             f"a {type(self.state).__name__} draws no functions: draw over a finite set of at most {MOST_JOINT} points, "
-            f"or define draw_function in {type(self).__name__}."
+            f"or define _draw_function in {type(self).__name__}."
         )
 
 
@@ -189,8 +193,8 @@ class PriorAnswers(LowRankAnswers):
     rss = log_det
     effective_dimension = log_det
 
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> Function:
-        prior = self.state.draw_prior(like, checks.generator(generator))
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        prior = self.state.draw_prior(like, generator)
         return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
 
 
@@ -398,7 +402,7 @@ class Posterior(Stateful, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors, from which ``load_state_dict`` continues exactly.
 
-        Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance, and the values of the
+        Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance, and values of the
         kernel among a few of the state's own points.
         """
         assumed = {"ridge": self.ridge, "provenance": asdict(self.provenance), "kernel": self._kernel_values()}

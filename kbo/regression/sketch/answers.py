@@ -127,7 +127,7 @@ class SketchAnswers(LowRankAnswers):
         normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64)
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         """Of the features' part jointly, of the residual point by point; each block of points is evaluated once."""
         sketch, weights = self.sketch, self.weight_draws(count, generator)
         out, normal = X.new_empty(count, len(X)), residual_noise(X, count, generator)
@@ -141,9 +141,8 @@ class SketchAnswers(LowRankAnswers):
         return out
 
     @torch.no_grad()
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """``z(x)'w + h(x) - z(x)'L^-1 h(Z)``, h from the prior."""
-        self.state.check(like)
         prior = self.state.draw_prior(like.double(), generator)
         features = self.sketch.features.fork()  # the draw stays as it is when the dictionary changes
         weights = self.weight_draws(1, generator)[:, 0]

@@ -13,6 +13,7 @@ from kbo import checks
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Provenance
+from kbo.regression.sampling import Function
 from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View, ViewAnswers
 from kbo.stateful import passed_on
@@ -70,7 +71,6 @@ class _BatchAnswers(ViewAnswers):
         self.after = after
 
     covariance: Any = passed_on("after.covariance")
-    draw_function: Any = passed_on("after.draw_function")
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)[0], self.after.predict(X)[1]
@@ -78,8 +78,11 @@ class _BatchAnswers(ViewAnswers):
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.inner.predict(X)[0], *self.after.factored(X)[1:]
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.after.draw(X, count, generator)
+
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        return self.after.draw_function(like, generator)
 
 
 class _BatchRidges(AllRidges):

@@ -152,12 +152,12 @@ class _ConditionedAnswers(ViewAnswers):
             cross = self.inner.covariance(P, Z)
         return torch.linalg.solve_triangular(self._factor[0], cross, upper=False)
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         self._refuse_batches()
-        return Answers._draws(self, X, count, generator)
+        return Answers._draw(self, X, count, generator)
 
     @torch.no_grad()
-    def draw_function(self, like: Tensor, generator: torch.Generator | None = None) -> SamplePath:
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule once more, for hypothetical observations at points [p d]."""
         self._refuse_batches()
         inner, P = self.state.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns

@@ -77,7 +77,7 @@ class _TrackedAnswers(ViewAnswers):
         both = self.state.tracks(X) and (Z is X or self.state.tracks(Z))
         return self.state.followed.covariance(self.ridge) if both else self.inner.covariance(X, Z)
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         if self.state.tracks(X):
             return self.state.followed.draw(self.ridge, count, generator)
-        return super()._draws(X, count, generator)
+        return super()._draw(X, count, generator)

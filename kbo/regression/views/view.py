@@ -11,6 +11,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.regression.posterior import Answers, Posterior, RidgeSchedule
 from kbo.regression.provenance import Error, Provenance
+from kbo.regression.sampling import Function
 from kbo.stateful import Stateful, fresh_version, passed_on
 
 
@@ -100,10 +101,12 @@ class ViewAnswers(Answers):
         self.inner = inner
 
     factored: Any = passed_on("inner.factored")
-    draw_function: Any = passed_on("inner.draw_function")
 
-    def _draws(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
         return self.inner.draw(X, count, generator)
+
+    def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
+        return self.inner.draw_function(like, generator)
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         return self.inner.predict(X)
