@@ -29,6 +29,14 @@ class ReadOnly(metaclass=_Marking):
     _fixed: Sequence[str] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._refuse(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._refuse(name)
+        super().__delattr__(name)
+
+    def _refuse(self, name: str) -> None:
         refused = not name.startswith("_") if self._fixed is None else name in self._fixed
         if refused and "_constructed" in vars(self):
             kind = type(self).__name__
@@ -36,4 +44,3 @@ class ReadOnly(metaclass=_Marking):
                 f"{name} of a {kind} is read-only: its statement names what was fixed before the data. Construct "
                 f"another {kind} instead."
             )
-        super().__setattr__(name, value)

@@ -88,6 +88,8 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
         return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
+    if isinstance(value, list) and value and isinstance(value[0], Stateful):
+        return [_forked(part, memo) for part in value]
     return copy.copy(value) if isinstance(value, list | set) else value
 
 

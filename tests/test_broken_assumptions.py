@@ -270,7 +270,8 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
         "a ridge that follows the data, the same": lambda: on(AY, adaptive()),
     },
     "another kernel": {
-        "a saved state loaded under another kernel": lambda: on(CMM, restored(exact(), MaternKernel(nu=2.5)))
+        "a saved state loaded under another kernel": lambda: on(CMM, restored(exact(), MaternKernel(nu=2.5))),
+        "the same, of equal values": lambda: on(CMM, restored(exact(), RBFKernel(ard_num_dims=2))),
     },
     "hypothetical": {
         "hypothetical observations": lambda: on(CMM, Hypothetical(exact(), X[:2])),

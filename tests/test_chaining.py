@@ -18,7 +18,7 @@ from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
 from kbo.confidence import Chaining, FiniteSet, NoiseBounds, widths
-from kbo.confidence.chaining.bonus import Cuts
+from kbo.confidence.chaining import Cuts
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import GaussianProcessBandit, GraphBandit

@@ -6,7 +6,7 @@ import pickle
 
 import torch
 
-from kbo.confidence import Chaining
+from kbo.confidence import Chaining, MartingaleMixture
 from kbo.covers import PosteriorMetric, covers
 from kbo.regression import BatchView, Hypothetical, KernelRidge, LeverageResampling, NystromRidge, Tracked
 from tests.dense import close
@@ -66,6 +66,14 @@ def test_predictions_at_several_ridges_are_linear_in_the_hypothetical_points(dev
             close(moments.mean[i], each.mean)
             close(moments.covariance[i], each.covariance)
     assert work[1] < 3 * work[0]  # four times if it grew as the square
+
+
+def test_a_search_over_many_ridges_leaves_the_factors_of_the_state(device):
+    state, points = fed(device), Z.to(device)
+    state.predict(points)
+    before = set(state._factors)
+    MartingaleMixture(0.1, 5.0, 0.1).upper(Hypothetical(state, points[:3]), points)
+    assert set(state._factors) == before
 
 
 def test_a_drawn_function_stays_when_the_state_learns(device):

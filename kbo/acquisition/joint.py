@@ -79,7 +79,7 @@ class JointAcquisition(CheckedAcquisition):
 
     def located(self, X: Tensor) -> dict[KernelUCB, Located]:
         """Return for each term its posterior and the points X [... d] in its inputs."""
-        return {term: term.model.at(X) for term in self.terms.values()}
+        return {term: term.model.state_and_points(X) for term in self.terms.values()}
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""

@@ -72,7 +72,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         first = 0 if self.X_pending is None else len(self.X_pending)
-        state, P = self.model.at(X)
+        state, P = self.model.state_and_points(X)
         g = torch.stack([self._path(first + j, state, P)(P[..., j, :]) for j in range(P.shape[-2])], -1)
         return (self.weight * self.confidence.inflated(state, P, g) + self.offset).mean(-1)
 
@@ -125,5 +125,5 @@ class InflatedPosteriorSampling(SamplingStrategy):
             InvalidInput: X is not one set of points, or has too many of them (see ``Answers.draw``).
         """
         rule = self.rule
-        draws = inflated_draws(rule.confidence, *rule.model.at(X), num_samples, rule.generator)
+        draws = inflated_draws(rule.confidence, *rule.model.state_and_points(X), num_samples, rule.generator)
         return X[(rule.weight * draws).argmax(-1)]

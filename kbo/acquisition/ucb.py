@@ -41,7 +41,7 @@ class KernelUCB(ConfidenceAcquisition):
     @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
-        return self.bounds(*self.model.at(X)).mean(-1)
+        return self.bounds(*self.model.state_and_points(X)).mean(-1)
 
     def bounds(self, view: Posterior, X: Tensor) -> Tensor:
         """Return the bound [b q] of each point of the batches X [b q d]; the value of a batch is their mean.
@@ -79,7 +79,7 @@ class KernelUCB(ConfidenceAcquisition):
 
 
 class AMMUCB(KernelUCB):
-    """AMM-UCB of Flynn & Reeb (2024): the martingale mixture at one ridge.
+    """AMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="amm")``, at one ridge.
 
     Args:
         model: A model of kbo.
@@ -110,7 +110,7 @@ class AMMUCB(KernelUCB):
 
 
 class DMMUCB(AMMUCB):
-    """DMM-UCB of Flynn & Reeb (2024): the best of a grid of ridges.
+    """DMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="dmm")``, the best of some ridges.
 
     The gradient is that of the minimising ridge (envelope theorem).
 
@@ -130,7 +130,9 @@ class DMMUCB(AMMUCB):
 
 
 class CMMUCB(AMMUCB):
-    """CMM-UCB of Flynn & Reeb (2024): the exact maximum over the confidence set.
+    """CMM-UCB of Flynn & Reeb (2024): ``KernelUCB`` with ``MartingaleMixture(kind="cmm")``, the best of all ridges.
+
+    That is the exact maximum over the confidence set.
 
     The gradient is that of the minimising ridge (envelope theorem).
 

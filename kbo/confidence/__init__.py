@@ -3,7 +3,7 @@
 from kbo.confidence import widths
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB, KUCB
-from kbo.confidence.chaining.bound import Chaining
+from kbo.confidence.chaining import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
 from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
 from kbo.confidence.limit import Limit

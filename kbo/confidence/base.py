@@ -66,7 +66,7 @@ class Confidence(ReadOnly):
         What its ``provenance`` and ``error`` give up is compared with what the theorem ``covers``. Objections of the
         bounds on which this one rests count too. A subclass whose theorem has further conditions extends it.
         """
-        given, assumed = posterior(state).provenance, self.noise_std
+        given, assumed = checked_state(state).provenance, self.noise_std
         reasons = [*given.caveats, *(reason for part in self._parts() for reason in part.objections(state))]
         if given.hypothetical:
             reasons.append(
@@ -161,7 +161,7 @@ class Confidence(ReadOnly):
 
     def ridge(self, state: Posterior) -> float:
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
-        return posterior(state).ridge
+        return checked_state(state).ridge
 
     def _least_ridge(self, state: Posterior) -> float:
         """Return the least ridge at which the bounds read the posterior: there rounding does most."""
@@ -186,7 +186,7 @@ class Confidence(ReadOnly):
         return (lower + upper) / 2 + (upper - lower) / 2 * (g / deviation.masked_fill(known, 1.0))
 
 
-def posterior(state: Any) -> Posterior:
+def checked_state(state: Any) -> Posterior:
     """Return ``state`` if it is a posterior: a model has one, and is none."""
     return checks.instance("state", state, Posterior, "; that of a model is model.state")
 
@@ -342,7 +342,7 @@ class Delegated(Confidence):
 
     def current(self, state: Posterior) -> Any:
         """Return the confidence with these bounds on ``state``, the same one until that changes."""
-        chosen, state = self._chosen, posterior(state)
+        chosen, state = self._chosen, checked_state(state)
         if chosen is None or chosen[0] != state.version:
             self._chosen = chosen = state.version, self.choose(state)
         return chosen[1]

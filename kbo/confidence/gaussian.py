@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding, widths
-from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, finite_set, posterior
+from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, checked_state, finite_set
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -52,7 +52,7 @@ class FiniteSet(OverPoints):
         self.guarantee: str | None = gaussian_statement(f"{self.n_points} points", self.delta)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variance = posterior(state).predict(X)
+        mean, variance = checked_state(state).predict(X)
         self.ask(X)
         if self.variant == "mixture":
             width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)

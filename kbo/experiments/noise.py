@@ -15,7 +15,7 @@ import math
 from torch import Tensor
 
 from kbo.confidence import NoiseBounds
-from kbo.confidence.noise.fit import Fit
+from kbo.confidence.noise.bounds import Fit
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 

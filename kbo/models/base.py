@@ -99,7 +99,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         """Return points in the dtype of the data, after the input transform."""
         return super().transform_inputs(self.cast("X", X), input_transform)
 
-    def at(self, X: Tensor) -> tuple[Posterior, Tensor]:
+    def state_and_points(self, X: Tensor) -> tuple[Posterior, Tensor]:
         """Return ``state``, and the points X [... d] in its inputs."""
         if self.training:
             self.eval()
@@ -135,7 +135,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             )
         _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
         checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
-        distribution = self._distribution(*self.at(X))
+        distribution = self._distribution(*self.state_and_points(X))
         if observation_noise is not False:
             noise = observation_noise
             if noise is True:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from kbo.errors import InvalidInput
 from kbo.stateful import passed_on
 
 
@@ -87,7 +88,8 @@ class AllRidges:
 
     @property
     def _groups(self) -> Tensor:
-        assert self.X is not None
+        if self.X is None:
+            raise InvalidInput("there are no points, only the numbers of the data: pass some, all_ridges(X).")
         return self.X
 
     def _stacked(self, cases: Iterable[tuple[Tensor, float]]) -> Moments:
@@ -124,6 +126,13 @@ class InChunks(AllRidges):
 
     def select(self, groups: Tensor) -> AllRidges:
         return self.state.all_ridges(self._groups[groups])
+
+    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+        if not groups:
+            return self.numbers.few(groups)
+        if len(groups) > self.size:
+            return super().few(groups)
+        return self.select(torch.tensor(groups, dtype=torch.long)).few(range(len(groups)))
 
     log_det: Any = passed_on("numbers.log_det")
     quad: Any = passed_on("numbers.quad")

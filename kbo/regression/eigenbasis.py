@@ -162,7 +162,7 @@ class Resolvent(Stateful, ABC):
 
         return at
 
-    def alone(self, state: Any) -> SpectralRidges:
+    def without_points(self, state: Any) -> SpectralRidges:
         """Return a posterior with this resolvent at any ridge, without points."""
         none = self.C[:, :0], self.D[:, :0]
         return SpectralRidges(state, self, *none, self.values.new_empty(0, 1, 1), self.values.new_empty(0, 1))
@@ -237,7 +237,7 @@ class SpectralRidges(AllRidges):
         at = self.resolvent.grid(ridges)
         quad = at.quad.unsqueeze(-1)
         if self.p.shape[-1] == 1:
-            return self._answered(*self._alone(at), quad)
+            return self._answered(*self._single(at), quad)
         parts = [self._moments(Shifted(*one)) for one in zip(*(part.split(1) for part in at), strict=True)]
         return self._answered(*map(torch.stack, zip(*parts, strict=True)), quad)
 
@@ -245,7 +245,7 @@ class SpectralRidges(AllRidges):
         """Return moments in the dtype of the data."""
         return Moments(*(part.to(self.state.like.dtype) for part in moments))
 
-    def _alone(self, at: Shifted) -> tuple[Tensor, Tensor]:
+    def _single(self, at: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [r B 1] and covariance [r B 1 1] of groups of one, by matrix products over all ridges."""
         H, p, (ridges, W, L, s_y, _) = self.resolvent, self.p.squeeze(-1), at
         e = self.p_border.squeeze(-1) - (W.unsqueeze(-2) * H.C.mT) @ p
@@ -305,7 +305,7 @@ class Eigenbasis(Resolvent):
 
     @torch.no_grad()
     def grown(self) -> Self:
-        """Return the basis of all rows of the data; paths over this one stay what they are."""
+        """Return the basis of all rows of the data; answers from this one stay what they are."""
         if self.rows == self.data.rows:
             return self
         basis = copy.copy(self)
@@ -371,7 +371,7 @@ class Eigenbasis(Resolvent):
         p, border = _Coordinates.apply(X, self) if X.requires_grad else self.rotated(self.k(self.data.X, X))
         return p, self._scaled(border, self._basis)
 
-    def ridges(self, state: Any, X: Tensor) -> SpectralRidges:
+    def at_points(self, state: Any, X: Tensor) -> SpectralRidges:
         """Return a posterior of these data at any ridge, with groups of points X [B g d]."""
         variance = self.k.diagonal(X)
         prior = self.k(X, X) if X.shape[-2] > 1 else variance.unsqueeze(-1)

@@ -136,11 +136,11 @@ class KernelRidge(Posterior):
             return AllRidges(self, X)
         basis = self.basis()
         if X is None:
-            return basis.alone(self)
+            return basis.without_points(self)
         size = max(1, block_of(4 * _BLOCK, X.device) // max(1, len(basis.vectors)))
         if not X.requires_grad and X.shape[:-2].numel() > size:
             return InChunks(self, X, size)
-        return basis.ridges(self, X.reshape(-1, *X.shape[-2:]))
+        return basis.at_points(self, X.reshape(-1, *X.shape[-2:]))
 
     def follow(self, points: Tensor) -> Followed:
         return FollowedExact(self, points)
@@ -189,7 +189,7 @@ class KernelRidge(Posterior):
             data = Observations(saved["_X"]["value"], saved["_y"]["value"])
             data.load_state_dict(saved)
             k = self._kernel_for(data.X)
-            data.trace, data.largest = state["trace"], float(k.diagonal(data.X).max())
+            data.trace, data.largest = float(state["trace"]), float(k.diagonal(data.X).max())
             data.kernel_error = k.error(data.X)
         self._begin(data)
 

@@ -402,10 +402,10 @@ class Posterior(Stateful, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return plain values and tensors, from which ``load_state_dict`` continues exactly.
 
-        Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance, and values of the
-        kernel among a few of the state's own points.
+        Beside what is ``saved`` they are the assumptions of bounds on the data: ridge, provenance and kernel. Of the
+        kernel these are its classes, its numbers, and its values among a few of the state's own points.
         """
-        assumed = {"ridge": self.ridge, "provenance": asdict(self.provenance), "kernel": self._kernel_values()}
+        assumed = {"ridge": self.ridge, "provenance": asdict(self.provenance), **self._assumed_kernel()}
         return {**super().state_dict(), "assumed": assumed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -422,14 +422,22 @@ class Posterior(Stateful, ABC):
         self._ridge = state["assumed"]["ridge"]
         self._load(state)
         self.provenance = Provenance(**state["assumed"]["provenance"])
-        if self.n and not _equal(self._kernel_values(), state["assumed"]["kernel"]):
+        own, saved = self._assumed_kernel(), state["assumed"]
+        same = own["classes"] == saved["classes"] and all(map(_equal, own["numbers"], saved["numbers"]))
+        if self.n and not same:
             self.note("the data were saved under another kernel")
         self._restored()
 
-    def _kernel_values(self) -> Tensor | None:
-        sets = [part for part in (self.anchors, (self.locations or (None,))[0]) if part is not None and len(part)]
-        points = torch.cat([some(part) for part in sets]) if sets else None
-        return None if points is None else self.prior(points, points).detach().clone()
+    def _assumed_kernel(self) -> dict[str, Any]:
+        kernel, sets = self.kernel, [self.anchors, (self.locations or (None,))[0]] if self.n else []
+        points = [some(part) for part in sets if part is not None and len(part)]
+        numbers = [] if kernel is None else [*kernel.parameters(), *kernel.buffers()]
+        if points:
+            numbers = [*numbers, self.prior(torch.cat(points), torch.cat(points))]
+        return {
+            "classes": [] if kernel is None else [type(part).__qualname__ for part in kernel.modules()],
+            "numbers": [number.detach().clone() for number in numbers] if self.n else [],
+        }
 
     def check(self, X: Tensor, name: str = "X") -> None:
         """Raise InvalidInput unless X [... d] fits the data in dtype, device and columns; NaN in gives NaN out."""
@@ -489,10 +497,10 @@ class Posterior(Stateful, ABC):
         return torch.stack([value(self.at(number)) for number in as_ridges(ridge)])
 
 
-def _equal(a: Tensor | None, b: Tensor | None) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     """Return whether two tensors agree up to rounding, which differs between machines."""
-    if a is None or b is None or a.shape != b.shape:
-        return a is b
+    if a.shape != b.shape:
+        return False
     tolerance = 1e4 * torch.finfo(a.dtype).eps * float(a.abs().max()) if a.numel() else 0.0
     return bool(torch.allclose(a, b.to(a), rtol=0.0, atol=tolerance))
 

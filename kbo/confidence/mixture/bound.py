@@ -3,9 +3,9 @@
 Notation: sigma = noise_std, B = norm_bound, c = scale, a0 = sigma^2 / c.
 
 On paper                                                           | in code
-``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``squared_radius``            (eq. 8)
+``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``radius.squared_radius``     (eq. 8)
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | contains f* w.p. 1 - delta     (Lemma 4.2)
-``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_square``, divided by a     (Cor. 4.3)
+``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_squared_width``, over a    (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
 AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian, one_set, posterior
+from kbo.confidence.base import SubGaussian, checked_state, one_set
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
     TOO_LARGE,
@@ -58,13 +58,13 @@ class _Read(NamedTuple):
         C: The squared radius, rounded up.
         rounded: The error of rounding at any ridge.
         widths: ``sqrt(R^2(a) / a)`` at the ridges of the confidence.
-        start: The ridges at which a search begins.
+        grid: The ridges of a search: its limits, and those between them where it may begin.
     """
 
     C: float
     rounded: Rounding
     widths: list[float]
-    start: list[float]
+    grid: list[float]
 
 
 class MartingaleMixture(SubGaussian):
@@ -185,11 +185,11 @@ class MartingaleMixture(SubGaussian):
         return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
     def _dual(self, state: Posterior, X: Tensor, signs: Sequence[int], ridges: Sequence[float] | None = None) -> Dual:
-        """Return the dual over the points of X [... d], read at these ridges first; None for all where it may begin."""
+        """Return the dual over the points of X [... d], read at these ridges first; None for those of the grid."""
         flat = X if checks.shaped("X", X).ndim > 1 else X.unsqueeze(0)
         read = self._read(state)
-        square, start = partial(self._square, read.C, read.rounded), read.start if ridges is None else ridges
-        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, square, read.start, start)
+        square, start = partial(self._squared_width, read.C, read.rounded), read.grid if ridges is None else ridges
+        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, square, read.grid, start)
 
     def _read(self, state: Posterior) -> _Read:
         """Return what the bounds need of the posterior alone, read from its device once after every change.
@@ -197,7 +197,7 @@ class MartingaleMixture(SubGaussian):
         Raises:
             RefutedAssumptions: ``R^2(a)`` is negative for one of the ridges, by more than rounding, so F is empty.
         """
-        known, state = self._known, posterior(state)
+        known, state = self._known, checked_state(state)
         if known is None or known[0] != state.version:
             ridges = [*self.ridges, *(ridge for ridge in self._mixture_ridges if ridge not in self.ridges)]
             many = self.kind != "amm" or len(self._mixture_ridges) > 1
@@ -206,7 +206,7 @@ class MartingaleMixture(SubGaussian):
             C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error.norm())
             rounded, e = error.rounding, rounding.accounted(error.rounding, self.mixture_ridge)
             C *= rounding.radius_factor(e, error.terms, self.delta)
-            squares = [self._square(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=False)]
+            squares = [self._squared_width(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=False)]
             if min(squares) < 0:
                 self._refuse_if_refuted(state)
             low, high = ridge_range(state, self.mixture_ridge)
@@ -225,7 +225,7 @@ class MartingaleMixture(SubGaussian):
     def _widened(self, square: float, error: float) -> float:
         return (math.sqrt(square) + self.norm_bound * math.sqrt(error)) ** 2
 
-    def _square(self, C: float, rounded: Rounding, quad: Number, ridges: Number) -> Number:
+    def _squared_width(self, C: float, rounded: Rounding, quad: Number, ridges: Number) -> Number:
         """Return ``R^2(a) / a``, with what rounding may do to mean and variance; negative where F is empty.
 
         Args:

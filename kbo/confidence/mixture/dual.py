@@ -30,13 +30,16 @@ from kbo.devices import on_host
 from kbo.linalg import safe_sqrt
 from kbo.regression import AllRidges, Moments
 
-_FEW = 8
+_ON_HOST = 8
+"""Points up to which the minimum of h is searched on the host, one point after the other."""
+
+_REFINED = 8
 """Points that are refined in search of the largest lower bound."""
 
 _TOGETHER = 32
 """Points up to which h at one ridge is computed on the host."""
 
-_ENOUGH = 1e-3
+_COARSE = 1e-3
 """Tolerance in ln a of the search at one point: its bound is then off by about the square."""
 
 _TIE = 1e-7
@@ -44,10 +47,10 @@ _TIE = 1e-7
 
 
 class Dual:
-    """h over the points of a path, on one or both sides.
+    """h over some points, on one or both sides.
 
     Args:
-        path: B single points at any ridge of the posterior.
+        answers: The posterior at any ridge, with B groups of one point each.
         signs: 1 bounds f from above; -1 bounds -f from above.
         square: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
         limits: Increasing ridges, numbers, among which every search begins; the outer ones are its limits.
@@ -59,7 +62,7 @@ class Dual:
 
     def __init__(
         self,
-        path: AllRidges,
+        answers: AllRidges,
         signs: Sequence[int],
         square: Callable[[Any, Any], Any],
         limits: Sequence[float],
@@ -67,9 +70,9 @@ class Dual:
     ) -> None:
         self.square, self.limits = square, [math.log(ridge) for ridge in limits]
         with torch.no_grad():
-            moments = path.grid(start)
+            moments = answers.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
-        self.path: AllRidges = path if len(signs) == 1 else path.select(each.repeat(len(signs)))
+        self.answers: AllRidges = answers if len(signs) == 1 else answers.select(each.repeat(len(signs)))
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
         self.sides, self.start = np.repeat(signs, len(each)), list(start)
         sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
@@ -86,23 +89,23 @@ class Dual:
         h, empty = self._h(moments, ridges, signs)
         return h.masked_fill(empty, -math.inf)
 
-    def _of(self, path: AllRidges, signs: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return h of the points of a path as a function of their log ridges."""
-        return lambda t: self._searched(path.at(ridges := t.exp()), ridges, signs)
+    def _of(self, answers: AllRidges, signs: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return h of points as a function of their log ridges."""
+        return lambda t: self._searched(answers.at(ridges := t.exp()), ridges, signs)
 
     def value(self) -> tuple[Tensor, Tensor]:
         """Return the minima [SB], and whether some ridge proves that F is empty, [].
 
         The minima are differentiable in the points at the minimising ridges (envelope theorem).
         """
-        ridges, minima = self._minimise_few() if 0 < len(self.signs) <= _FEW else self._minimise_all()
-        return self._h(self.path.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
+        ridges, minima = self._minimise_few() if 0 < len(self.signs) <= _ON_HOST else self._minimise_all()
+        return self._h(self.answers.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
 
     @torch.no_grad()
     def _minimise_all(self) -> tuple[Tensor, Tensor]:
         """Return the minimising ridges and the minima [SB], all points together."""
-        h, grid = self._of(self.path, self.signs), self.coarse.new_tensor(self.start).log()
-        t, minima = minimise(h, lambda rows: self._of(self.path.select(rows), self.signs[rows]), grid, self.coarse)
+        h, grid = self._of(self.answers, self.signs), self.coarse.new_tensor(self.start).log()
+        t, minima = minimise(h, lambda rows: self._of(self.answers.select(rows), self.signs[rows]), grid, self.coarse)
         return t.exp(), minima
 
     def _minimise_few(self) -> tuple[Tensor, Tensor]:
@@ -113,8 +116,8 @@ class Dual:
         return ridges, minima
 
     def _few(self, rows: Sequence[int]) -> Callable[[float], list[float]]:
-        """Return h of a few points as a function of one ridge, in plain numbers."""
-        few, signs = self.path.few(rows), self.sides[list(rows)].tolist()
+        """Return h of a few points as a function of one ridge, in plain numbers: ``_h`` without gradients."""
+        few, signs = self.answers.few(rows), self.sides[list(rows)].tolist()
 
         def h(ridge: float) -> list[float]:
             moments, quad = few(ridge)
@@ -129,7 +132,7 @@ class Dual:
     def _many(self, rows: np.ndarray, ridge: float) -> np.ndarray:
         """Return h of many points at one ridge, which their device computes."""
         index = torch.from_numpy(rows).to(self.coarse.device)
-        h = self._searched(self.path.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index])
+        h = self._searched(self.answers.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index])
         return on_host(h)[0][0]
 
     def _one(self, row: int) -> Callable[[float], float]:
@@ -158,7 +161,9 @@ class Dual:
         bounds, where = on_host(least_on_grid, ridge_of.to(least_on_grid))
         best, value, least, ridges = -1, -math.inf, -math.inf, [*self.start]
         while bounds[row := int(bounds.argmax())] > least:
-            ridge, bounds[row] = self._minimise_one(self._one(row), ridges[int(where[row])], _ENOUGH, value)
+            ridge, bounds[row] = self._minimise_one(
+                self._one(row), ridges[int(where[row])], tolerance=_COARSE, enough=value
+            )
             if bounds[row] > value:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             ridges.append(ridge)
@@ -176,7 +181,7 @@ class Dual:
         bound of the point that is returned.
         """
         bounds, where = self.coarse.min(0)
-        few = bounds.topk(min(_FEW, len(bounds)), largest=False).indices.sort().values
+        few = bounds.topk(min(_REFINED, len(bounds)), largest=False).indices.sort().values
         found = zip(*torch.stack([few, where[few]]).tolist(), strict=True)
         values = [(self._minimise_one(self._one(row), self.start[j])[1], row) for row, j in found]
         value, row = min(values)

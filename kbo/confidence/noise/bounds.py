@@ -1,10 +1,13 @@
 """Online bounds of the noise level, one class for each of two proofs.
 
-Notation: sigma is the noise level, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if exact).
+Notation: sigma is the noise level, xi the t noises, C = norm_bound, ``lam`` the ridge, E the error of a sketch (zero if
+exact), ``rss = |y - f_lam(x_1..t)|^2``, and D is at least ``|Phi xi|^2 / sigma^2`` in the norm of ``(G + lam)^-1``.
 
 On paper                                                             | in code
 ``D = 2 ln(1/delta) + ln det(I + K / lam)``                          | ``NoiseBounds.deviation``
-residuals of one fit (Durand et al. 2018, Theorem 3)                 | ``NoiseBounds``, ``fit.py``
+``sqrt(rss) <= |xi| + C sqrt(max(lam / 2, |E|))``                    | ``at_least``, for ``NoiseBounds``
+``|xi|^2 - 2 sigma^2 D - 2 sigma X <= rss``                          | ``at_most``, the same (Durand et al. 2018, Thm 3)
+``X = C sqrt(lam D)``, more on a sketch                              | ``Fit.cross``
 ``|xi|^2 <= R^2``, averaged over ridges                              | ``MixtureNoiseBounds``, upper bound
 ``quad(a) - a C^2 <= |xi|^2``                                        | ``MixtureNoiseBounds``, lower bound
 energy ``|xi|^2`` against ``t sigma^2``                              | ``energy.py``
@@ -17,7 +20,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +28,6 @@ from torch import Tensor
 from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.noise.energy import averaged, crossing, stitched
-from kbo.confidence.noise.fit import Fit, at_least, at_most
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.read_only import ReadOnly
 from kbo.regression import Posterior, RidgeSchedule
@@ -201,6 +203,52 @@ class NoiseLevel(ReadOnly, RidgeSchedule):
                 f"these noise bounds are {self.description}, the saved ones {state['description']}: construct them "
                 "equally."
             )
+
+
+class Fit(NamedTuple):
+    """The numbers of a fit.
+
+    Attributes:
+        t: Observations.
+        rss: Residual sum of squares.
+        ridge: Of the fit.
+        norm_bound: Bound of the norm of the function.
+        error: Operator norm of the error of a sketch; 0 if the posterior is exact.
+        most: Upper bound of ``|xi|^2 / sigma^2`` from ``energy.py``.
+    """
+
+    t: int
+    rss: float
+    ridge: float
+    norm_bound: float
+    error: float
+    most: float
+
+    def cross(self, D: float) -> float:
+        """Return X, the cross term of noise and function in the residuals, in units of sigma."""
+        missed = 0.0
+        if self.error > 0:
+            seen = math.sqrt(self.ridge + self.error) + math.sqrt(32 / 27 * self.error)
+            missed = min(D * seen**2, self.most * self.error)
+        return self.norm_bound * math.sqrt(self.ridge * D + missed)
+
+
+def at_least(fit: Fit) -> float:
+    """Return a lower bound of the noise level (Theorem 3); negative where the norm bound explains all residuals."""
+    explained = fit.norm_bound * math.sqrt(max(fit.ridge / 2, fit.error) / fit.t)
+    return (math.sqrt(fit.rss / fit.t) - explained) / math.sqrt(fit.most / fit.t)
+
+
+def at_most(fit: Fit, D: float, least: float) -> float:
+    """Return the root sigma of ``least sigma^2 - 2 sigma^2 D - 2 sigma X = rss`` (Theorem 3); inf if there is none.
+
+    Args:
+        fit: The fit.
+        D: The deviation.
+        least: Lower bound of ``|xi|^2 / sigma^2``.
+    """
+    a, b = (least - 2 * D) / fit.t, 2 * fit.cross(D) / fit.t
+    return (b + math.sqrt(b * b + 4 * a * fit.rss / fit.t)) / (2 * a) if a > 0 else math.inf
 
 
 class NoiseBounds(NoiseLevel):

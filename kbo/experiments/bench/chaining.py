@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kbo import devices, recipes
 from kbo.confidence import Chaining
-from kbo.confidence.chaining.bound import heights
+from kbo.confidence.chaining import heights
 from kbo.experiments.bench.race import Bench, Goal, Result, agree, seconds, wall_and_memory
 from kbo.experiments.papers import chaining as paper
 from kbo.experiments.papers.chaining import ALGORITHM, DELTA, NOISE

@@ -126,7 +126,7 @@ class NystromRidge(Posterior):
 
     def all_ridges(self, X: Tensor | None = None) -> AllRidges:
         if X is None:
-            return self.spectrum().alone(self)
+            return self.spectrum().without_points(self)
         self.check(X)
         sketch, size = self.sketch, max(1, block_of(_BLOCK, X.device) // max(1, self.m))
         if not X.requires_grad and X.shape[:-2].numel() > size:

@@ -29,6 +29,9 @@ from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAnswers
 
+_MOST_FACTORED = 8
+"""Ridges at each of which the underlying posterior is asked for a factor of its own."""
+
 
 class Hypothetical(View):
     """``state`` with hypothetical observations at P, differentiable in P, targets and points.
@@ -192,7 +195,7 @@ class _ConditionedRidges(AllRidges):
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         X = self._groups
-        if self.state.batched or X.shape[-2] > 1:
+        if self.state.batched or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
             return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
         # One P for all points is eliminated once at each ridge, where the groups have a copy of it each.
         mean, variance = zip(*(self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges), strict=True)
@@ -201,7 +204,10 @@ class _ConditionedRidges(AllRidges):
 
     def select(self, groups: Tensor) -> AllRidges:
         targets = None if self.targets is None else self.targets[groups]
-        return _ConditionedRidges(self.state, self._groups[groups], self.P[groups], self.weights[groups], targets)
+        some = _ConditionedRidges(self.state, self._groups[groups], self.P[groups], self.weights[groups], targets)
+        if "joint" in vars(self):
+            some.joint = self.joint.select(groups)
+        return some
 
     def _conditioned(self, joint: Moments, ridges: Tensor) -> Moments:
         p, mean, covariance = self.weights.shape[-1], joint.mean, joint.covariance

@@ -1,1 +1,0 @@
-"""Chaining-UCB: bounds from hierarchical covers."""
