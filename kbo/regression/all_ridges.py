@@ -69,7 +69,7 @@ class AllRidges:
         """Return the same for some of the groups, given by their numbers."""
         return AllRidges(self.state, self._groups[groups])
 
-    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
         """Return (mean, variance) of some groups of one point, and quad, as a function of one ridge for all of them.
 
         In plain numbers: for few points, or none, a ridge is cheaper on the host.
@@ -127,12 +127,12 @@ class InChunks(AllRidges):
     def select(self, groups: Tensor) -> AllRidges:
         return self.state.all_ridges(self._groups[groups])
 
-    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
         if not groups:
-            return self.numbers.few(groups)
+            return self.numbers.in_numbers(groups)
         if len(groups) > self.size:
-            return super().few(groups)
-        return self.select(torch.tensor(groups, dtype=torch.long)).few(range(len(groups)))
+            return super().in_numbers(groups)
+        return self.select(torch.tensor(groups, dtype=torch.long)).in_numbers(range(len(groups)))
 
     log_det: Any = passed_on("numbers.log_det")
     quad: Any = passed_on("numbers.quad")

@@ -13,7 +13,7 @@ posteriors use this; the sketched one has no border.
 | | exact, A = K | sketched, A = B B' |
 |---|---|---|
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
-| quad | ``rest + a y'H^-1 y`` | ``rest - y'H^-1 y`` |
+| quad | ``constant + a y'H^-1 y`` | ``constant - y'H^-1 y`` |
 
 Rows of an exact posterior are scaled by the square roots of their counts: with ``C = diag(c)``,
 
@@ -77,7 +77,7 @@ class Resolvent(Stateful, ABC):
         vectors: Eigenvectors Q [N n0] of A0, times what scales rows of the data.
         C: The border in the basis, [n0 b], and D, the corner of A at the border, [b b].
         target: y in the basis [n0] and at the border [b].
-        rest: The part of ``quad`` that does not depend on the ridge.
+        constant: The part of ``quad`` that does not depend on the ridge.
         grids: The grids of ridges in use; emptied when anything changes.
     """
 
@@ -86,7 +86,7 @@ class Resolvent(Stateful, ABC):
     C: Tensor
     D: Tensor
     target: tuple[Tensor, Tensor]
-    rest: Tensor
+    constant: Tensor
     grids: dict[tuple[float, ...], Shifted]
 
     @abstractmethod
@@ -102,8 +102,8 @@ class Resolvent(Stateful, ABC):
         """The posterior covariance from its prior part and ``p'H^-1 q``."""
 
     @abstractmethod
-    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
-        """``quad`` from ``rest`` and ``y'H^-1 y``; below zero only by rounding."""
+    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+        """``quad`` from ``constant`` and ``y'H^-1 y``; below zero only by rounding."""
 
     def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
         """Return ``H(a)`` at ridges [r]; where it has no factor an error, or NaN for the caller to find."""
@@ -126,7 +126,7 @@ class Resolvent(Stateful, ABC):
         return Shifted(ridges, W, L, s, self._quad(form + s.square().sum(-1), ridges))
 
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
-        return self.quad_of(self.rest, form, ridges).clamp_min(0)
+        return self.quad_of(self.constant, form, ridges).clamp_min(0)
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
@@ -138,7 +138,7 @@ class Resolvent(Stateful, ABC):
         return self.grids[key]
 
     @torch.no_grad()
-    def forms(self, p: Tensor, p_border: Tensor) -> Callable[[float], np.ndarray]:
+    def quadratic_forms(self, p: Tensor, p_border: Tensor) -> Callable[[float], np.ndarray]:
         """Return ``P'H^-1 P`` of y and p [n0 q], [1+q 1+q], as a function of one ridge, NaN where H has no factor.
 
         On the host, where for few points a ridge costs less than the calls of PyTorch for it. With ``V = [C, P]`` in
@@ -153,12 +153,12 @@ class Resolvent(Stateful, ABC):
 
         def at(ridge: float) -> np.ndarray:
             scaled = V / np.sqrt(values + ridge)
-            rest = whole - scaled @ scaled.T
+            reduced = whole - scaled @ scaled.T
             if not b:
-                return -rest
-            rest[diagonal, diagonal] += ridge
-            _, solved, failed = dposv(rest[:b, :b], rest[b:, :b].T)
-            return np.full_like(rest[b:, b:], np.nan) if failed else rest[b:, :b] @ solved - rest[b:, b:]
+                return -reduced
+            reduced[diagonal, diagonal] += ridge
+            _, solved, failed = dposv(reduced[:b, :b], reduced[b:, :b].T)
+            return np.full_like(reduced[b:, b:], np.nan) if failed else reduced[b:, :b] @ solved - reduced[b:, b:]
 
         return at
 
@@ -170,8 +170,8 @@ class Resolvent(Stateful, ABC):
     def solved_square(self, at: Shifted) -> Tensor:
         """``|H^-1 y|^2``, [r]."""
         border = torch.linalg.solve_triangular(at.L.mT, at.s.unsqueeze(-1), upper=True).squeeze(-1)
-        rest = at.W * (self.target[0] - border @ self.C.mT)
-        return rest.square().sum(-1) + border.square().sum(-1)
+        basis = at.W * (self.target[0] - border @ self.C.mT)
+        return basis.square().sum(-1) + border.square().sum(-1)
 
 
 class SpectralRidges(AllRidges):
@@ -214,18 +214,20 @@ class SpectralRidges(AllRidges):
         return some
 
     @torch.no_grad()
-    def few(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
         H, rows = self.resolvent, torch.tensor(groups, dtype=torch.long, device=self.p.device)
-        forms = H.forms(*(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border)))
+        forms = H.quadratic_forms(*(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border)))
         each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
-        prior, variance, (rest,) = (part.tolist() for part in on_host(*each, H.rest.to(self.variance).reshape(1)))
+        prior, variance, (constant,) = (
+            part.tolist() for part in on_host(*each, H.constant.to(self.variance).reshape(1))
+        )
         trace = self.trace
 
         def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
             found, share = forms(ridge).tolist(), ridge / (ridge + trace)
             (form_y, *means), rows_p = found[0], zip(prior, variance, found[1:], strict=True)
             variances = [max(H.covariance(k, row[i], ridge), share * v) for i, (k, v, row) in enumerate(rows_p, 1)]
-            return list(zip(means, variances, strict=True)), max(H.quad_of(rest, form_y, ridge), 0.0)
+            return list(zip(means, variances, strict=True)), max(H.quad_of(constant, form_y, ridge), 0.0)
 
         return at
 
@@ -300,7 +302,7 @@ class Eigenbasis(Resolvent):
         self.vectors: Tensor = data.X.new_empty(0, 0)
         self.C, self.D = self.vectors, self.vectors
         self.target: tuple[Tensor, Tensor] = data.y[:0], data.y[:0]
-        self.rest: Tensor = data.within
+        self.constant: Tensor = data.within
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
     @torch.no_grad()
@@ -324,7 +326,7 @@ class Eigenbasis(Resolvent):
             self._decompose(basis)
         for start, stop in border:
             self._extend(start, stop)
-        self.rest = self.data.within
+        self.constant = self.data.within
         self.grids = {}
 
     def _decompose(self, basis: int) -> None:
@@ -354,8 +356,8 @@ class Eigenbasis(Resolvent):
     def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         return prior - form
 
-    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
-        return rest + ridges * form
+    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+        return constant + ridges * form
 
     def log_det(self, at: Shifted) -> Tensor:
         ridges = at.ridges.unsqueeze(-1)
@@ -364,7 +366,7 @@ class Eigenbasis(Resolvent):
 
     def rss(self, at: Shifted) -> Tensor:
         """The scaled residuals are ``a H^-1 y``."""
-        return self.rest + at.ridges.square() * self.solved_square(at)
+        return self.constant + at.ridges.square() * self.solved_square(at)
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""

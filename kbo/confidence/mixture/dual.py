@@ -117,10 +117,10 @@ class Dual:
 
     def _few(self, rows: Sequence[int]) -> Callable[[float], list[float]]:
         """Return h of a few points as a function of one ridge, in plain numbers: ``_h`` without gradients."""
-        few, signs = self.answers.few(rows), self.sides[list(rows)].tolist()
+        moments_at, signs = self.answers.in_numbers(rows), self.sides[list(rows)].tolist()
 
         def h(ridge: float) -> list[float]:
-            moments, quad = few(ridge)
+            moments, quad = moments_at(ridge)
             square = self.square(quad, ridge)
             if square < 0:
                 return [-math.inf] * len(moments)

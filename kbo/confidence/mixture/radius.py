@@ -180,7 +180,7 @@ def norm_lower_bound(
         return 0.0
     factor = rounding.radius_factor(rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta)
     square, error = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor), factor * error
-    answers = state.all_ridges().few([])
+    answers = state.all_ridges().in_numbers([])
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.

@@ -222,15 +222,15 @@ class SketchedResolvent(Resolvent):
         self.vectors: Tensor = vectors
         self.values: Tensor = values.clamp_min(0)
         self.target: tuple[Tensor, Tensor] = self.vectors.mT @ By, By[:0]
-        self.rest: Tensor = By.new_full((), yy)
+        self.constant: Tensor = By.new_full((), yy)
         self.C, self.D = G[:, :0], G[:0, :0]
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
     def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
         return prior + ridges * form
 
-    def quad_of(self, rest: Number, form: Number, ridges: Number) -> Number:
-        return rest - form
+    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+        return constant - form
 
     def log_det(self, at: Shifted) -> Tensor:
         return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)

@@ -189,7 +189,7 @@ class LeverageResampling(Dictionary):
         if self.most is not None and len(drawn) > self.most:
             self.capped = True
             drawn = drawn[(u[drawn] / p[drawn]).topk(self.most, largest=False).indices].sort().values
-        return drawn.tolist() or [sketch.rows.newest]
+        return drawn.tolist() or [sketch.rows.latest_row]
 
     def probabilities(self, sketch: Observed) -> Tensor:
         """The probability of each row of the sketch to be drawn now: ``1 - (1 - min(1, q leverage))^count``."""

@@ -18,7 +18,7 @@ _LISTED = 512
 
 def _buffer(name: str) -> Any:
     """Return the attribute of a class that is one of ``_buffers``, with all observations."""
-    return property(lambda rows: rows.written()[name])
+    return property(lambda rows: rows.flushed()[name])
 
 
 def _column(i: int) -> Any:
@@ -47,7 +47,7 @@ class Rows(Stateful):
         counts: Sum of the weights of the observations per row, [n].
         sums: Sum of weighted targets per row, [n].
         latest: The latest target of each row.
-        newest: The row of the latest observation.
+        latest_row: The row of the latest observation.
         order: The row of every observation in the order of arrival; before it, after ``merge``, all rows once.
         weights: How many observations each entry of ``order`` stands for.
     """
@@ -62,7 +62,7 @@ class Rows(Stateful):
         self._targets: list[float] = []  # weighted, of the latest observations, which are still to be counted
         self._row: dict[Place, int] = {}
         self.latest: list[float] = []
-        self.newest: int = -1
+        self.latest_row: int = -1
         self.order: list[int] = []
         self.weights: list[float] = []
 
@@ -84,7 +84,7 @@ class Rows(Stateful):
         """Number of rows."""
         return len(self._row)
 
-    def written(self) -> dict[str, GrowingTensor]:
+    def flushed(self) -> dict[str, GrowingTensor]:
         """The buffers, after what came since they were last read was written there together."""
         buffers = self._buffers
         if self._new:
@@ -146,9 +146,9 @@ class Rows(Stateful):
             self._new.append((X[first], features[first]))
         self.weights += weights
         self._targets += map(operator.mul, weights, targets)
-        self.newest = self.order[-1]
+        self.latest_row = self.order[-1]
         if len(self._targets) > _LISTED:
-            self.written()
+            self.flushed()
         return len(X) - len(first), equal
 
     def add_feature(self, coordinate: Tensor, row_norm: Tensor) -> None:
@@ -174,7 +174,7 @@ class Rows(Stateful):
     def _restored(self) -> None:
         self._row = {location: row for row, location in enumerate(map(tuple, self.X.tolist()))}
         self.latest = (self.sums / self.counts).tolist()
-        self.newest = self.order[-1] if self.order else -1
+        self.latest_row = self.order[-1] if self.order else -1
 
 
 class LeanRows(Rows):
