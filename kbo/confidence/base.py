@@ -204,7 +204,7 @@ class OverPoints(Confidence):
     n_points: int | None = None
     _outside: bool = False
 
-    def ask(self, X: Tensor) -> None:
+    def _note_queries(self, X: Tensor) -> None:
         """Note whether points X [... d], at which bounds are computed, are all in the set, or too many for it."""
         if self._outside or self.n_points is None:
             return

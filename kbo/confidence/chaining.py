@@ -184,7 +184,7 @@ class Chaining(OverPoints):
     def _mean_and_margin(self, state: Posterior, X: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
         bonus = self.bonus(state, X)
         mean, variance = state.predict(X)
-        self.ask(X)
+        self._note_queries(X)
         std = safe_sqrt(variance)
         return mean, bonus.majorant(std) if smooth else bonus(std)
 

@@ -53,7 +53,7 @@ class FiniteSet(OverPoints):
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = checked_state(state).predict(X)
-        self.ask(X)
+        self._note_queries(X)
         if self.variant == "mixture":
             width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)
         else:

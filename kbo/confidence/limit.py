@@ -61,7 +61,7 @@ class Limit:
         bound = self.confidence.lower if self.upper is None else self.confidence.upper
         return self.slack(bound(self.state, X))
 
-    def roughly(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def quick_slacks(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return slacks [...] of at most ``certain`` and of at least ``possible`` that take less time."""
         lower, upper = map(self.slack, self.confidence.quick_interval(self.state, X))
         return (lower, upper) if self.upper is None else (upper, lower)

@@ -75,7 +75,7 @@ class SafeSet:
         """Return the slack [N] that is certain, given that of the round before."""
         slack, rows = before.clone(), (~self.safe & (before < 0)).nonzero()[:, 0]
         if len(rows) > _REFINED:
-            rough = torch.cat([limit.roughly(X)[0] for X in self.points[rows].split(_BLOCK)])
+            rough = torch.cat([limit.quick_slacks(X)[0] for X in self.points[rows].split(_BLOCK)])
             slack[rows] = decided(rough, "slack of a limit")
             rows = rows[slack[rows] < 0]
             rows = rows[slack[rows].topk(min(_REFINED, len(rows))).indices]
@@ -139,7 +139,7 @@ class SafeSet:
             state, ridge = limit.state, limit.confidence.ridge(limit.state)
             (at_x, v_x), (mean, v) = state.predict(X, ridge), state.predict(Z, ridge)
             m, c, spread = limit.slack(mean), state.covariance(X, Z, ridge), (v_x + ridge).unsqueeze(-1)
-            gain = c * ((limit.roughly(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)
+            gain = c * ((limit.quick_slacks(X)[1] - limit.slack(at_x)).unsqueeze(-1) / spread)
             shrunk = safe_sqrt((1 - c.square() / (spread * _positive(v))).clamp_min(0))
             least = torch.minimum(least, torch.where(slack >= 0, torch.inf, m + gain - (m - slack) * shrunk))
         return (decided(least, "slack of a limit") >= 0).any(-1)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.stateful import passed_on
+
+InNumbers = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
 
 
 class Moments(NamedTuple):
@@ -69,20 +72,20 @@ class AllRidges:
         """Return the same for some of the groups, given by their numbers."""
         return AllRidges(self.state, self._groups[groups])
 
-    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
-        """Return (mean, variance) of some groups of one point, and quad, as a function of one ridge for all of them.
+    def in_numbers(self, groups: Sequence[int]) -> InNumbers:
+        """Return mean and variance [q] of some groups of one point, and quad, as a function of one ridge for all.
 
-        In plain numbers: for few points, or none, a ridge is cheaper on the host.
+        On the host, where for few points, or none, a ridge is cheaper.
         """
-        path = self.select(torch.tensor(groups, dtype=torch.long)) if groups else self
+        some = self.select(torch.tensor(groups, dtype=torch.long)) if groups else self
 
-        def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
+        def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
             if not groups:
-                return [], float(path.quad([ridge]))
-            mean, covariance, quad = path.at(torch.tensor([ridge] * len(groups), dtype=torch.float64))
-            found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))])
-            means, variances, quads = found.tolist()
-            return list(zip(means, variances, strict=True)), quads[0]
+                return np.empty(0), np.empty(0), float(some.quad([ridge]))
+            mean, covariance, quad = some.at(torch.tensor([ridge] * len(groups), dtype=torch.float64))
+            found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))]).double()
+            means, variances, quads = found.detach().cpu().numpy()
+            return means, variances, float(quads[0])
 
         return at
 
@@ -127,7 +130,7 @@ class InChunks(AllRidges):
     def select(self, groups: Tensor) -> AllRidges:
         return self.state.all_ridges(self._groups[groups])
 
-    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
+    def in_numbers(self, groups: Sequence[int]) -> InNumbers:
         if not groups:
             return self.numbers.in_numbers(groups)
         if len(groups) > self.size:

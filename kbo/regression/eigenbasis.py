@@ -37,12 +37,12 @@ from torch import Tensor
 from kbo.devices import on_host
 from kbo.kernels import DenseKernel
 from kbo.linalg import cholesky
-from kbo.regression.all_ridges import AllRidges, Moments
+from kbo.regression.all_ridges import AllRidges, InNumbers, Moments
 from kbo.regression.numerics import block_of, clamped, differentiable_once, warn_below_precision
 from kbo.regression.observations import Observations
 from kbo.stateful import Stateful
 
-Number = TypeVar("Number", float, Tensor)
+Number = TypeVar("Number", float, Tensor, np.ndarray)
 
 _BLOCK = 2**22
 """Numbers of the largest temporary, ridges x border x basis."""
@@ -98,11 +98,11 @@ class Resolvent(Stateful, ABC):
         """``|y - mean(X)|^2``, [r]."""
 
     @abstractmethod
-    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
+    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
         """The posterior covariance from its prior part and ``p'H^-1 q``."""
 
     @abstractmethod
-    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
         """``quad`` from ``constant`` and ``y'H^-1 y``; below zero only by rounding."""
 
     def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
@@ -214,20 +214,16 @@ class SpectralRidges(AllRidges):
         return some
 
     @torch.no_grad()
-    def in_numbers(self, groups: Sequence[int]) -> Callable[[float], tuple[list[tuple[float, float]], float]]:
-        H, rows = self.resolvent, torch.tensor(groups, dtype=torch.long, device=self.p.device)
+    def in_numbers(self, groups: Sequence[int]) -> InNumbers:
+        H, rows, trace = self.resolvent, torch.tensor(groups, dtype=torch.long, device=self.p.device), self.trace
         forms = H.quadratic_forms(*(side.flatten(1).index_select(1, rows) for side in (self.p, self.p_border)))
         each = (part.flatten().index_select(0, rows) for part in (self.prior, self.variance))
-        prior, variance, (constant,) = (
-            part.tolist() for part in on_host(*each, H.constant.to(self.variance).reshape(1))
-        )
-        trace = self.trace
+        prior, variance, (constant,) = on_host(*each, H.constant.to(self.variance).reshape(1))
 
-        def at(ridge: float) -> tuple[list[tuple[float, float]], float]:
-            found, share = forms(ridge).tolist(), ridge / (ridge + trace)
-            (form_y, *means), rows_p = found[0], zip(prior, variance, found[1:], strict=True)
-            variances = [max(H.covariance(k, row[i], ridge), share * v) for i, (k, v, row) in enumerate(rows_p, 1)]
-            return list(zip(means, variances, strict=True)), max(H.quad_of(constant, form_y, ridge), 0.0)
+        def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
+            form, share = forms(ridge), ridge / (ridge + trace)
+            variances = np.maximum(H.covariance(prior, form.diagonal()[1:], ridge), share * variance)
+            return form[0, 1:], variances, max(float(H.quad_of(constant, form[0, 0], ridge)), 0.0)
 
         return at
 
@@ -353,10 +349,10 @@ class Eigenbasis(Resolvent):
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
-    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
+    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
         return prior - form
 
-    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
         return constant + ridges * form
 
     def log_det(self, at: Shifted) -> Tensor:

@@ -111,21 +111,18 @@ class Dual:
     def _minimise_few(self) -> tuple[Tensor, Tensor]:
         """Return the same for a few points: one after the other, on the host."""
         h, where = cache(self._few(range(len(self.sides)))), self.coarse.argmin(0).tolist()
-        found = [self._minimise_one(lambda ridge, row=row: h(ridge)[row], self.start[j]) for row, j in enumerate(where)]
-        ridges, minima = self.signs.new_tensor(found).unbind(-1)
+        found = [self._minimise_one(lambda t, row=row: h(t)[row], self.start[j]) for row, j in enumerate(where)]
+        ridges, minima = self.signs.new_tensor(np.array(found)).unbind(-1)
         return ridges, minima
 
-    def _few(self, rows: Sequence[int]) -> Callable[[float], list[float]]:
-        """Return h of a few points as a function of one ridge, in plain numbers: ``_h`` without gradients."""
-        moments_at, signs = self.answers.in_numbers(rows), self.sides[list(rows)].tolist()
+    def _few(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
+        """Return h of a few points as a function of one ridge, on the host: ``_h`` without gradients."""
+        moments_at, signs = self.answers.in_numbers(rows), self.sides[list(rows)]
 
-        def h(ridge: float) -> list[float]:
-            moments, quad = moments_at(ridge)
+        def h(ridge: float) -> np.ndarray:
+            means, variances, quad = moments_at(ridge)
             square = self.square(quad, ridge)
-            if square < 0:
-                return [-math.inf] * len(moments)
-            parts = zip(signs, moments, strict=True)
-            return [sign * mean + math.sqrt(square * variance) for sign, (mean, variance) in parts]
+            return np.full(len(means), -math.inf) if square < 0 else signs * means + np.sqrt(square * variances)
 
         return h
 
@@ -138,7 +135,7 @@ class Dual:
     def _one(self, row: int) -> Callable[[float], float]:
         """Return h of one point as a function of its ridge, in plain numbers."""
         h = self._few([row])
-        return lambda ridge: h(ridge)[0]
+        return lambda ridge: float(h(ridge)[0])
 
     def _minimise_one(
         self, h: Callable[[float], float], start: float, tolerance: float = 1e-4, enough: float = -math.inf

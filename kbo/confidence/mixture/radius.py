@@ -184,7 +184,7 @@ def norm_lower_bound(
 
     def least_norm(a: float) -> float:
         # (R + B sqrt|E|)^2 + a B^2 = quad(a) is a quadratic equation in B; negative where no B > 0 is refuted.
-        e, (_, quad) = rounding.accounted(rounded, a), answers(a)
+        e, (*_, quad) = rounding.accounted(rounded, a), answers(a)
         excess = quad * (1 - 2 * e) / (1 + e) - square
         if excess > 0:
             excess = math.sqrt(square * error + (a + error) * excess) - math.sqrt(square * error)

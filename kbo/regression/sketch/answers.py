@@ -226,10 +226,10 @@ class SketchedResolvent(Resolvent):
         self.C, self.D = G[:, :0], G[:0, :0]
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
-    def covariance(self, prior: Number, form: Number, ridges: Number) -> Number:
+    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
         return prior + ridges * form
 
-    def quad_of(self, constant: Number, form: Number, ridges: Number) -> Number:
+    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
         return constant - form
 
     def log_det(self, at: Shifted) -> Tensor:
