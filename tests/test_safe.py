@@ -64,7 +64,7 @@ def test_the_sets_are_those_of_a_dense_recomputation(device, make, rounds):
         lower, upper = bound.quick_interval(objective, X)
         members = ever & (upper >= lower[ever].max())
         for x in ever.nonzero()[:, 0].tolist():
-            view = Hypothetical(limit.state, X[x : x + 1], limit.upper - limit.roughly(X[x : x + 1])[1])
+            view = Hypothetical(limit.state, X[x : x + 1], limit.upper - limit.quick_slacks(X[x : x + 1])[1])
             if make is SelfNormalized:
                 certain = Limit(view, limit.confidence, upper=limit.upper).certain(X)
             else:

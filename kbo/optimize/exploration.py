@@ -160,7 +160,7 @@ class Exploration:
         units = units[search.restriction.satisfies(units)]
         if not len(units):
             return units
-        safe = units[self._roughly_safe(units)]
+        safe = units[self._quickly_safe(units)]
         for scale in _SCALES:
             from_ = safe if len(safe) else units
             first, second = from_[torch.randint(len(from_), (2, _PARTICLES), generator=generator)]
@@ -170,12 +170,12 @@ class Exploration:
             jumps = torch.rand(first.shape, **options) < _JUMPS
             moved = search.restriction.place(torch.where(jumps, torch.rand(first.shape, **options), moved))
             moved = moved[search.restriction.satisfies(moved)]
-            units, safe = torch.cat([units, moved]), torch.cat([safe, moved[self._roughly_safe(moved)]])
+            units, safe = torch.cat([units, moved]), torch.cat([safe, moved[self._quickly_safe(moved)]])
         return units
 
-    def _roughly_safe(self, units: Tensor) -> Tensor:
+    def _quickly_safe(self, units: Tensor) -> Tensor:
         X = self._space.features(units)
-        certain = [limit.roughly(X)[0] >= 0 for limit in self._limits]
+        certain = [limit.quick_slacks(X)[0] >= 0 for limit in self._limits]
         return _among(units, self._start) | (torch.stack(certain).all(0).cpu() if certain else torch.tensor(False))
 
 
