@@ -62,12 +62,12 @@ def test_a_model_answers_alike_wherever_it_is_moved_copied_or_loaded(device, nam
     model, here = made(name, device), made(name, CPU)
     expected = answers(here)
     moved = copy.deepcopy(here).to(device)
-    assert moved.state.device == moved.train_targets.device == device
+    assert moved.state.like.device == moved.train_targets.device == device
     close(answers(moved), expected)
     close(answers(moved.to(CPU)), expected)
     for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), reloaded(model, None)):
         close(answers(one), expected)
-    assert reloaded(model, CPU).state.device == CPU
+    assert reloaded(model, CPU).state.like.device == CPU
     for one in (reloaded(model, CPU), reloaded(here, device)):
         close(answers(one), expected)
     for source, target in ((here, model), (model, here)):

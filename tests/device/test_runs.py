@@ -77,7 +77,7 @@ def test_a_run_has_its_posterior_on_the_device_and_the_trials_of_one_on_the_cpu(
     here, there = (kbo.minimize(objective, bounds, **{"n_trials": 9, **options}, device=d) for d in (None, device))
     belief = there.optimizer.belief()
     assert belief is not None
-    assert belief.posterior.device == device
+    assert belief.posterior.like.device == device
     assert same(device, here.trials, there.trials)
     if device.type != "cuda":
         assert str(here) == str(there)
@@ -90,7 +90,7 @@ def test_a_sketch_of_many_trials_is_on_the_device(device, monkeypatch):
     known = [(x, noisy(x)) for x in points]
     runs = [kbo.minimize(noisy, SQUARE, 2, evaluated=known, device=d) for d in (None, device)]
     posterior = runs[1].optimizer.belief().posterior
-    assert posterior.device == device
+    assert posterior.like.device == device
     assert posterior.error.norm() > 0
     assert same(device, runs[0].trials, runs[1].trials)
 
