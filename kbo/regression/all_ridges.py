@@ -44,8 +44,9 @@ class AllRidges:
     """
 
     def __init__(self, state: Any, X: Tensor | None = None) -> None:
-        self.state = state
-        self.X = None if X is None else X.reshape(-1, *X.shape[-2:]).clone()  # the caller may change theirs
+        self.state: Any = state
+        own = None if X is None else X.reshape(-1, *X.shape[-2:]).clone()  # the caller may change theirs
+        self.X: Tensor | None = own
 
     def log_det(self, ridges: Sequence[float]) -> Tensor:
         """Return ``ln det(I + K / ridge)`` [r] for r ridges."""

@@ -189,7 +189,10 @@ class SpectralRidges(AllRidges):
     def __init__(
         self, state: Any, resolvent: Resolvent, p: Tensor, p_border: Tensor, prior: Tensor, variance: Tensor
     ) -> None:
-        self.state, self.resolvent, self.prior, self.variance = state, resolvent, prior, variance
+        super().__init__(state)
+        self.resolvent: Resolvent = resolvent
+        self.prior: Tensor = prior
+        self.variance: Tensor = variance
         self.trace: float = state.trace  # as the data are now
         self.p: Tensor = p.reshape(len(p), *variance.shape)
         self.p_border: Tensor = p_border.reshape(len(p_border), *variance.shape)

@@ -51,8 +51,6 @@ class View(Posterior):
     needs_refresh: bool = passed_on("state.needs_refresh")
     schedule: RidgeSchedule | None = passed_on("state.schedule")
     locations: tuple[Tensor, Tensor] | None = passed_on("state.locations")
-    state_dict = Stateful.state_dict
-    load_state_dict = Stateful.load_state_dict
     # Methods
     check: Any = passed_on("state.check")
     note: Any = passed_on("state.note")
@@ -60,6 +58,12 @@ class View(Posterior):
     move_ridge: Any = passed_on("state.move_ridge")
     fork_frozen: Any = passed_on("state.fork_frozen")
     all_ridges: Any = passed_on("state.all_ridges")
+
+    def state_dict(self) -> dict[str, Any]:
+        return Stateful.state_dict(self)  # the underlying posterior has the assumptions
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        Stateful.load_state_dict(self, state)
 
     def prior(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.state.prior(X, Z)
