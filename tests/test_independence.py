@@ -58,7 +58,8 @@ def said(tmp_path_factory) -> str:
     path.write_text("\n".join([BEGINNING, *tests, END]))
     place = str(Path(__file__).parent.parent)
     changed = environment(KBO_TEST_SECONDS_TO_END="0.2", COLUMNS="2000", PYTHONPATH=place)
-    command = ["-m", "pytest", "-p", "no:cacheprovider", "--rootdir", path.parent, "-rA", path]
+    in_order = ["-p", "no:randomly", "-p", "no:random_order"]  # the last test looks at what the others leave
+    command = ["-m", "pytest", "-p", "no:cacheprovider", *in_order, "--rootdir", path.parent, "-rA", path]
     return python(*command, cwd=path.parent, env=changed, check=False).stdout
 
 
