@@ -152,8 +152,8 @@ def test_a_fixed_parameter_and_a_pruner_of_many_brackets_are_no_obstacle():
                 raise optuna.TrialPruned
         return value
 
-    pruner = optuna.pruners.HyperbandPruner(1, 9, 3)
-    study = optuna.create_study(sampler=KBOSampler(seed=0, n_startup_trials=3), pruner=pruner)
+    pruner = optuna.pruners.HyperbandPruner(1, 9, 3)  # which takes the brackets of trials from the name of the study
+    study = optuna.create_study(sampler=KBOSampler(seed=0, n_startup_trials=3), pruner=pruner, study_name="brackets")
     study.optimize(stepwise, n_trials=14)
     assert {t.state for t in study.trials} == {TrialState.COMPLETE, TrialState.PRUNED}
     assert len(study.trials) == 14
