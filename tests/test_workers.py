@@ -399,7 +399,8 @@ import kbo
 def objective(x, trial):
     if trial.number < 3:
         return (x[0] - 0.3) ** 2
-    print(os.getpid(), subprocess.Popen(["sleep", "6000"], stdout=subprocess.DEVNULL).pid, flush=True)
+    child = subprocess.Popen(["sleep", "6000"], stdout=subprocess.DEVNULL)
+    os.write(sys.stdout.fileno(), f"{os.getpid()} {child.pid}\\n".encode())  # in one piece: the other worker writes too
     if sys.platform == "linux":
         pow(3, 10**10)  # compiled code that holds the interpreter's lock
     time.sleep(6000)
