@@ -7,6 +7,7 @@ What does not depend on the ridge is computed once, so that every further ridge 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from kbo.errors import InvalidInput
 from kbo.stateful import passed_on
 
 InNumbers = Callable[[float], tuple[np.ndarray, np.ndarray, float]]
+"""Mean [q], variance [q] and quad at a ridge."""
 
 
 class Moments(NamedTuple):
@@ -106,38 +108,37 @@ class AllRidges:
 
 
 class InChunks(AllRidges):
-    """The same for more groups than are computed at once.
+    """Many groups of points without gradients, whose moments on a grid are computed a part after the other.
 
     Args:
         state: The posterior.
         X: Groups [... g d].
-        size: Groups that are computed at once.
+        make: Returns groups [B g d] at any ridge, all at once.
+        size: Groups of a part.
     """
 
-    def __init__(self, state: Any, X: Tensor, size: int) -> None:
+    def __init__(self, state: Any, X: Tensor, make: Callable[[Tensor], AllRidges], size: int) -> None:
         super().__init__(state, X)
-        self.size = size
-        self.numbers: AllRidges = state.all_ridges()
-
-    def at(self, ridges: Tensor) -> Moments:
-        pairs = zip(self._groups.split(self.size), ridges.split(self.size), strict=True)
-        return Moments(*map(torch.cat, zip(*(self.state.all_ridges(X).at(a) for X, a in pairs), strict=True)))
+        self.make: Callable[[Tensor], AllRidges] = make
+        self.size: int = size
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        parts = [self.state.all_ridges(X).grid(ridges) for X in self._groups.split(self.size)]
+        parts = [self.make(X).grid(ridges) for X in self._groups.split(self.size)]
         mean, covariance = (torch.cat(part, 1) for part in list(zip(*parts, strict=True))[:2])
         return Moments(mean, covariance, parts[0].quad)
 
+    @cached_property
+    def whole(self) -> AllRidges:
+        """All groups at once, made when a search over the ridges of all of them first needs it."""
+        return self.make(self._groups)
+
     def select(self, groups: Tensor) -> AllRidges:
-        return self.state.all_ridges(self._groups[groups])
+        return self.whole.select(groups) if "whole" in vars(self) else self.make(self._groups[groups])
 
     def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        if not groups:
-            return self.numbers.in_numbers(groups)
-        if len(groups) > self.size:
-            return super().in_numbers(groups)
         return self.select(torch.tensor(groups, dtype=torch.long)).in_numbers(range(len(groups)))
 
-    log_det: Any = passed_on("numbers.log_det")
-    quad: Any = passed_on("numbers.quad")
-    rss: Any = passed_on("numbers.rss")
+    at: Any = passed_on("whole.at")
+    log_det: Any = passed_on("whole.log_det")
+    quad: Any = passed_on("whole.quad")
+    rss: Any = passed_on("whole.rss")

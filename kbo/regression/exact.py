@@ -13,6 +13,7 @@ On paper                         | in code
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ _MOST_FACTORS = 8
 """Ridges whose factor is kept; the least recently used one is dropped and would be recomputed."""
 
 _MOST_FOLLOWED = 4
-"""The same for ridges at which fixed points are followed."""
+"""Ridges at which fixed points are followed, likewise."""
 
 
 class KernelRidge(Posterior):
@@ -137,9 +138,9 @@ class KernelRidge(Posterior):
         basis = self.basis()
         if X is None:
             return basis.without_points(self)
-        size = max(1, block_of(4 * _BLOCK, X.device) // max(1, len(basis.vectors)))
+        size = max(1, block_of(4 * _BLOCK, X.device) // max(1, len(basis.vectors) * X.shape[-2]))
         if not X.requires_grad and X.shape[:-2].numel() > size:
-            return InChunks(self, X, size)
+            return InChunks(self, X, partial(basis.at_points, self), size)
         return basis.at_points(self, X.reshape(-1, *X.shape[-2:]))
 
     def follow(self, points: Tensor) -> Followed:

@@ -313,7 +313,7 @@ def test_a_path_answers_as_the_state_does(case, device, n, g):
     same_path(state.all_ridges(groups), AllRidges(state, groups), 6, groups)
     close(state.all_ridges().in_numbers([])(0.3)[2], state.quad(0.3).to(groups))
     same_path(state.all_ridges(groups.reshape(2, 3, g, -1)), AllRidges(state, groups), 6, groups)
-    same_path(InChunks(state, groups, 2), AllRidges(state, groups), 6, groups)
+    same_path(InChunks(state, groups, state.all_ridges, 2), AllRidges(state, groups), 6, groups)
 
 
 @pytest.mark.parametrize(("g", "with_targets"), [(1, True), (3, False)])

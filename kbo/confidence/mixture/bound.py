@@ -206,7 +206,10 @@ class MartingaleMixture(SubGaussian):
             C = self._widened(averaged([cost[ridge] for ridge in self._mixture_ridges], self.noise_std), error.norm())
             rounded, e = error.rounding, rounding.accounted(error.rounding, self.mixture_ridge)
             C *= rounding.radius_factor(e, error.terms, self.delta)
-            squares = [self._squared_width(C, rounded, *pair) for pair in zip(quads, self.ridges, strict=False)]
+            squares = [
+                self._squared_width(C, rounded, *pair)
+                for pair in zip(quads[: len(self.ridges)], self.ridges, strict=True)
+            ]
             if min(squares) < 0:
                 self._refuse_if_refuted(state)
             low, high = ridge_range(state, self.mixture_ridge)

@@ -184,7 +184,7 @@ class FollowedSketch(Followed):
 
     def all_ridges(self) -> AllRidges:
         self._catch_up()
-        return self.state.ridges(self.features.value, self.prior.unsqueeze(-1))
+        return self.state.at_features(self.features.value, self.prior.unsqueeze(-1))
 
     @torch.no_grad()
     def draw(self, ridge: float, count: int, generator: torch.Generator | None) -> Tensor:

@@ -128,14 +128,17 @@ class NystromRidge(Posterior):
         if X is None:
             return self.spectrum().without_points(self)
         self.check(X)
-        sketch, size = self.sketch, max(1, block_of(_BLOCK, X.device) // max(1, self.m))
+        size = max(1, block_of(_BLOCK, X.device) // max(1, self.m * X.shape[-2]))
         if not X.requires_grad and X.shape[:-2].numel() > size:
-            return InChunks(self, X, size)
-        X = X.reshape(-1, *X.shape[-2:]).double()
-        z = sketch.features(X.reshape(-1, X.shape[-1]))
-        return self.ridges(z, sketch.k.diagonal(X), None if X.shape[-2] == 1 else sketch.k(X, X))
+            return InChunks(self, X, self._at_points, size)
+        return self._at_points(X.reshape(-1, *X.shape[-2:]))
 
-    def ridges(self, z: Tensor, variance: Tensor, prior: Tensor | None = None) -> SpectralRidges:
+    def _at_points(self, X: Tensor) -> SpectralRidges:
+        X, sketch = X.double(), self.sketch
+        z = sketch.features(X.reshape(-1, X.shape[-1]))
+        return self.at_features(z, sketch.k.diagonal(X), None if X.shape[-2] == 1 else sketch.k(X, X))
+
+    def at_features(self, z: Tensor, variance: Tensor, prior: Tensor | None = None) -> SpectralRidges:
         """Return the answers at any ridge for groups of points with features z [m Bg].
 
         Args:
