@@ -167,17 +167,6 @@ def bkb(dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: flo
     return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
 
 
-def bkb_printed(
-    dense: Dense, Z: Tensor, ridge: float, noise_std: float, norm_bound: float, delta: float, eps: float
-) -> Bounds:
-    """With ``kappa^2 t`` as the trace; the logarithm below 1 taken as 0."""
-    log = math.log(max(float(dense.trace), 1.0))
-    gain = (1 + eps) / (1 - eps) * log * dense.leverage_sum(ridge)
-    width = 2 * noise_std * torch.sqrt(gain + math.log(1 / delta))
-    width = width + (1 + 1 / math.sqrt(1 - eps)) * math.sqrt(ridge) * norm_bound
-    return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
-
-
 def ekucb(
     dense: Dense,
     Z: Tensor,
@@ -186,20 +175,12 @@ def ekucb(
     norm_bound: float,
     delta: float,
     mu: float = 0.0,
-    factor: float = 1.0,
 ) -> Bounds:
     """EK-UCB; K-UCB for mu = 0."""
-    gain = factor * torch.log(math.e + math.e * dense.trace / ridge) * dense.leverage_sum(ridge)
+    gain = torch.log(math.e + math.e * dense.trace / ridge) * dense.leverage_sum(ridge)
     noise = noise_std * torch.sqrt(2 * math.log(1 / delta) + gain)
     width = (math.sqrt(ridge) + math.sqrt(mu)) * norm_bound + noise
     return symmetric(dense, Z, ridge, width / math.sqrt(ridge))
-
-
-def wang_de_freitas(dense: Dense, Z: Tensor, noise_std: float, norm_bound: float, delta: float) -> Bounds:
-    gain = dense.log_det(noise_std**2) / 2
-    log2, log4 = math.log(2 / delta), math.log(4 / delta)
-    square = norm_bound**2 + torch.sqrt(8 * gain * log2) + math.sqrt(2 * log4) * norm_bound
-    return symmetric(dense, Z, noise_std**2, torch.sqrt(square + 2 * gain + 2 * noise_std * log2))
 
 
 def finite_set(dense: Dense, Z: Tensor, ridge: float, n_points: int, delta: float, variant: str) -> Bounds:

@@ -286,7 +286,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     "error of the dictionary": {
         "a sketch under a theorem about exact posteriors": lambda: on(FiniteSet(20, 0.1), sketch()),
         "a dictionary that misses too much for BKB": lambda: on(confidence.BKB(**NUMBERS), sketch()),
-        "the same for K-UCB": lambda: on(confidence.KUCB(**NUMBERS), sketch()),
+        "the same for K-UCB": lambda: on(confidence.EKUCB(**NUMBERS, projection=0.0), sketch()),
     },
     "points other than": {"other points than those of a bound for a finite set": at_other_points},
     "random seed": {"the same values again at the same points": lambda: on(AY, fed(exact(), X[:2], Y[:2]))},

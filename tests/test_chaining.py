@@ -17,8 +17,9 @@ from torch import Tensor
 from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize, recipes
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
-from kbo.confidence import Chaining, FiniteSet, NoiseBounds, widths
-from kbo.confidence.chaining import Cuts
+from kbo.confidence import Chaining, FiniteSet, NoiseBounds
+from kbo.confidence.chaining import Cuts, contal
+from kbo.confidence.gaussian import exact_tail, srinivas
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
 from kbo.problems import GaussianProcessBandit, GraphBandit
@@ -95,7 +96,7 @@ def test_the_constants_are_those_of_the_paper():
     # eps_1 = 1 is no step below a standard deviation of 1.
     upper = Chaining(0.05, points=Z).upper(state, Z)
     assert upper.tolist() == pytest.approx([0.0, sum(expected[1:]), sum(expected[1:])])
-    assert widths.contal(3, 2, 5, 0.05) == pytest.approx(2 * expected[1], rel=1e-13)
+    assert contal(3, 2, 5, 0.05) == pytest.approx(2 * expected[1], rel=1e-13)
 
 
 def test_the_first_level_is_no_step_where_nothing_is_known_whatever_the_units():
@@ -186,7 +187,7 @@ def test_interior_cuts_are_those_of_the_dense_formulas_where_points_are_alike():
     assert float((lines.argmin(1) < len(bonus.slopes) - 1).double().mean()) > 0.8
     covers = Covers(Dense(rbf(1.0), X, torch.zeros(40).double()), Z, 1e-4)
     assert bonus(std).numpy() == pytest.approx(covers.rigorous(std.numpy(), DELTA), rel=1e-10)
-    union = widths.exact_tail(widths.srinivas(len(Z), 41, DELTA))
+    union = exact_tail(srinivas(len(Z), 41, DELTA))
     assert float(bonus(torch.ones(1).double())) < 0.97 * union
 
 

@@ -1,16 +1,17 @@
 """Sweeps survive kills, crashes and mistakes; the experiments of papers run and stand beside what was published."""
 
 import contextlib
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from kbo import InvalidInput
 from kbo.cli import app
-from kbo.confidence import WangDeFreitas
 from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
 from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
@@ -285,10 +286,14 @@ def test_lemma_3_is_taken_at_the_ridge_of_the_state():
     problem = StreamingBandit()
     state = KernelRidge(problem.kernel, 0.01)
     state.update(problem.fixed_arms[::9], problem.observe(problem.fixed_arms[::9]))
-    lemma, anywhere = WangDeFreitas(0.1, 5.0, 0.1), streaming._Lemma3(0.1, 5.0, 0.1)
-    assert float(anywhere.width(state)) == pytest.approx(float(lemma.width(state)))
-    state.move_ridge(0.0004)
-    assert float(anywhere.width(state)) > 5 * float(lemma.width(state))  # 5: the ratio of the roots of the ridges
+    K = state.prior(problem.fixed_arms[::9], problem.fixed_arms[::9])
+    for ridge in (0.01, 0.0004):
+        state.move_ridge(ridge)
+        g, log2, log4 = float(torch.logdet(torch.eye(len(K)) + K / ridge)) / 2, math.log(20), math.log(40)
+        square = 25 + math.sqrt(8 * g * log2) + 5 * math.sqrt(2 * log4) + 2 * g + 0.2 * log2
+        lemma = streaming.Lemma3(0.1, 5.0, 0.1)
+        assert float(lemma.width(state)) == pytest.approx(math.sqrt(square) * 0.1 / math.sqrt(ridge))
+        assert lemma.guarantee_on(state) is None
 
 
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):

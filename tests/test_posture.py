@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
-from kbo.confidence import BKB, KUCB, Confidence, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
+from kbo.confidence import BKB, EKUCB, Confidence, FiniteSet, FixedWidth, SelfNormalized, certify, optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import NystromGP
 from kbo.optimize.settings import Practical
@@ -25,7 +25,7 @@ def test_a_theorem_about_exact_posteriors_claims_nothing_on_a_sketch():
     X = torch.rand(40, 2, dtype=torch.float64)
     sketch, exact = NystromRidge(RBFKernel(), 0.01, FixedDictionary(X[:2])), KernelRidge(RBFKernel(), 0.1)
     sketch.update(X, X[:, 0])
-    for bound in (FiniteSet(50, 0.1), KUCB(0.1, 5.0, 0.1), BKB(0.1, 5.0, 0.1)):
+    for bound in (FiniteSet(50, 0.1), EKUCB(0.1, 5.0, 0.1, 0.0), BKB(0.1, 5.0, 0.1)):
         assert bound.guarantee_on(sketch) is None
         assert bound.guarantee_on(exact) == bound.guarantee is not None
     assert FixedWidth(2.0).guarantee_on(exact) is None

@@ -22,8 +22,8 @@ from kbo.confidence import (
     MartingaleMixture,
     SelfNormalized,
     norm_lower_bound,
-    widths,
 )
+from kbo.confidence.gaussian import srinivas
 from kbo.errors import IllConditionedWarning, NotPositiveDefinite, RefutedAssumptions
 from kbo.regression import FixedDictionary, Tracked
 from tests.exact_arithmetic import Exact, real
@@ -71,7 +71,7 @@ def bounds(level: float, ridge: float, exact: Exact) -> Iterator[tuple[str, Conf
     yield "AMM", mixture["amm"], lambda: exact.mixture(mixture["amm"].ridges, *numbers)
     yield "DMM", mixture["dmm"], lambda: exact.mixture(mixture["dmm"].ridges, *numbers)
     yield "CMM", mixture["cmm"], lambda: exact.best_mixture(*numbers)
-    yield "GP-UCB", FiniteSet(50, DELTA, "paper"), lambda: exact.bounds(ridge, widths.srinivas(50, exact.n + 1, DELTA))
+    yield "GP-UCB", FiniteSet(50, DELTA, "paper"), lambda: exact.bounds(ridge, srinivas(50, exact.n + 1, DELTA))
 
 
 def inside(found, expected) -> float:

@@ -48,7 +48,7 @@ SUB_GAUSSIAN: dict[str, Callable[[], Confidence]] = {
     "ImprovedGPUCB": lambda: c.ImprovedGPUCB(SIGMA, NORM, DELTA, 2 / 24),
     "BKB": lambda: c.BKB(SIGMA, NORM, DELTA),
     "EKUCB": lambda: c.EKUCB(SIGMA, NORM, DELTA, SIGMA**2),
-    "KUCB": lambda: c.KUCB(SIGMA, NORM, DELTA),
+    "KUCB": lambda: c.EKUCB(SIGMA, NORM, DELTA, 0.0),
     "AMM, the worst function": lambda: c.MartingaleMixture(SIGMA, NORM, DELTA, "amm"),
 }
 GAUSSIAN: dict[str, Callable[[], Confidence]] = {

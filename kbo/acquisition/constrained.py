@@ -12,7 +12,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from kbo import checks
-from kbo.acquisition.joint import JointAcquisition, Located
+from kbo.acquisition.base import CheckedAcquisition
 from kbo.acquisition.ucb import KernelUCB
 from kbo.confidence import Confidence
 from kbo.confidence.limit import Limit
@@ -20,9 +20,10 @@ from kbo.errors import InvalidInput
 from kbo.regression import Posterior
 
 Interval = tuple[float | None, float | None]
+Located = tuple[Posterior, Tensor]
 
 
-class ConstrainedKernelUCB(JointAcquisition):
+class ConstrainedKernelUCB(CheckedAcquisition):
     """The upper confidence bound of one function over the points that possibly keep limits on others.
 
     The rule of CONFIG (Xu et al. 2023): at points that the bounds of the constraints do not exclude, the value is the
@@ -49,6 +50,9 @@ class ConstrainedKernelUCB(JointAcquisition):
         InvalidInput: An argument is of another kind, there is no such function, limits contradict each other, or an
             outcome transform of a constraint is not monotone.
 
+    Attributes:
+        terms: The upper confidence bound of each function that is used, by its number.
+
     Example:
         >>> bounds = [SelfNormalized(noise_std=0.1, norm_bound=2.0, delta=0.05) for _ in range(2)]
         >>> acqf = ConstrainedKernelUCB(ModelListGP(accuracy, memory), bounds, 0, {1: (None, 8.0)})
@@ -71,7 +75,17 @@ class ConstrainedKernelUCB(JointAcquisition):
         number = checks.whole("objective_index", objective_index, 0, last)
         limits = _checked(constraints, last)
         transforms = {**dict.fromkeys(limits), number: posterior_transform}
-        super().__init__(model, confidences, transforms, X_pending)
+        super().__init__(model=model)
+        models: list[Any] = list(model.models)
+        if not isinstance(confidences, Sequence) or len(confidences) != len(models):
+            raise InvalidInput(
+                f"confidences must be a list of one bound for each of {len(models)} models, got "
+                f"{checks.shown(confidences)}."
+            )
+        self.terms: dict[int, KernelUCB] = {
+            i: KernelUCB(models[i], confidences[i], transforms[i]) for i in sorted(transforms)
+        }
+        self.set_X_pending(X_pending)
         self.objective: KernelUCB = self.terms[number]
         self.constraints: dict[int, Interval] = limits
         self._kept: dict[int, tuple[int, Tensor, list[Limit]]] = {}
@@ -101,6 +115,39 @@ class ConstrainedKernelUCB(JointAcquisition):
         one = checks.shaped("X", X).ndim == 1  # as nonlinear constraints are given points
         slack = self._slack(self.located(X.unsqueeze(0) if one else X))
         return slack.squeeze(-1) if one else slack
+
+    @property
+    def guarantee(self) -> str | None:
+        """The guarantees of the terms, in words; None without one, for the reasons of ``objections``."""
+        if self.objections:
+            return None
+        known = [f"function {i}: {term.guarantee}" for i, term in self.terms.items()]
+        return "; ".join([*known, f"all hold together with probability at least 1 - {self._delta:g}"])
+
+    @property
+    def objections(self) -> list[str]:
+        """The reasons why no theorem covers the values, in words; none if one does."""
+        reasons = [f"function {i}: {reason}" for i, term in self.terms.items() for reason in term.objections]
+        if not reasons and self._delta >= 1:
+            reasons.append(
+                f"the probabilities with which the bounds may fail add up to {self._delta:g}, so nothing is known of "
+                "all of them together: give each a smaller delta"
+            )
+        return reasons
+
+    @property
+    def _delta(self) -> float:
+        return sum(term.confidence.delta_on(term.state()) for term in self.terms.values())
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
+        for term in self.terms.values():
+            term.set_X_pending(X_pending)
+            self.X_pending: Tensor | None = term.X_pending
+
+    def located(self, X: Tensor) -> dict[KernelUCB, Located]:
+        """Return for each term its posterior and the points X [... d] in its inputs."""
+        return {term: term.model.state_and_points(X) for term in self.terms.values()}
 
     def _slack(self, found: Mapping[KernelUCB, Located]) -> Tensor:
         """Return the least slack [...], given posteriors and points."""

@@ -1,11 +1,10 @@
 """Confidence bounds from the numbers of a posterior."""
 
-from kbo.confidence import widths
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
-from kbo.confidence.bkb import BKB, EKUCB, KUCB
+from kbo.confidence.bkb import BKB, EKUCB
 from kbo.confidence.chaining import Chaining
 from kbo.confidence.gap import Gap, optimality_gap
-from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth, WangDeFreitas
+from kbo.confidence.gaussian import AlternatingWidth, FiniteSet, FixedWidth
 from kbo.confidence.limit import Limit
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.certificate import Certificate, certify, cone_program
@@ -18,7 +17,6 @@ from kbo.confidence.self_normalized import ImprovedGPUCB, SelfNormalized
 __all__ = [
     "BKB",
     "EKUCB",
-    "KUCB",
     "MIXED_SCALES",
     "PRACTICAL_MULTIPLE",
     "AdaptiveMixture",
@@ -39,7 +37,6 @@ __all__ = [
     "SelfNormalized",
     "SubGaussian",
     "UnknownNorm",
-    "WangDeFreitas",
     "WidthConfidence",
     "certify",
     "cone_program",
@@ -47,5 +44,4 @@ __all__ = [
     "optimality_gap",
     "refuse_if_refuted",
     "squared_radius",
-    "widths",
 ]

@@ -3,8 +3,15 @@
 | class | paper | valid on a sketch if |
 |---|---|---|
 | ``BKB`` | Calandriello et al. (2019), Theorem 2 | ``|K - K~| <= ridge / (1 - eps)`` |
-| ``EKUCB`` | Zenati et al. (2022), Lemma 4.1 | ``|K - K~| <= projection`` |
-| ``KUCB`` | the same, exact posterior | never |
+| ``EKUCB`` | Zenati et al. (2022), Lemma 4.1; K-UCB if ``projection`` is 0 | ``|K - K~| <= projection`` |
+
+With sigma = noise_std, B = norm_bound, and mu the part of the kernel matrix that the dictionary may miss, ``missed``,
+
+    width = sigma sqrt((c (1 + ln(1 + Tr K / ridge)) leverage_sum + 2 ln(1/delta)) / ridge) + (1 + sqrt(mu / ridge)) B,
+
+c = 1 for EK-UCB, and the square of the accuracy of the leverages for BKB, ``(1 + eps) / (1 - eps)``. The factor of the
+leverages bounds the log-determinant as the proof of BKB needs it: in print, ``ln(kappa^2 t)`` is 0 at t = 1 and lacks a
+factor 1/ridge. The factor 2 of ``leverage_sum`` that EK-UCB has in print is unnecessary.
 
 ``objections`` checks the condition on the data instead of trusting that random sampling brought it about: the papers'
 radii follow from it for any dictionary (docs/papers.md), at every round in which it is true.
@@ -12,12 +19,13 @@ radii follow from it for any dictionary (docs/papers.md), at every round in whic
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
+import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import widths
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.regression import Posterior
 
@@ -26,10 +34,18 @@ class _Projected(SubGaussian, WidthConfidence):
     """Bounds that are valid as long as the dictionary misses at most ``missed`` of the kernel matrix."""
 
     covers: frozenset[str] = frozenset({"sketch", "weights"})
+    _inflation: float = 1.0
+    """c, the factor of the leverages."""
 
     @abstractmethod
     def missed(self, state: Posterior) -> float:
         """Return the largest ``|K - K~|`` that the radius covers."""
+
+    def width(self, state: Posterior) -> Tensor:
+        ridge = state.ridge
+        gain = self._inflation * (1 + math.log1p(state.trace / ridge)) * leverage_sum(state)
+        noise = self.noise_std * torch.sqrt((gain + 2 * math.log(1 / self.delta)) / ridge)
+        return noise + (1 + math.sqrt(self.missed(state) / ridge)) * self.norm_bound
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons as for any confidence; one more if the dictionary misses too much at this round."""
@@ -49,29 +65,19 @@ class BKB(_Projected):
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
         eps: Accuracy of the leverages that the paper assumes.
-        printed: Use the width as it is printed, which proves nothing.
 
     Raises:
         InvalidInput: A number out of its range.
     """
 
-    def __init__(
-        self, noise_std: float, norm_bound: float, delta: float, eps: float = 0.5, printed: bool = False
-    ) -> None:
+    def __init__(self, noise_std: float, norm_bound: float, delta: float, eps: float = 0.5) -> None:
         super().__init__(noise_std, norm_bound, delta)
         self.eps: float = checks.probability("eps", eps)
-        self.printed: bool = checks.flag("printed", printed)
-        if printed:
-            self.guarantee: str | None = None
+        self._inflation: float = (1 + self.eps) / (1 - self.eps)
 
     def missed(self, state: Posterior) -> float:
         """Return ``ridge / (1 - eps)``: so much adds at most ``sqrt(ridge / (1 - eps)) F`` to the radius."""
         return state.ridge / (1 - self.eps)
-
-    def width(self, state: Posterior) -> Tensor:
-        width = widths.calandriello_printed if self.printed else widths.calandriello
-        numbers = leverage_sum(state), state.trace, state.ridge
-        return width(*numbers, self.eps, self.noise_std, self.norm_bound, self.delta)
 
 
 class EKUCB(_Projected):
@@ -79,36 +85,20 @@ class EKUCB(_Projected):
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
-        projection: mu, bound of the operator norm of ``K - K~``, in units of the kernel; that of KORS.
-        factor: Factor of the effective dimension: 1 is enough, 2 is printed.
+        projection: mu, bound of the operator norm of ``K - K~``, in units of the kernel; that of KORS. At 0 the width
+            is that of K-UCB, for exact posteriors; ``SelfNormalized`` is always tighter, and O(n) instead of O(n^3) a
+            step.
 
     Raises:
         InvalidInput: A number out of its range.
     """
 
-    def __init__(
-        self, noise_std: float, norm_bound: float, delta: float, projection: float, factor: float = 1.0
-    ) -> None:
+    def __init__(self, noise_std: float, norm_bound: float, delta: float, projection: float) -> None:
         super().__init__(noise_std, norm_bound, delta)
         self.projection: float = checks.non_negative("projection", projection)
-        self.factor: float = checks.at_least("factor", factor, 1)
 
     def missed(self, state: Posterior) -> float:
         return self.projection
-
-    def width(self, state: Posterior) -> Tensor:
-        numbers = leverage_sum(state), state.trace, state.ridge
-        return widths.zenati(*numbers, self.projection, self.noise_std, self.norm_bound, self.delta, self.factor)
-
-
-class KUCB(EKUCB):
-    """The width of K-UCB as in the paper, with the effective dimension under the root; arguments as ``SelfNormalized``.
-
-    ``SelfNormalized`` has the log-determinant itself there: always tighter, and O(n) instead of O(n^3) a step.
-    """
-
-    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
-        super().__init__(noise_std, norm_bound, delta, projection=0.0)
 
 
 def leverage_sum(state: Posterior) -> Tensor:

@@ -31,8 +31,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence.base import Confidence, OverPoints, checked_state, finite_set
-from kbo.confidence.gaussian import gaussian_statement
-from kbo.confidence.widths import contal, exact_tail, srinivas
+from kbo.confidence.gaussian import exact_tail, gaussian_statement, srinivas
 from kbo.covers.chain import Chain
 from kbo.covers.reuse import ChainMemory
 from kbo.errors import InvalidInput
@@ -239,6 +238,14 @@ class Chaining(OverPoints):
 def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[float]:
     """Return ``H_i`` of levels i = 1, 2, .. of these sizes and radii, in round t: Algorithm 1."""
     return [eps * contal(size, i, t, delta) for i, (size, eps) in enumerate(zip(sizes, radii, strict=True), start=1)]
+
+
+def contal(size: int, level: int, t: int, delta: float) -> float:
+    """Return ``sqrt(2 ln((size + 1) level^2 t^2 pi^4 / (36 delta)))`` for a level that adds up to ``size`` points.
+
+    Algorithm 1, with the ``36 delta`` that a union over levels and rounds needs.
+    """
+    return math.sqrt(2 * math.log((size + 1) * level**2 * t**2 * math.pi**4 / (36 * delta)))
 
 
 def _cuts(sizes: list[int], radii: list[float], n_points: int, t: int, delta: float) -> Cuts:

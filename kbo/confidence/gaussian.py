@@ -1,13 +1,16 @@
-"""Bounds under a Gaussian-process prior, for one round only, or without any guarantee."""
+"""Bounds under a Gaussian-process prior, or without any guarantee."""
 
 from __future__ import annotations
 
+import math
+
 import torch
+from scipy.special import ndtri_exp
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import rounding, widths
-from kbo.confidence.base import OverPoints, SubGaussian, WidthConfidence, checked_state, finite_set
+from kbo.confidence import rounding
+from kbo.confidence.base import OverPoints, WidthConfidence, checked_state, finite_set
 from kbo.linalg import safe_sqrt
 from kbo.regression import Posterior
 
@@ -55,34 +58,29 @@ class FiniteSet(OverPoints):
         mean, variance = checked_state(state).predict(X)
         self._note_queries(X)
         if self.variant == "mixture":
-            width = widths.normal_mixture(variance, _SPREAD * state.prior_variance(X), self.n_points, self.delta)
+            tiny = torch.finfo(variance.dtype).tiny
+            ratio = (variance / (_SPREAD * state.prior_variance(X)).clamp_min(tiny)).clamp_min(tiny)
+            width = torch.sqrt((1 + ratio) * (torch.log1p(1 / ratio) + 2 * math.log(self.n_points / self.delta)))
         else:
-            width = widths.srinivas(self.n_points, state.n + 1, self.delta)
-            width = widths.exact_tail(width) if self.variant == "quantile" else width
+            width = srinivas(self.n_points, state.n + 1, self.delta)
+            width = exact_tail(width) if self.variant == "quantile" else width
         width = rounding.widened(state, width, state.quad(), state.ridge)
         margin = width.to(mean) * safe_sqrt(variance)
         return mean - margin, mean + margin
 
 
-class WangDeFreitas(SubGaussian, WidthConfidence):
-    """Comparison only: Durand et al. (2018), Lemma 3, at ridge ``noise_std^2``; one round at a time, no guarantee.
+def srinivas(n_points: int, t: int, delta: float) -> float:
+    """Return ``sqrt(2 ln(N t^2 pi^2 / (6 delta)))``: Srinivas et al. (2010), Theorem 1; t >= 1 counts the rounds."""
+    return math.sqrt(2 * math.log(n_points * t**2 * math.pi**2 / (6 * delta)))
 
-    Args:
-        noise_std, norm_bound: As for ``SelfNormalized``.
-        delta: Probability that the bound fails at one given round.
+
+def exact_tail(width: float) -> float:
+    """Return the w with ``P(|Z| > w) = exp(-width^2 / 2)`` for a standard normal Z; at most ``width``.
+
+    Union bounds such as ``srinivas`` bound each of their tails by ``exp(-width^2 / 2)``; with the exact quantile every
+    event keeps its share of delta (docs/theory/gaussian.md).
     """
-
-    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
-        super().__init__(noise_std, norm_bound, delta)
-        self.guarantee: str | None = None
-
-    def ridge(self, state: Posterior) -> float:
-        """Return ``noise_std^2``, the only ridge of the lemma."""
-        return self.noise_std**2
-
-    def width(self, state: Posterior) -> Tensor:
-        log_det = state.log_det(self.noise_std**2)
-        return widths.wang_de_freitas(log_det, self.noise_std, self.norm_bound, self.delta)
+    return -float(ndtri_exp(-(width**2) / 2 - math.log(2)))
 
 
 class FixedWidth(WidthConfidence):

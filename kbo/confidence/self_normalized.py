@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from kbo import checks
-from kbo.confidence import rounding, widths
+from kbo.confidence import rounding
 from kbo.confidence.base import SubGaussian, WidthConfidence
 from kbo.errors import InvalidInput
 from kbo.regression import Posterior
@@ -21,8 +22,9 @@ from kbo.regression import Posterior
 class SelfNormalized(SubGaussian, WidthConfidence):
     """AY-GP-UCB: the bound of Abbasi-Yadkori (2012), Theorem 3.11 = Durand et al. (2018), Theorem 1.
 
-    With ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen from the data or
-    not, at the price of the log-determinant of the least one.
+    ``width = sigma sqrt((log_det + 2 ln(1/delta)) / ridge) + B`` with sigma = noise_std, B = norm_bound. With
+    ``least_ridge`` it is Durand et al., Theorem 2: valid at every ridge from there on, chosen from the data or not, at
+    the price of the log-determinant of the least one.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise, in units of the targets.
@@ -58,11 +60,15 @@ class SelfNormalized(SubGaussian, WidthConfidence):
                 f"the state's ridge {state.ridge:g} is below least_ridge = {least:g}: no theorem covers it."
             )
         log_det, bias = widened(state, state.ridge, self.norm_bound, least)
-        return bias + widths.abbasi_yadkori(log_det, state.ridge, self.noise_std, self.norm_bound, self.delta)
+        noise = self.noise_std * torch.sqrt((log_det + 2 * math.log(1 / self.delta)) / state.ridge)
+        return noise + self.norm_bound + bias
 
 
 class ImprovedGPUCB(SubGaussian, WidthConfidence):
     """IGP-UCB: Chowdhury & Gopalan (2017), Theorem 2, always at ridge ``1 + eta``.
+
+    ``width = sigma sqrt(log_det + n eta + 2 ln(1/delta)) + B``, with the ``n eta`` of the proof instead of the constant
+    2 that ``eta = 2 / T`` gives.
 
     Args:
         noise_std, norm_bound, delta: As for ``SelfNormalized``.
@@ -84,7 +90,8 @@ class ImprovedGPUCB(SubGaussian, WidthConfidence):
 
     def width(self, state: Posterior) -> Tensor:
         log_det, bias = widened(state, 1 + self.eta, self.norm_bound, 1 + self.eta)
-        return bias + widths.chowdhury_gopalan(log_det, state.n, self.eta, self.noise_std, self.norm_bound, self.delta)
+        noise = self.noise_std * torch.sqrt(log_det + state.n * self.eta + 2 * math.log(1 / self.delta))
+        return noise + self.norm_bound + bias
 
 
 def widened(state: Posterior, ridge: float, norm_bound: float, least: float) -> tuple[Tensor, float]:

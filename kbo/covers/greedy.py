@@ -5,8 +5,6 @@ Nets are covers with points that are further apart than the radius.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -130,37 +128,6 @@ def _first_fit(near: Tensor) -> Tensor:
             chosen.append(i)
             covered |= table[i]
     return torch.tensor(chosen, device=near.device)
-
-
-def farthest_point_net(distance: Metric | Tensor, radius: float, first: int = 0) -> Tensor:
-    """Return the net that takes the point which is farthest from all before, until all are covered (Gonzalez 1985).
-
-    The nets of smaller radii begin with those of larger ones.
-
-    Args:
-        distance: The space, or all its distances [N N].
-        radius: At least 0, in units of the distance.
-        first: The point to begin with.
-
-    Returns:
-        Numbers of points, in the order of choice.
-
-    Raises:
-        InvalidInput: A radius below zero, or ``first`` is not the number of a point.
-    """
-    metric = as_metric(distance)
-    checks.non_negative("radius", radius)
-    first = checks.whole("first", first, 0, len(metric) - 1)
-    nearest = torch.full((len(metric),), math.inf, dtype=torch.float64, device=metric.device)
-    chosen = [torch.tensor(first, device=metric.device)]
-    while len(chosen) <= len(metric):
-        centre = metric[chosen[-1].unsqueeze(0)]
-        for rows, some in metric.blocks(1):
-            nearest[rows] = torch.minimum(nearest[rows], some.squared(centre).squeeze(-1))
-        if float(nearest.max()) <= metric.limit(radius):
-            break
-        chosen.append(nearest.argmax())
-    return torch.stack(chosen)
 
 
 def uncovered(points: Metric, centres: Metric, radius: float) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -108,24 +107,14 @@ def _same(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
 
 
 def _contains(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
-    """Return whether every location was observed at least as often as before; False where they are not kept."""
+    """Return whether the first locations are those of before, observed as often at least; False if not kept."""
     if not now or not before:
         return False
     (X, counts), (old, old_counts) = now, before
     m = len(old)
-    if len(X) >= m and _all([(X[:m] == old).all(), (counts[:m] >= old_counts).all()]):
-        return True
-    had, has = _counter(old, old_counts), _counter(X, counts)
-    return all(has[location] >= (1 - 1e-9) * count for location, count in had.items())  # sums of weights are rounded
+    return len(X) >= m and _all([(X[:m] == old).all(), (counts[:m] >= old_counts).all()])
 
 
 def _all(conditions: Iterable[Tensor]) -> bool:
     """Return whether all of some conditions [] hold, in one read of their device."""
     return bool(torch.stack(list(conditions)).all())
-
-
-def _counter(X: Tensor, counts: Tensor) -> dict[tuple[float, ...], float]:
-    found: dict[tuple[float, ...], float] = defaultdict(float)
-    for location, count in zip(map(tuple, X.tolist()), counts.tolist(), strict=True):
-        found[location] += count
-    return found

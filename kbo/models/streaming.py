@@ -256,8 +256,9 @@ class StreamingGP(PosteriorModel):
         self._learn(state, P, targets.squeeze(-1), new)
         model = object.__new__(type(self))
         vars(model).update(vars(self))
+        shared: Any = {id(one.gram): one.gram for one in self.modules() if isinstance(one, PrecomputedKernel)}
         model._modules, model._buffers, model._parameters = copy.deepcopy(
-            (self._modules, self._buffers, self._parameters), self._cheap_copies()
+            (self._modules, self._buffers, self._parameters), shared
         )
         model.train_inputs = (torch.cat([self.train_inputs[0], P]),)
         model.train_targets = torch.cat([self.train_targets, targets.squeeze(-1)])
@@ -271,15 +272,6 @@ class StreamingGP(PosteriorModel):
             model._variances = torch.cat([old, new])
         model._built = values, state
         return model
-
-    def _cheap_copies(self) -> dict[int, Any]:
-        """Return the memo of a deep copy that shares Gram matrices, and replaces the many empty tables of hooks."""
-        known: dict[int, Any] = {}
-        for module in self.modules():
-            known.update((id(table), type(table)()) for table in vars(module).values() if table == {})
-            if isinstance(module, PrecomputedKernel):
-                known[id(module.gram)] = module.gram
-        return known
 
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)

@@ -1,9 +1,11 @@
 """SupK-UCB: staged elimination on exact posteriors (Valko, Korda, Munos, Flaounas & Cristianini 2013, Alg. 2).
 
 Observations are split among stages s = 1, 2, .. in such a way that within a stage noise and choices are independent, so
-narrower bounds hold than for a posterior of all data. A round begins with all points and stage 1. A stage whose bounds
-are all tighter than ``2^-s`` eliminates points that cannot be the best and passes the others to the next stage. The
-first stage with a wider bound chooses such a point, and only its posterior is updated with the reward.
+narrower bounds hold than for a posterior of all data: with S stages, T rounds, N arms and weights of the noise of norm
+at most ``sqrt(leverage)``, the width is ``sigma sqrt(2 ln(2 T N S / delta) / ridge) + B``. A round begins with all
+points and stage 1. A stage whose bounds are all tighter than ``2^-s`` eliminates points that cannot be the best and
+passes the others to the next stage. The first stage with a wider bound chooses such a point, and only its posterior is
+updated with the reward.
 """
 
 from __future__ import annotations
@@ -59,9 +61,14 @@ class StagedElimination(Rule):
         checks.positive("horizon", self.horizon)
         checks.positive("reward_scale", self.reward_scale)
 
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return max(1, math.ceil(math.log2(self.horizon)))
+
     def state(self, posterior: Callable[[], Posterior], points: Tensor | None) -> Stages:
         """Return empty posteriors for all stages."""
-        return Stages(posterior(), [posterior() for _ in range(max(1, math.ceil(math.log2(self.horizon))))])
+        return Stages(posterior(), [posterior() for _ in range(self.n_stages)])
 
     def choose(self, confidence: Confidence, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
         if size > 1:

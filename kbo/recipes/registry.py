@@ -316,8 +316,9 @@ def _self_normalized(kernel, noise_std, norm_bound, delta, ridge) -> Method:
 @register("supk-ucb", rule=StagedElimination)
 def _elimination(kernel, noise_std, norm_bound, delta, horizon, n_points, ridge) -> Method:
     """Eliminate in stages; ``n_points`` counts the arms of one round."""
-    width = confidence.widths.valko(n_points, horizon, ridge, noise_std, norm_bound, delta)
     rule = StagedElimination(horizon, norm_bound)
+    noise = 2 * math.log(2 * horizon * n_points * rule.n_stages / delta)  # one Hoeffding bound a round, arm and stage
+    width = noise_std * math.sqrt(noise / ridge) + norm_bound
     return Method(partial(KernelRidge, kernel, ridge), confidence.FixedWidth(width), rule)
 
 

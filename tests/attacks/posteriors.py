@@ -41,7 +41,7 @@ NORM_BOUNDS: dict[str, Callable[[float, float, float], Confidence]] = {
     "self-normalized": c.SelfNormalized,
     "improved": lambda s, B, delta: c.ImprovedGPUCB(s, B, delta, 0.1),
     "bkb": c.BKB,
-    "k-ucb": c.KUCB,
+    "k-ucb": partial(c.EKUCB, projection=0.0),
     "ek-ucb": lambda s, B, delta: c.EKUCB(s, B, delta, 0.4 * s**2),
     "amm": partial(c.MartingaleMixture, kind="amm"),
     "dmm": partial(c.MartingaleMixture, kind="dmm"),

@@ -298,10 +298,8 @@ def _confidence() -> Iterator[Call]:
     numbers = "noise_std norm_bound delta"
     yield Call("SelfNormalized", c.SelfNormalized, numbers, bounds, least_ridge=0.1)
     yield Call("ImprovedGPUCB", c.ImprovedGPUCB, numbers, bounds, eta=0.01)
-    yield Call("KUCB", c.KUCB, numbers, bounds)
-    yield Call("EKUCB", c.EKUCB, numbers, bounds, projection=0.1, factor=1.0)
-    yield Call("BKB", c.BKB, f"{numbers} eps", bounds, printed=False)
-    yield Call("WangDeFreitas", c.WangDeFreitas, numbers, bounds)
+    yield Call("EKUCB", c.EKUCB, numbers, bounds, projection=0.1)
+    yield Call("BKB", c.BKB, f"{numbers} eps", bounds)
     yield Call("MartingaleMixture", c.MartingaleMixture, f"{numbers} kind scale ridges", bounds)
     yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
@@ -344,7 +342,6 @@ def _covers() -> Iterator[Call]:
     yield Call("PosteriorMetric", v.PosteriorMetric, "state points", covered)
     yield Call("greedy_cover", v.greedy_cover, "distance radius among")
     yield Call("first_fit_net", v.first_fit_net, "distance radius among")
-    yield Call("farthest_point_net", v.farthest_point_net, "distance radius", first=0)
     yield Call("covers", v.covers, "distance radius", centres=lambda: torch.tensor([0, 3]))
     metric = {"metric": lambda: v.PosteriorMetric(S(), X())}
     yield Call("Chain", v.Chain, "scale", lambda chain: chain.centres(1), depth=2, **metric)

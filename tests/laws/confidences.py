@@ -11,7 +11,6 @@ from torch import Tensor
 from kbo.confidence import (
     BKB,
     EKUCB,
-    KUCB,
     Chaining,
     Confidence,
     FiniteSet,
@@ -19,7 +18,6 @@ from kbo.confidence import (
     ImprovedGPUCB,
     MartingaleMixture,
     SelfNormalized,
-    WangDeFreitas,
 )
 from tests import dense
 from tests.dense import Dense
@@ -129,19 +127,11 @@ BOUNDS = [
         frozenset({"targets"}),
     ),
     Bound("bkb", lambda u: BKB(*u.numbers), lambda d, Z, u: dense.bkb(d, Z, u.ridge, *u.numbers, 0.5)),
-    # As printed it has the logarithm of the kernel.
-    Bound(
-        "bkb-printed",
-        lambda u: BKB(*u.numbers, 0.2, printed=True),
-        lambda d, Z, u: dense.bkb_printed(d, Z, u.ridge, *u.numbers, 0.2),
-        frozenset({"targets"}),
-        other_numbers=True,
-    ),
-    Bound("k-ucb", lambda u: KUCB(*u.numbers), lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers)),
+    Bound("k-ucb", lambda u: EKUCB(*u.numbers, 0.0), lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers)),
     Bound(
         "ek-ucb",
-        lambda u: EKUCB(*u.numbers, 0.4 * u.ridge, factor=2),
-        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers, 0.4 * u.ridge, 2),
+        lambda u: EKUCB(*u.numbers, 0.4 * u.ridge),
+        lambda d, Z, u: dense.ekucb(d, Z, u.ridge, *u.numbers, 0.4 * u.ridge),
     ),
     # The prior gives the size of the function, so targets, noise and kernel only change together.
     *(
@@ -172,13 +162,6 @@ BOUNDS = [
         lambda u: FixedWidth(2.0),
         lambda d, Z, u: dense.symmetric(d, Z, u.ridge, 2.0),
         frozenset({"prior"}),
-    ),
-    # As printed the lemma adds B^2, B, 1 and sigma: no change of units keeps it.
-    Bound(
-        "wang-de-freitas",
-        lambda u: WangDeFreitas(*u.numbers),
-        lambda d, Z, u: dense.wang_de_freitas(d, Z, *u.numbers),
-        frozenset(),
     ),
     Bound("amm", mixture("amm"), mixture_formula((1.0,))),
     Bound("dmm", mixture("dmm"), mixture_formula((0.1, 0.3, 1.0, 3.0, 10.0))),

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from kbo import bandit
@@ -26,8 +27,8 @@ from kbo.confidence import (
     MixtureNoiseBounds,
     NoiseLevel,
     SelfNormalized,
-    WangDeFreitas,
-    widths,
+    SubGaussian,
+    WidthConfidence,
 )
 from kbo.errors import RefutedAssumptions
 from kbo.experiments import bandits
@@ -119,25 +120,30 @@ def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
     return replace(plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)})
 
 
-class _Lemma3(WangDeFreitas):
-    """Lemma 3 at the ridge of the state, for draws from ``N(mean, v^2 sigma^2 / ridge covariance)``, Sec. 6.4.
+class Lemma3(SubGaussian, WidthConfidence):
+    """Lemma 3 (after Wang & de Freitas 2014), for draws from ``N(mean, v^2 sigma^2 / ridge covariance)``, Sec. 6.4.
 
-    Only at ``noise_std^2`` is it a lemma.
+    It is a lemma only at ridge ``noise_std^2``, for one round at a time, and not equivariant to units, as printed: with
+    ``g = log_det / 2``,
+    ``v^2 = B^2 + sqrt(8 g ln(2/delta)) + sqrt(2 ln(4/delta)) B + 2 g + 2 sigma ln(2/delta)``.
     """
 
-    def ridge(self, state: Posterior) -> float:
-        return state.ridge
+    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
+        super().__init__(noise_std, norm_bound, delta)
+        self.guarantee: str | None = None
 
     def width(self, state: Posterior) -> Tensor:
-        v = widths.wang_de_freitas(state.log_det(), self.noise_std, self.norm_bound, self.delta)
-        return v * self.noise_std / math.sqrt(state.ridge)
+        g, B, sigma = state.log_det() / 2, self.norm_bound, self.noise_std
+        log2, log4 = math.log(2 / self.delta), math.log(4 / self.delta)
+        square = B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
+        return torch.sqrt(square) * sigma / math.sqrt(state.ridge)
 
 
 def play_inflated(method: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
     """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
     environment = problem(quick=False).environment(seed)
     sigma, C = environment.noise_std, environment.norm_bound
-    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": _Lemma3}[method](sigma, C, DELTA / 12)
+    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": Lemma3}[method](sigma, C, DELTA / 12)
     ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
     made = Method(partial(KernelRidge, environment.kernel, ridge), confidence, ThompsonSampling())
     return [row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0]

@@ -169,7 +169,7 @@ class Sketch(Stateful):
         self.yy += sum(weight * target * target for weight, target in zip(each, host.targets, strict=True))
         self.By.addmv_(z, y if weights is None else weights * y)
         B = z if weights is None else z * weights.sqrt()
-        self._unsummed.append(B)
+        self._G.value.addmm_(B, B.mT)
         return B
 
     def _merge(self) -> None:
@@ -188,17 +188,7 @@ class Sketch(Stateful):
     def _sum(self) -> None:
         """``B B'`` and ``B y`` from rows and counts."""
         B = self.rows.features_of(slice(None)).mT
-        self._gram, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
-        self._unsummed: list[Tensor] = []
-
-    @property
-    def _G(self) -> GrowingTensor:
-        """``B B'`` of all observations: the columns that came since it was last read are one product."""
-        if self._unsummed:
-            B = torch.cat(self._unsummed, 1)
-            self._gram.value.addmm_(B, B.mT)
-            self._unsummed = []
-        return self._gram
+        self._G, self._By = GrowingTensor((B * self.rows.counts) @ B.mT), GrowingTensor(B @ self.rows.sums)
 
     def _admit(self, x: Tensor, point: Candidate) -> None:
         """Make x [1 d], which was observed, an anchor: all features gain a coordinate."""
@@ -305,5 +295,4 @@ class Sketch(Stateful):
         return min(self._error.bound(self.k, self.rows), self.residual_trace()) if self.n else 0.0
 
     def _restored(self) -> None:
-        self._unsummed = []
         self.layout = fresh_version()
