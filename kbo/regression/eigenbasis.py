@@ -15,6 +15,8 @@ posteriors use this; the sketched one has no border.
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
 | quad | ``constant + a y'H^-1 y`` | ``constant - y'H^-1 y`` |
 
+The factors of the two forms are ``factors(a)``.
+
 Rows of an exact posterior are scaled by the square roots of their counts: with ``C = diag(c)``,
 
     (K + ridge C^-1)^-1 = C^1/2 (C^1/2 K C^1/2 + ridge I)^-1 C^1/2,
@@ -98,12 +100,8 @@ class Resolvent(Stateful, ABC):
         """``|y - mean(X)|^2``, [r]."""
 
     @abstractmethod
-    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
-        """The posterior covariance from its prior part and ``p'H^-1 q``."""
-
-    @abstractmethod
-    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
-        """``quad`` from ``constant`` and ``y'H^-1 y``; below zero only by rounding."""
+    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
+        """The factors of ``p'H^-1 q`` in the covariance and of ``y'H^-1 y`` in ``quad``."""
 
     def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
         """Return ``H(a)`` at ridges [r]; where it has no factor an error, or NaN for the caller to find."""
@@ -126,7 +124,7 @@ class Resolvent(Stateful, ABC):
         return Shifted(ridges, W, L, s, self._quad(form + s.square().sum(-1), ridges))
 
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
-        return self.quad_of(self.constant, form, ridges).clamp_min(0)
+        return (self.constant + self.factors(ridges)[1] * form).clamp_min(0)  # below zero only by rounding
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
@@ -224,9 +222,9 @@ class SpectralRidges(AllRidges):
         prior, variance, (constant,) = on_host(*each, H.constant.to(self.variance).reshape(1))
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
-            form, share = forms(ridge), ridge / (ridge + trace)
-            variances = np.maximum(H.covariance(prior, form.diagonal()[1:], ridge), share * variance)
-            return form[0, 1:], variances, max(float(H.quad_of(constant, form[0, 0], ridge)), 0.0)
+            form, share, (of_form, of_quad) = forms(ridge), ridge / (ridge + trace), H.factors(ridge)
+            variances = np.maximum(prior + of_form * form.diagonal()[1:], share * variance)
+            return form[0, 1:], variances, max(float(constant + of_quad * form[0, 0]), 0.0)
 
         return at
 
@@ -254,7 +252,7 @@ class SpectralRidges(AllRidges):
         mean = (W * H.target[0]) @ p + (s_y.unsqueeze(-2) @ s).squeeze(-2)
         form = (W @ p.square() + s.square().sum(-2)).unsqueeze(-1)
         ridges = ridges.reshape(-1, 1, 1)
-        covariance = H.covariance(self.prior.squeeze(-1), form, ridges)
+        covariance = self.prior.squeeze(-1) + H.factors(ridges)[0] * form
         return mean.unsqueeze(-1), clamped(covariance, self.variance, ridges, self.trace).unsqueeze(-1)
 
     def _moments(self, at: Shifted) -> tuple[Tensor, Tensor]:
@@ -274,7 +272,7 @@ class SpectralRidges(AllRidges):
             form = ((Wp * self.p).sum(0) + s.square().sum(0)).unsqueeze(-1)
         else:
             form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + torch.einsum("bkg,bkh->kgh", s, s)
-        covariance = H.covariance(self.prior, form, ridges.reshape(-1, 1, 1))
+        covariance = self.prior + H.factors(ridges.reshape(-1, 1, 1))[0] * form
         if g == 1:
             least = clamped(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)
             covariance = least.unsqueeze(-1)
@@ -352,11 +350,8 @@ class Eigenbasis(Resolvent):
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
-    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
-        return prior - form
-
-    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
-        return constant + ridges * form
+    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
+        return -1.0, ridges
 
     def log_det(self, at: Shifted) -> Tensor:
         ridges = at.ridges.unsqueeze(-1)

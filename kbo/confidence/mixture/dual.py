@@ -68,13 +68,13 @@ class Dual:
         limits: Sequence[float],
         start: Sequence[float],
     ) -> None:
-        self.square, self.limits = square, [math.log(ridge) for ridge in limits]
+        self.square, self.limits, self.start = square, list(map(math.log, limits)), list(map(math.log, start))
         with torch.no_grad():
             moments = answers.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
         self.answers: AllRidges = answers if len(signs) == 1 else answers.select(each.repeat(len(signs)))
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
-        self.sides, self.start = np.repeat(signs, len(each)), list(start)
+        self.sides: np.ndarray = np.repeat(signs, len(each))
         sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
         self.coarse: Tensor = torch.cat(sides, -1)
 
@@ -104,7 +104,7 @@ class Dual:
     @torch.no_grad()
     def _minimise_all(self) -> tuple[Tensor, Tensor]:
         """Return the minimising ridges and the minima [SB], all points together."""
-        h, grid = self._of(self.answers, self.signs), self.coarse.new_tensor(self.start).log()
+        h, grid = self._of(self.answers, self.signs), self.coarse.new_tensor(self.start)
         t, minima = minimise(h, lambda rows: self._of(self.answers.select(rows), self.signs[rows]), grid, self.coarse)
         return t.exp(), minima
 
@@ -112,38 +112,37 @@ class Dual:
         """Return the same for a few points: one after the other, on the host."""
         h, where = cache(self._few(range(len(self.sides)))), self.coarse.argmin(0).tolist()
         found = [self._minimise_one(lambda t, row=row: h(t)[row], self.start[j]) for row, j in enumerate(where)]
-        ridges, minima = self.signs.new_tensor(np.array(found)).unbind(-1)
-        return ridges, minima
+        t, minima = self.signs.new_tensor(np.array(found)).unbind(-1)
+        return t.exp(), minima
 
     def _few(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
-        """Return h of a few points as a function of one ridge, on the host: ``_h`` without gradients."""
+        """Return h of a few points as a function of one log ridge, on the host: ``_h`` without gradients."""
         moments_at, signs = self.answers.in_numbers(rows), self.sides[list(rows)]
 
-        def h(ridge: float) -> np.ndarray:
-            means, variances, quad = moments_at(ridge)
+        def h(t: float) -> np.ndarray:
+            means, variances, quad = moments_at(ridge := math.exp(t))
             square = self.square(quad, ridge)
             return np.full(len(means), -math.inf) if square < 0 else signs * means + np.sqrt(square * variances)
 
         return h
 
-    def _many(self, rows: np.ndarray, ridge: float) -> np.ndarray:
-        """Return h of many points at one ridge, which their device computes."""
-        index = torch.from_numpy(rows).to(self.coarse.device)
+    def _many(self, rows: np.ndarray, t: float) -> np.ndarray:
+        """Return h of many points at one log ridge, which their device computes."""
+        index, ridge = torch.from_numpy(rows).to(self.coarse.device), math.exp(t)
         h = self._searched(self.answers.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index])
         return on_host(h)[0][0]
 
     def _one(self, row: int) -> Callable[[float], float]:
-        """Return h of one point as a function of its ridge, in plain numbers."""
+        """Return h of one point as a function of its log ridge, in plain numbers."""
         h = self._few([row])
-        return lambda ridge: float(h(ridge)[0])
+        return lambda t: float(h(t)[0])
 
     def _minimise_one(
         self, h: Callable[[float], float], start: float, tolerance: float = 1e-4, enough: float = -math.inf
     ) -> tuple[float, float]:
-        """Return the ridge that minimises h of one point and the minimum, or a ridge where h is low enough."""
-        begin = bisect_left(self.limits, math.log(start), hi=len(self.limits) - 1)
-        t, minimum = minimise_one(lambda t: h(math.exp(t)), self.limits, begin, tolerance, enough)
-        return math.exp(t), minimum
+        """Return the log ridge that minimises h of one point and the minimum, or one where h is low enough."""
+        begin = bisect_left(self.limits, start, hi=len(self.limits) - 1)
+        return minimise_one(h, self.limits, begin, tolerance, enough)
 
     @torch.no_grad()
     def argmax_upper(self) -> tuple[int, float]:
@@ -156,17 +155,15 @@ class Dual:
         """
         least_on_grid, ridge_of = self.coarse.min(0)
         bounds, where = on_host(least_on_grid, ridge_of.to(least_on_grid))
-        best, value, least, ridges = -1, -math.inf, -math.inf, [*self.start]
+        best, value, least, known = -1, -math.inf, -math.inf, [*self.start]
         while bounds[row := int(bounds.argmax())] > least:
-            ridge, bounds[row] = self._minimise_one(
-                self._one(row), ridges[int(where[row])], tolerance=_COARSE, enough=value
-            )
+            t, bounds[row] = self._minimise_one(self._one(row), known[int(where[row])], tolerance=_COARSE, enough=value)
             if bounds[row] > value:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
-            ridges.append(ridge)
+            known.append(t)
             if len(rivals := np.flatnonzero(bounds > least)):
-                h = self._few(rivals.tolist())(ridge) if len(rivals) <= _TOGETHER else self._many(rivals, ridge)
-                where[rivals[h < bounds[rivals]]] = len(ridges) - 1
+                h = self._few(rivals.tolist())(t) if len(rivals) <= _TOGETHER else self._many(rivals, t)
+                where[rivals[h < bounds[rivals]]] = len(known) - 1
                 bounds[rivals] = np.minimum(bounds[rivals], h)  # NaN stays, and ends the search
         return best, float(bounds[row])
 

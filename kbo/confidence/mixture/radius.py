@@ -101,8 +101,8 @@ def costs(
     """
     answers: Any = state.all_ridges() if many else state  # which has a factor for one ridge
     found, s = torch.stack([answers.quad(ridges), answers.log_det(ridges)]).tolist(), noise_std**2
-    rows = list(zip(*found, ridges, strict=True))
-    return found[0], [quad + s * (gain + state.error.log_det(a) + 2 * math.log(1 / delta)) for quad, gain, a in rows]
+    rows, error = zip(*found, ridges, strict=True), state.error
+    return found[0], [quad + s * (gain + error.log_det(a) + 2 * math.log(1 / delta)) for quad, gain, a in rows]
 
 
 def averaged(costs: Sequence[float], noise_std: float) -> float:
@@ -143,7 +143,7 @@ def search_grid(ridges: Sequence[float], low: float, high: float) -> list[float]
     """Return the limits of a search, these ridges and their geometric means, and wider and wider steps beyond them."""
     inner, steps = [math.sqrt(a * b) for a, b in pairwise(ridges)], [3.0 ** (1.5**j - 0.5) for j in range(10)]
     outer = [ridges[0] / step for step in steps] + [ridges[-1] * step for step in steps]
-    return [low, *sorted(ridge for ridge in (*ridges, *inner, *outer) if low < ridge < high), high]
+    return [low, *sorted([ridge for ridge in (*ridges, *inner, *outer) if low < ridge < high]), high]
 
 
 @torch.no_grad()

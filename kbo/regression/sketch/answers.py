@@ -226,11 +226,8 @@ class SketchedResolvent(Resolvent):
         self.C, self.D = G[:, :0], G[:0, :0]
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
-    def covariance(self, prior: Number, form: Number, ridges: Number | float) -> Number:
-        return prior + ridges * form
-
-    def quad_of(self, constant: Number, form: Number, ridges: Number | float) -> Number:
-        return constant - form
+    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
+        return ridges, -1.0
 
     def log_det(self, at: Shifted) -> Tensor:
         return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)
