@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def answers() -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def main(task: str, file: str) -> None:
+def main(task: str, file: str, answers: Callable[[], Iterator[tuple[str, Any]]] = answers) -> None:
     found, path = dict(answers()), Path(file)
     if task == "record":
         path.write_text(json.dumps(found))

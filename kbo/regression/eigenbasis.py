@@ -15,11 +15,11 @@ posteriors use this; the sketched one has no border.
 | covariance | ``k(x, x') - p'H^-1 q`` | ``residual(x, x') + a p'H^-1 q`` |
 | quad | ``constant + a y'H^-1 y`` | ``constant - y'H^-1 y`` |
 
-The factors of the two forms are ``factors(a)``.
+The multipliers of the two forms are ``multipliers(a)``.
 
-Rows of an exact posterior are scaled by the square roots of their counts: with ``C = diag(c)``,
+Rows of an exact posterior are scaled by the square roots of their counts c: with ``N = diag(c)``,
 
-    (K + ridge C^-1)^-1 = C^1/2 (C^1/2 K C^1/2 + ridge I)^-1 C^1/2,
+    (K + ridge N^-1)^-1 = N^1/2 (N^1/2 K N^1/2 + ridge I)^-1 N^1/2,
 
 so repeated points keep one decomposition for all ridges.
 """
@@ -92,16 +92,16 @@ class Resolvent(Stateful, ABC):
     grids: dict[tuple[float, ...], Shifted]
 
     @abstractmethod
-    def log_det(self, at: Shifted) -> Tensor:
+    def log_det(self, shifted: Shifted) -> Tensor:
         """``ln det(I + K / a)``, [r]."""
 
     @abstractmethod
-    def rss(self, at: Shifted) -> Tensor:
+    def rss(self, shifted: Shifted) -> Tensor:
         """``|y - mean(X)|^2``, [r]."""
 
     @abstractmethod
-    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
-        """The factors of ``p'H^-1 q`` in the covariance and of ``y'H^-1 y`` in ``quad``."""
+    def multipliers(self, ridges: Number) -> tuple[Number | float, Number | float]:
+        """What multiplies ``p'H^-1 q`` in the covariance, and ``y'H^-1 y`` in ``quad``."""
 
     def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
         """Return ``H(a)`` at ridges [r]; where it has no factor an error, or NaN for the caller to find."""
@@ -124,7 +124,7 @@ class Resolvent(Stateful, ABC):
         return Shifted(ridges, W, L, s, self._quad(form + s.square().sum(-1), ridges))
 
     def _quad(self, form: Tensor, ridges: Tensor) -> Tensor:
-        return (self.constant + self.factors(ridges)[1] * form).clamp_min(0)  # below zero only by rounding
+        return (self.constant + self.multipliers(ridges)[1] * form).clamp_min(0)  # below zero only by rounding
 
     def grid(self, ridges: Sequence[float]) -> Shifted:
         """Return ``H(a)`` at ridges of which several numbers in turn are computed."""
@@ -165,10 +165,10 @@ class Resolvent(Stateful, ABC):
         none = self.C[:, :0], self.D[:, :0]
         return SpectralRidges(state, self, *none, self.values.new_empty(0, 1, 1), self.values.new_empty(0, 1))
 
-    def solved_square(self, at: Shifted) -> Tensor:
+    def solved_square(self, shifted: Shifted) -> Tensor:
         """``|H^-1 y|^2``, [r]."""
-        border = torch.linalg.solve_triangular(at.L.mT, at.s.unsqueeze(-1), upper=True).squeeze(-1)
-        basis = at.W * (self.target[0] - border @ self.C.mT)
+        border = torch.linalg.solve_triangular(shifted.L.mT, shifted.s.unsqueeze(-1), upper=True).squeeze(-1)
+        basis = shifted.W * (self.target[0] - border @ self.C.mT)
         return basis.square().sum(-1) + border.square().sum(-1)
 
 
@@ -199,7 +199,7 @@ class SpectralRidges(AllRidges):
         return self._number(self.resolvent.log_det, ridges)
 
     def quad(self, ridges: Sequence[float]) -> Tensor:
-        return self._number(lambda at: at.quad, ridges)
+        return self._number(lambda shifted: shifted.quad, ridges)
 
     def rss(self, ridges: Sequence[float]) -> Tensor:
         return self._number(self.resolvent.rss, ridges)
@@ -222,42 +222,42 @@ class SpectralRidges(AllRidges):
         prior, variance, (constant,) = on_host(*each, H.constant.to(self.variance).reshape(1))
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
-            form, share, (of_form, of_quad) = forms(ridge), ridge / (ridge + trace), H.factors(ridge)
+            form, share, (of_form, of_quad) = forms(ridge), ridge / (ridge + trace), H.multipliers(ridge)
             variances = np.maximum(prior + of_form * form.diagonal()[1:], share * variance)
             return form[0, 1:], variances, max(float(constant + of_quad * form[0, 0]), 0.0)
 
         return at
 
     def at(self, ridges: Tensor) -> Moments:
-        at = self.resolvent.shifted(ridges, checked=False)
-        return self._answered(*self._moments(at), at.quad)
+        shifted = self.resolvent.shifted(ridges, checked=False)
+        return self._answered(*self._joint(shifted), shifted.quad)
 
     def grid(self, ridges: Sequence[float]) -> Moments:
-        at = self.resolvent.grid(ridges)
-        quad = at.quad.unsqueeze(-1)
+        shifted = self.resolvent.grid(ridges)
+        quad = shifted.quad.unsqueeze(-1)
         if self.p.shape[-1] == 1:
-            return self._answered(*self._single(at), quad)
-        parts = [self._moments(Shifted(*one)) for one in zip(*(part.split(1) for part in at), strict=True)]
+            return self._answered(*self._single(shifted), quad)
+        parts = [self._joint(Shifted(*one)) for one in zip(*(part.split(1) for part in shifted), strict=True)]
         return self._answered(*map(torch.stack, zip(*parts, strict=True)), quad)
 
     def _answered(self, *moments: Tensor) -> Moments:
         """Return moments in the dtype of the data."""
         return Moments(*(part.to(self.state.like.dtype) for part in moments))
 
-    def _single(self, at: Shifted) -> tuple[Tensor, Tensor]:
+    def _single(self, shifted: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [r B 1] and covariance [r B 1 1] of groups of one, by matrix products over all ridges."""
-        H, p, (ridges, W, L, s_y, _) = self.resolvent, self.p.squeeze(-1), at
+        H, p, (ridges, W, L, s_y, _) = self.resolvent, self.p.squeeze(-1), shifted
         e = self.p_border.squeeze(-1) - (W.unsqueeze(-2) * H.C.mT) @ p
         s = torch.linalg.solve_triangular(L, e, upper=False)
         mean = (W * H.target[0]) @ p + (s_y.unsqueeze(-2) @ s).squeeze(-2)
         form = (W @ p.square() + s.square().sum(-2)).unsqueeze(-1)
         ridges = ridges.reshape(-1, 1, 1)
-        covariance = self.prior.squeeze(-1) + H.factors(ridges)[0] * form
+        covariance = self.prior.squeeze(-1) + H.multipliers(ridges)[0] * form
         return mean.unsqueeze(-1), clamped(covariance, self.variance, ridges, self.trace).unsqueeze(-1)
 
-    def _moments(self, at: Shifted) -> tuple[Tensor, Tensor]:
+    def _joint(self, shifted: Shifted) -> tuple[Tensor, Tensor]:
         """Mean [B g] and covariance [B g g] at one ridge (leading axis 1) or one per group (leading axis B)."""
-        H, (n0, B, g), (ridges, W, L, s_y, _) = self.resolvent, self.p.shape, at
+        H, (n0, B, g), (ridges, W, L, s_y, _) = self.resolvent, self.p.shape, shifted
         Wp = W.mT.unsqueeze(-1) * self.p
         e = self.p_border.reshape(L.shape[-1], B * g) - H.C.mT @ Wp.reshape(n0, B * g)
         if len(L) == 1:
@@ -272,7 +272,7 @@ class SpectralRidges(AllRidges):
             form = ((Wp * self.p).sum(0) + s.square().sum(0)).unsqueeze(-1)
         else:
             form = torch.einsum("nkg,nkh->kgh", Wp, self.p) + torch.einsum("bkg,bkh->kgh", s, s)
-        covariance = self.prior + H.factors(ridges.reshape(-1, 1, 1))[0] * form
+        covariance = self.prior + H.multipliers(ridges.reshape(-1, 1, 1))[0] * form
         if g == 1:
             least = clamped(covariance[..., 0], self.variance, ridges.unsqueeze(-1), self.trace)
             covariance = least.unsqueeze(-1)
@@ -350,17 +350,17 @@ class Eigenbasis(Resolvent):
             return rows
         return self.data.counts[start : start + len(rows)].sqrt().unsqueeze(-1) * rows
 
-    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
+    def multipliers(self, ridges: Number) -> tuple[Number | float, Number | float]:
         return -1.0, ridges
 
-    def log_det(self, at: Shifted) -> Tensor:
-        ridges = at.ridges.unsqueeze(-1)
-        border = at.L.diagonal(dim1=-2, dim2=-1).square() / ridges
+    def log_det(self, shifted: Shifted) -> Tensor:
+        ridges = shifted.ridges.unsqueeze(-1)
+        border = shifted.L.diagonal(dim1=-2, dim2=-1).square() / ridges
         return torch.log1p(self.values / ridges).sum(-1) + border.log().sum(-1)
 
-    def rss(self, at: Shifted) -> Tensor:
+    def rss(self, shifted: Shifted) -> Tensor:
         """The scaled residuals are ``a H^-1 y``."""
-        return self.constant + at.ridges.square() * self.solved_square(at)
+        return self.constant + shifted.ridges.square() * self.solved_square(shifted)
 
     def coordinates(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the kernel columns of X [q d] in the basis [n0 q] and at the border [b q]."""

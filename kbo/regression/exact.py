@@ -254,14 +254,14 @@ class OneRidge(LowRankAnswers):
         self.state.check(X)
         size = max(1, block_of(_BLOCK, X.device) // self.data.rows)
         if X.ndim == 2:
-            return in_chunks(self._moments, X, size)
-        mean, variance = in_chunks(self._moments, X.reshape(-1, X.shape[-1]), size)
+            return in_chunks(self._mean_and_variance, X, size)
+        mean, variance = in_chunks(self._mean_and_variance, X.reshape(-1, X.shape[-1]), size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         prior = self.k.diagonal(X)
         if X.requires_grad:
-            mean, explained = _Moments.apply(X, self.factor)  # pyright: ignore[reportGeneralTypeIssues]
+            mean, explained = _MeanAndExplained.apply(X, self.factor)  # pyright: ignore[reportGeneralTypeIssues]
         else:
             W = self.factor.cholesky.solve(self.k(self.data.X, X))
             mean, explained = self.factor.z @ W, (W * W).sum(0)
@@ -304,7 +304,7 @@ class OneRidge(LowRankAnswers):
         return SamplePath(prior, lambda points: k(X, points), weights)
 
 
-class _Moments(torch.autograd.Function):
+class _MeanAndExplained(torch.autograd.Function):
     """``z'W`` and ``|W|^2`` of each of the points [q d]; the gradient of both takes one solve more."""
 
     @staticmethod

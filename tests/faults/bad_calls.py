@@ -10,10 +10,12 @@ Left out are the methods that those who write posteriors implement (``at``, ``pr
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -652,4 +654,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # some texts are taken for files to write
+        main()

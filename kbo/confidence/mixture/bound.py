@@ -5,7 +5,7 @@ Notation: sigma = noise_std, B = norm_bound, c = scale, a0 = sigma^2 / c.
 On paper                                                           | in code
 ``R^2 = quad(a0) + sigma^2 log_det(a0) + 2 sigma^2 ln(1/delta)``   | ``radius.squared_radius``     (eq. 8)
 ``F = {f : |f(x_1..n) - y| <= R, ||f|| <= B}``                     | contains f* w.p. 1 - delta     (Lemma 4.2)
-``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_squared_width``, over a    (Cor. 4.3)
+``R^2(a) = (R + B sqrt|E|)^2 + a B^2 - quad(a)``                   | ``_squared_width`` is R^2(a)/a (Cor. 4.3)
 ``h(a; x) = mean(x; a) + sqrt(R^2(a) / a) sqrt(variance(x; a))``   | every a bounds max f(x) over F (eq. 13)
 AMM: h at one a;  DMM: min of h over a grid;  CMM: over all a > 0  | ``kind``
 
@@ -219,7 +219,7 @@ class MartingaleMixture(SubGaussian):
             self._known = known = state.version, _Read(C, rounded, widths, search_grid(self.ridges, low, high))
         return known[1]
 
-    def squared_radius(self, state: Posterior) -> float:
+    def widened_squared_radius(self, state: Posterior) -> float:
         """Return ``(R + B sqrt|E|)^2``: the squared radius of F, widened by the error of an approximate state."""
         many = self.kind != "amm"
         square = averaged_radius(state, self.noise_std, self.delta, self._mixture_ridges, many=many)
@@ -237,7 +237,8 @@ class MartingaleMixture(SubGaussian):
             quad: ``quad`` at the ridges.
             ridges: The ridges a.
         """
-        # (1 + 10 e) (S (1 + 5 e) - quad) / a is at least the square of the widened width: docs/theory/rounding.md.
+        # With S = C + a B^2, (1 + 10 e) (S (1 + 5 e) - quad) / a is at least the square of the widened width
+        # (docs/theory/rounding.md).
         e = rounding.accounted(rounded, ridges)
         slack = (C + self.norm_bound**2 * ridges) * (1 + 5 * e) - quad
         return slack * (1 + 10 * e) / ridges

@@ -91,7 +91,7 @@ class _Program:
         # From here on the arithmetic is that of the host: hundreds of steps of root finding on single numbers.
         rows = torch.stack([data.counts, data.y]), state.prior(data.X, self.centres).mT
         prior = state.prior_variance(x.unsqueeze(0)).squeeze(0)
-        numbers = torch.stack([x.new_tensor(confidence.squared_radius(state)), data.within, prior])
+        numbers = torch.stack([x.new_tensor(confidence.widened_squared_radius(state)), data.within, prior])
         table, numbers = torch.cat(rows).cpu(), numbers.tolist()
         (counts, y), K, k_x = table[:2], table[2:-1], table[-1]
         self.B, self.scale, (self.square, within, variance) = confidence.norm_bound, counts.sqrt(), numbers

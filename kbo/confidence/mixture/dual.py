@@ -50,33 +50,33 @@ class Dual:
     """h over some points, on one or both sides.
 
     Args:
-        answers: The posterior at any ridge, with B groups of one point each.
+        all_ridges: The posterior at any ridge, with G groups of one point each.
         signs: 1 bounds f from above; -1 bounds -f from above.
         square: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
         limits: Increasing ridges, numbers, among which every search begins; the outer ones are its limits.
         start: Some of them, at which h is read before the search.
 
     Attributes:
-        coarse: h at these ridges, [r SB], the points once for each of S signs.
+        coarse: h at these ridges, [r SG], the points once for each of S signs.
     """
 
     def __init__(
         self,
-        answers: AllRidges,
+        all_ridges: AllRidges,
         signs: Sequence[int],
         square: Callable[[Any, Any], Any],
         limits: Sequence[float],
         start: Sequence[float],
     ) -> None:
-        self.square, self.limits, self.start = square, list(map(math.log, limits)), list(map(math.log, start))
+        self.square, self.log_limits, self.log_start = square, list(map(math.log, limits)), list(map(math.log, start))
         with torch.no_grad():
-            moments = answers.grid(start)
+            moments = all_ridges.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
-        self.answers: AllRidges = answers if len(signs) == 1 else answers.select(each.repeat(len(signs)))
+        self.all_ridges: AllRidges = all_ridges if len(signs) == 1 else all_ridges.select(each.repeat(len(signs)))
         self.signs: Tensor = moments.mean.new_tensor(signs).repeat_interleave(len(each))
-        self.sides: np.ndarray = np.repeat(signs, len(each))
-        sides = [self._searched(moments, ridges.unsqueeze(-1), sign) for sign in signs]
-        self.coarse: Tensor = torch.cat(sides, -1)
+        self.host_signs: np.ndarray = np.repeat(signs, len(each))
+        values = [self._h_or_minus_infinity(moments, ridges.unsqueeze(-1), sign) for sign in signs]
+        self.coarse: Tensor = torch.cat(values, -1)
 
     def _h(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> tuple[Tensor, Tensor]:
         """Return h, and whether the ridge proves that F is empty."""
@@ -84,40 +84,42 @@ class Dual:
         width = square.clamp_min(0).sqrt().to(moments.mean)
         return signs * moments.mean[..., 0] + width * safe_sqrt(moments.covariance[..., 0, 0]), square < 0
 
-    def _searched(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
+    def _h_or_minus_infinity(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> Tensor:
         """Return h as the search sees it, minus infinity where F is empty."""
         h, empty = self._h(moments, ridges, signs)
         return h.masked_fill(empty, -math.inf)
 
-    def _of(self, answers: AllRidges, signs: Tensor) -> Callable[[Tensor], Tensor]:
+    def _h_of(self, all_ridges: AllRidges, signs: Tensor) -> Callable[[Tensor], Tensor]:
         """Return h of points as a function of their log ridges."""
-        return lambda t: self._searched(answers.at(ridges := t.exp()), ridges, signs)
+        return lambda t: self._h_or_minus_infinity(all_ridges.at(ridges := t.exp()), ridges, signs)
 
     def value(self) -> tuple[Tensor, Tensor]:
-        """Return the minima [SB], and whether some ridge proves that F is empty, [].
+        """Return the minima [SG], and whether some ridge proves that F is empty, [].
 
         The minima are differentiable in the points at the minimising ridges (envelope theorem).
         """
         ridges, minima = self._minimise_few() if 0 < len(self.signs) <= _ON_HOST else self._minimise_all()
-        return self._h(self.answers.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
+        return self._h(self.all_ridges.at(ridges), ridges, self.signs)[0], minima.isneginf().any()
 
     @torch.no_grad()
     def _minimise_all(self) -> tuple[Tensor, Tensor]:
-        """Return the minimising ridges and the minima [SB], all points together."""
-        h, grid = self._of(self.answers, self.signs), self.coarse.new_tensor(self.start)
-        t, minima = minimise(h, lambda rows: self._of(self.answers.select(rows), self.signs[rows]), grid, self.coarse)
+        """Return the minimising ridges and the minima [SG], all points together."""
+        h, grid = self._h_of(self.all_ridges, self.signs), self.coarse.new_tensor(self.log_start)
+        t, minima = minimise(
+            h, lambda rows: self._h_of(self.all_ridges.select(rows), self.signs[rows]), grid, self.coarse
+        )
         return t.exp(), minima
 
     def _minimise_few(self) -> tuple[Tensor, Tensor]:
         """Return the same for a few points: one after the other, on the host."""
-        h, where = cache(self._few(range(len(self.sides)))), self.coarse.argmin(0).tolist()
-        found = [self._minimise_one(lambda t, row=row: h(t)[row], self.start[j]) for row, j in enumerate(where)]
+        h, where = cache(self._h_on_host(range(len(self.host_signs)))), self.coarse.argmin(0).tolist()
+        found = [self._minimise_one(lambda t, row=row: h(t)[row], self.log_start[j]) for row, j in enumerate(where)]
         t, minima = self.signs.new_tensor(np.array(found)).unbind(-1)
         return t.exp(), minima
 
-    def _few(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
+    def _h_on_host(self, rows: Sequence[int]) -> Callable[[float], np.ndarray]:
         """Return h of a few points as a function of one log ridge, on the host: ``_h`` without gradients."""
-        moments_at, signs = self.answers.in_numbers(rows), self.sides[list(rows)]
+        moments_at, signs = self.all_ridges.in_numbers(rows), self.host_signs[list(rows)]
 
         def h(t: float) -> np.ndarray:
             means, variances, quad = moments_at(ridge := math.exp(t))
@@ -126,23 +128,25 @@ class Dual:
 
         return h
 
-    def _many(self, rows: np.ndarray, t: float) -> np.ndarray:
+    def _h_on_device(self, rows: np.ndarray, t: float) -> np.ndarray:
         """Return h of many points at one log ridge, which their device computes."""
         index, ridge = torch.from_numpy(rows).to(self.coarse.device), math.exp(t)
-        h = self._searched(self.answers.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index])
+        h = self._h_or_minus_infinity(
+            self.all_ridges.select(index).grid([ridge]), self.coarse.new_tensor([ridge]), self.signs[index]
+        )
         return on_host(h)[0][0]
 
-    def _one(self, row: int) -> Callable[[float], float]:
+    def _h_of_one(self, row: int) -> Callable[[float], float]:
         """Return h of one point as a function of its log ridge, in plain numbers."""
-        h = self._few([row])
+        h = self._h_on_host([row])
         return lambda t: float(h(t)[0])
 
     def _minimise_one(
         self, h: Callable[[float], float], start: float, tolerance: float = 1e-4, enough: float = -math.inf
     ) -> tuple[float, float]:
         """Return the log ridge that minimises h of one point and the minimum, or one where h is low enough."""
-        begin = bisect_left(self.limits, start, hi=len(self.limits) - 1)
-        return minimise_one(h, self.limits, begin, tolerance, enough)
+        begin = bisect_left(self.log_limits, start, hi=len(self.log_limits) - 1)
+        return minimise_one(h, self.log_limits, begin, tolerance, enough)
 
     @torch.no_grad()
     def argmax_upper(self) -> tuple[int, float]:
@@ -155,14 +159,16 @@ class Dual:
         """
         least_on_grid, ridge_of = self.coarse.min(0)
         bounds, where = on_host(least_on_grid, ridge_of.to(least_on_grid))
-        best, value, least, known = -1, -math.inf, -math.inf, [*self.start]
+        best, value, least, known = -1, -math.inf, -math.inf, [*self.log_start]
         while bounds[row := int(bounds.argmax())] > least:
-            t, bounds[row] = self._minimise_one(self._one(row), known[int(where[row])], tolerance=_COARSE, enough=value)
+            t, bounds[row] = self._minimise_one(
+                self._h_of_one(row), known[int(where[row])], tolerance=_COARSE, enough=value
+            )
             if bounds[row] > value:
                 best, value, least = row, bounds[row], bounds[row] + _TIE * abs(bounds[row])
             known.append(t)
             if len(rivals := np.flatnonzero(bounds > least)):
-                h = self._few(rivals.tolist())(t) if len(rivals) <= _TOGETHER else self._many(rivals, t)
+                h = self._h_on_host(rivals.tolist())(t) if len(rivals) <= _TOGETHER else self._h_on_device(rivals, t)
                 where[rivals[h < bounds[rivals]]] = len(known) - 1
                 bounds[rivals] = np.minimum(bounds[rivals], h)  # NaN stays, and ends the search
         return best, float(bounds[row])
@@ -177,6 +183,6 @@ class Dual:
         bounds, where = self.coarse.min(0)
         few = bounds.topk(min(_REFINED, len(bounds)), largest=False).indices.sort().values
         found = zip(*torch.stack([few, where[few]]).tolist(), strict=True)
-        values = [(self._minimise_one(self._one(row), self.start[j])[1], row) for row, j in found]
+        values = [(self._minimise_one(self._h_of_one(row), self.log_start[j])[1], row) for row, j in found]
         value, row = min(values)
         return row, value

@@ -56,7 +56,7 @@ def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHS
 def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
     """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
     confidence = _mixture("dmm")
-    square, bounds = confidence.squared_radius(state), []
+    square, bounds = confidence.widened_squared_radius(state), []
     for ridge in (confidence.mixture_ridge * g for g in DMM_GRID):
         mean, variance = state.predict(arms, ridge)
         slack = square + ridge * confidence.norm_bound**2 - state.quad(ridge)
@@ -93,7 +93,7 @@ def cone_programs(device: torch.device, n: int) -> list[Result]:
     _updated(state, n, device, problem)
     assert state.data is not None
     arms = uniform(_ARMS, 3, seed=3).to(device)
-    X, y, radius = state.data.X, state.data.y.cpu().numpy(), float(confidence.squared_radius(state)) ** 0.5
+    X, y, radius = state.data.X, state.data.y.cpu().numpy(), float(confidence.widened_squared_radius(state)) ** 0.5
 
     def program() -> Tensor:
         K = state.prior(torch.cat([X, arms[:1]]), torch.cat([X, arms[:1]])).cpu()

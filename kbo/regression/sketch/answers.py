@@ -7,7 +7,7 @@ Notation: M = B B' + ridge I and S S' = M^-1 (``linalg/inverse_root.py``).
 On paper                                       | in code
 ``w = M^-1 B y``                               | ``weights``
 ``mean = z'w = (S'B y)'(S'z)``                 | ``weights @ z``, ``whitened @ p``
-``variance = k - |z|^2 + ridge z'M^-1 z``      | ``_moments``
+``variance = k - |z|^2 + ridge z'M^-1 z``      | ``_mean_and_variance``
 ``ln det(I + B'B / ridge)``                    | ``log_det``
 ``y'y - (By)'w``                               | ``quad``
 ``|y - B'w|^2 = quad - ridge |w|^2``           | ``rss``
@@ -67,10 +67,10 @@ class SketchAnswers(LowRankAnswers):
         flat, m = X.reshape(-1, X.shape[-1]), self.sketch.m
         many = len(flat) > _MANY * m and self.ridge >= _LARGE * (self.sketch.kappa or 1.0)
         size = max(1, block_of(_BLOCK, X.device) // max(1, m))
-        mean, variance = in_chunks(self._halved() if many else self._moments, flat, size)
+        mean, variance = in_chunks(self._halved() if many else self._mean_and_variance, flat, size)
         return mean.reshape(X.shape[:-1]), variance.reshape(X.shape[:-1])
 
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [N] of X [N d]."""
         dtype, X = X.dtype, X.double()
         z, prior = self.sketch.features(X), self.sketch.k.diagonal(X)
@@ -84,14 +84,14 @@ class SketchAnswers(LowRankAnswers):
         V = (basis.values / (basis.values + self.ridge)).sqrt().unsqueeze(-1) * basis.vectors.mT @ whitener
         alpha = self.weights @ whitener
 
-        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+        def mean_and_variance(X: Tensor) -> tuple[Tensor, Tensor]:
             dtype, X = X.dtype, X.double()
             columns, prior = self.sketch.features.columns(X), self.sketch.k.diagonal(X)
             mean = alpha @ columns
             variance = clamped(prior - (V @ columns).square_().sum(0), prior, self.ridge, self.sketch.trace)
             return mean.to(dtype), variance.to(dtype)
 
-        return moments
+        return mean_and_variance
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``covariance(x, x') = k(x, x') - z(x)'z(x') + ridge z(x)'M^-1 z(x')``."""
@@ -226,12 +226,12 @@ class SketchedResolvent(Resolvent):
         self.C, self.D = G[:, :0], G[:0, :0]
         self.grids: dict[tuple[float, ...], Shifted] = {}
 
-    def factors(self, ridges: Number) -> tuple[Number | float, Number | float]:
+    def multipliers(self, ridges: Number) -> tuple[Number | float, Number | float]:
         return ridges, -1.0
 
-    def log_det(self, at: Shifted) -> Tensor:
-        return torch.log1p(self.values / at.ridges.unsqueeze(-1)).sum(-1)
+    def log_det(self, shifted: Shifted) -> Tensor:
+        return torch.log1p(self.values / shifted.ridges.unsqueeze(-1)).sum(-1)
 
-    def rss(self, at: Shifted) -> Tensor:
+    def rss(self, shifted: Shifted) -> Tensor:
         """``|y - B'w|^2 = quad - a |w|^2`` with ``w = M^-1 B y``."""
-        return (at.quad - at.ridges * self.solved_square(at)).clamp_min(0)
+        return (shifted.quad - shifted.ridges * self.solved_square(shifted)).clamp_min(0)
