@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from kbo.experiments.bench import arithmetic, exact, race, sketch, suite
+from kbo.experiments.bench import exact, race, sketch, straight, suite
 from kbo.experiments.bench.race import Bench, Goal, Result
 
 CPU = torch.device("cpu")
@@ -48,17 +48,14 @@ def test_the_slower_side_loses_and_the_table_says_so():
 
 
 def test_straight_line_code_agrees_with_kbo(device):
-    for measure in (arithmetic.exact_rounds, arithmetic.sketched_rounds):
-        bench = next(bench for bench in arithmetic.BENCHES if bench.measure is measure)
+    for bench in {bench.measure: bench for bench in straight.BENCHES}.values():
         assert all(result.kbo > 0 for result in bench.run(device, quick=True))
 
 
 @pytest.mark.thorough
 @pytest.mark.keeps("file .*pipe:", "multiprocessing keeps a pipe to its tracker of resources until the process ends")
-def test_other_comparisons_agree_and_a_fresh_process_is_another_one(device):
-    for bench in {bench.measure: bench for bench in arithmetic.BENCHES}.values():
-        assert all(result.kbo > 0 for result in bench.run(device, quick=True))
-    assert len(suite.BENCHES) > 50
+def test_a_fresh_process_is_another_one():
+    assert len(suite.BENCHES) > 40
     assert Bench(measured, fresh=True).run(CPU)[1].kbo != os.getpid() == Bench(measured).run(CPU)[1].kbo
 
 

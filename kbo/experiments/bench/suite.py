@@ -14,11 +14,11 @@ from botorch.exceptions.warnings import InputDataWarning
 from tqdm import tqdm
 
 from kbo import devices
-from kbo.experiments.bench import acquisition, arithmetic, bounds, chaining, constraints, exact, growth, sketch
+from kbo.experiments.bench import acquisition, bounds, chaining, constraints, exact, growth, sketch, straight
 from kbo.experiments.bench.race import Bench, Result
 from kbo.experiments.sweep.threads import threads
 
-_MODULES = arithmetic, growth, exact, acquisition, bounds, sketch, chaining, constraints
+_MODULES = straight, growth, exact, acquisition, bounds, sketch, chaining, constraints
 
 BENCHES: list[Bench] = [bench for module in _MODULES for bench in module.BENCHES]
 
