@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from kbo.optimize.result import result_of
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes import PRACTICAL_WIDTHS
 from kbo.regression import KernelRidge, NystromRidge
+from kbo.report.record import Record
 from kbo.space import Space
 from tests.dense import close, gram
 
@@ -428,22 +430,35 @@ def test_before_a_bound_and_in_the_certified_setting_nothing_is_said_of_how_sure
     assert run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).sureness() is None
 
 
-# Functions of the caller
+# Settings of the caller's own
 
 
-def largest_mean(confidence, posterior, search):
-    return search.argmax(lambda features: posterior.predict(features)[0])
+class Latest(kbo.Practical):
+    def recommend(self, posterior, features, values):
+        return torch.arange(len(values))
 
 
-def latest(posterior, features, values):
-    return torch.arange(len(values))
+class LargestMean(Latest):
+    def model(self, X, y, noise_std):
+        return replace(super().model(X, y, noise_std), noise_std=0.5)
+
+    def search(self, confidence, posterior, search):
+        return search.argmax(lambda features: posterior.predict(features)[0])
 
 
-def test_functions_of_the_caller_replace_parts_and_are_named_in_the_journal(tmp_path):
+def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(tmp_path):
     path = tmp_path / "run.jsonl"
-    optimizer = run(7, journal=path, setting=kbo.Practical(recommend=latest, search=largest_mean))
+    optimizer = run(7, journal=path, setting=LargestMean(delta=0.2))
     assert optimizer.recommended().number == 6
+    assert optimizer.belief().fitted.noise_std == 0.5
     assert optimizer.ask() != run(7).ask()
+    account = optimizer.belief().account()
+    assert all("LargestMean" in account[part] for part in ("model", "search", "rule"))
     optimizer.close()
-    with pytest.raises(kbo.JournalError, match=re.escape(f"recommend: only in the journal: '{__name__}.latest'")):
-        run(0, journal=path, setting=kbo.Practical(search=largest_mean))
+    with pytest.raises(kbo.JournalError, match=re.escape(f"class: '{__name__}.LargestMean' in the journal")):
+        run(0, journal=path, setting=Latest(delta=0.2))
+    with pytest.raises(kbo.InvalidInput, match="the search of LargestMean chooses points without constraints"):
+        kbo.Optimizer(LINE, setting=LargestMean(), constraints=[kbo.Constraint("m", upper=1.0)])
+    assert kbo.Optimizer(LINE, setting=Latest(), constraints=[kbo.Constraint("m", upper=1.0)]).ask()
+    assert "pass its optimiser" in Record.of(path).obstacle
+    assert "pass its optimiser" in Record.of(path).obstacle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -14,22 +14,14 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, Limit, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize import parts
 from kbo.optimize.belief import NO_BOUND, Belief
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.fitting import unit_kernel
 from kbo.optimize.focus import FocusedDictionary
 from kbo.optimize.learner import PracticalLearner
-from kbo.optimize.model import Fitted, Model, fit_limited, fit_values
-from kbo.optimize.proposal import Find, Search, argmax_improvement, argmax_probable
-from kbo.optimize.recommendation import (
-    Recommend,
-    Sureness,
-    best_observed,
-    cautious_mean,
-    joint_targets,
-    sureness,
-)
+from kbo.optimize.model import Fitted, fit_limited, fit_values
+from kbo.optimize.proposal import Search, argmax_improvement, argmax_probable, argmax_upper
+from kbo.optimize.recommendation import Sureness, joint_targets, sureness
 from kbo.optimize.region import Region
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
@@ -79,14 +71,8 @@ class Practical:
     mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
     trial (docs/theory/constrained.md).
 
-    Three parts can be replaced, each by a function that is defined with ``def``; a journal names it, so that a run is
-    not continued with another one (docs/howto.md, "Parts of your own"):
-
-    * ``model(X, y, noise_std)`` returns kernel, noise level and targets as ``kbo.optimize.Fitted``, for values y [n],
-      larger ones better, at features X [n D]. The default is ``kbo.optimize.fit_values``.
-    * ``search(confidence, posterior, search)`` returns the next point [P] of the unit cube, for example
-      ``search.argmax(score)`` of a score [n] of features [n D]. The default is that of the method.
-    * ``recommend(posterior, features, values)`` returns the merit [n] of completed trials, larger is better.
+    For another model, search or recommendation subclass it and override ``model``, ``search`` or ``recommend``; a
+    journal names the class, so that a run is not continued with another one (docs/howto.md, "A setting of your own").
 
     Args:
         delta: Nominal failure probability of the bounds.
@@ -95,7 +81,6 @@ class Practical:
         n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
         noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective
             without noise. By default it is estimated.
-        model, search, recommend: Functions in place of the parts above.
     """
 
     delta: float = 0.1
@@ -103,9 +88,6 @@ class Practical:
     norm_factor: float = PRACTICAL_MULTIPLE
     n_initial: int | None = None
     noise_std: float | None = None
-    model: Model | None = None
-    search: Find | None = None
-    recommend: Recommend | None = None
 
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
@@ -122,16 +104,34 @@ class Practical:
             raise InvalidInput(f"norm_factor must be at least 1, got {self.norm_factor}: a smaller norm is refuted.")
         checks.maybe(checks.whole, "n_initial", self.n_initial, 2)
         checks.maybe(checks.non_negative, "noise_std", self.noise_std)
-        for part, function in self.replaced.items():
-            checks.named_function(part, function)
 
     def __repr__(self) -> str:
-        return f"Practical({', '.join(f'{name}={value}' for name, value in self._given().items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self._given().items())})"
 
-    @property
-    def replaced(self) -> dict[str, Callable[..., Any]]:
-        """The functions that were given in place of parts, by part."""
-        return {part: function for part in parts.PARTS if (function := getattr(self, part)) is not None}
+    def model(self, X: Tensor, y: Tensor, noise_std: float | None) -> Fitted:
+        """Return kernel, noise level and targets for values y [n], larger ones better, at features X [n D]."""
+        return fit_values(X, y, noise_std)
+
+    def search(self, confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
+        """Return the next point [P] of the unit cube, for example ``search.argmax(score)`` of a score [n].
+
+        The search near the best trial, where there is no noise, comes before it unless it is overridden.
+        """
+        return argmax_upper(confidence, posterior, search)
+
+    def recommend(self, posterior: Posterior, features: Tensor, values: Tensor) -> Tensor:
+        """Return scores [n] of completed trials with features [n D] and values [n], larger is better.
+
+        By default the mean less one standard deviation; without noise the values themselves are compared unless it is
+        overridden. The reported bound is wider, because its width covers all points at once, and would prefer trials
+        that were repeated to better ones that were not.
+        """
+        mean, variance = posterior.predict(features)
+        return mean - variance.sqrt()
+
+    def overrides(self, part: str) -> bool:
+        """Return whether "model", "search" or "recommend" is that of a subclass."""
+        return getattr(type(self), part) is not getattr(Practical, part)
 
     def begin(
         self, method: str, n_trials: int | None, space: Space, limit: float | None = None
@@ -139,11 +139,9 @@ class Practical:
         """Return the learner before the first evaluation; arguments as for ``Certified.begin``.
 
         Raises:
-            InvalidInput: The method is for the certified setting, or has no use for a part.
+            InvalidInput: The method is for the certified setting.
         """
         recipe = recipes.get(method)
-        if self.replaced and not recipe.has_bounds:
-            raise InvalidInput(f"method {method!r} has no model: leave out {', '.join(self.replaced)}.")
         if recipe.norm == "estimated":
             raise InvalidInput(
                 f"method {method!r} finds a norm bound of its own, which the practical setting does already: use "
@@ -164,8 +162,7 @@ class Practical:
         region = Region()
         near = region if method == self.default_method and space.continuous else None
         believe = partial(PracticalBelief, self, method, n_trials, region=near, branches=bool(space.conditions))
-        model = fit_values if limit is None else partial(fit_limited, limit)
-        fit = partial(parts.fitted_by, self.model or model)
+        fit = self.model if limit is None else partial(fit_limited, limit)
         n_initial = n_initial if recipe.has_bounds else math.inf
         return PracticalLearner(fit, believe, self.noise_std, n_initial, region, space.device)
 
@@ -180,10 +177,10 @@ class Practical:
             InvalidInput: The constraint has a norm bound or a kernel, which are estimated; or the search is your own,
                 which gets no constraints.
         """
-        if self.search is not None:
+        if self.overrides("search"):
             raise InvalidInput(
-                f"constraint {constraint.name!r}: Practical(search={checks.name_of(self.search)}) chooses points "
-                "without constraints: leave it out, or return the penalised value as the objective."
+                f"constraint {constraint.name!r}: the search of {type(self).__name__} chooses points without "
+                "constraints: leave it out, or return the penalised value as the objective."
             )
         if constraint.name == OBJECTIVE:
             return self.shared(outputs)
@@ -192,20 +189,20 @@ class Practical:
                 f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
                 "setting estimates them."
             )
-        return replace(self, noise_std=constraint.noise_std, model=None, search=None, recommend=None)
+        return replace(self, noise_std=constraint.noise_std)
 
     def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
         """Return False: nothing is known of a quantity in advance."""
         return False
 
     def describe(self, space: Space) -> dict[str, Any]:
-        """Return the setting as plain JSON values, with functions by their names."""
-        return {"setting": "practical", **self._given()}
+        """Return the setting as plain JSON values; a subclass by its name."""
+        own = {} if type(self) is Practical else {"class": f"{type(self).__module__}.{type(self).__qualname__}"}
+        return {"setting": "practical", **own, **self._given()}
 
     def _given(self) -> dict[str, Any]:
         """Return the arguments; of those that were added after 0.9 only those that differ from the default."""
-        given = {name: value for name, value in vars(self).items() if value is not None or name == "n_initial"}
-        return given | {part: checks.name_of(function) for part, function in self.replaced.items()}
+        return {name: value for name, value in vars(self).items() if value is not None or name == "n_initial"}
 
 
 class PracticalBelief(Belief):
@@ -251,11 +248,13 @@ class PracticalBelief(Belief):
         self._n_fitted = n
 
     def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
-        find, confidence = self._setting.search, self.confidence()
-        if limits and confidence is not None:
-            return argmax_probable(confidence.for_trial(search.number), posterior, search, limits)
-        if find is not None and confidence is not None:
-            return parts.found_by(find, confidence.for_trial(search.number), posterior, search)
+        confidence = self.confidence()
+        assert confidence is not None  # else points are chosen at random
+        confidence = confidence.for_trial(search.number)
+        if limits:
+            return argmax_probable(confidence, posterior, search, limits)
+        if self._setting.overrides("search"):
+            return self._setting.search(confidence, posterior, search)
         if self._region and self.exact and not search.restriction.partial:
             if self._branches:
                 return argmax_improvement(posterior, search)
@@ -264,9 +263,10 @@ class PracticalBelief(Belief):
         return super().propose(posterior, search)
 
     def merit(self, features: Tensor, values: Tensor) -> Tensor:
-        """Return the merit by the given rule; by default the values if they have no noise, and else cautious means."""
-        rule = self._setting.recommend or (best_observed if self.exact else cautious_mean)
-        return parts.merits_by(rule, self.posterior, features, values)
+        """Return the values if they have no noise, unless the rule is the caller's own, and else what the rule says."""
+        if self.exact and not self._setting.overrides("recommend"):
+            return values
+        return self._setting.recommend(self.posterior, features, values)
 
     def assured(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, and else what is exceeded with a probability of 98%."""
@@ -286,22 +286,23 @@ class PracticalBelief(Belief):
         return sureness(self.raw(draws), 0)
 
     def account(self) -> dict[str, str]:
-        n, fitted, replaced = self.posterior.n, self._n_fitted, self._setting.replaced
+        n, fitted, setting = self.posterior.n, self._n_fitted, self._setting
         to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
-        by = {part: f" by {checks.name_of(replaced[part])}" if part in replaced else "" for part in parts.PARTS}
+        own = f" by {type(setting).__name__}"
+        by = {part: own * setting.overrides(part) for part in ("model", "search", "recommend")}
         cautious = "best mean with a margin of one standard deviation"
         default = "best observed value, since there is no noise" if self.exact else cautious
         search = self._recipe.name
-        if self._region and self.exact and "search" not in replaced:
+        if self._region and self.exact and not by["search"]:
             near = f"{search}; every second trial near the best one, within {self._region.radius:.2g} of each range"
             search = "expected improvement" if self._branches else near
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
             "noise": self._noise(),
             "search": f"{search}{by['search']}",
-            "rule": f"the largest merit{by['recommend']}" if by["recommend"] else f"the {default}",
+            "rule": f"the largest score{by['recommend']}" if by["recommend"] else f"the {default}",
         }
 
     def _noise(self) -> str:

@@ -192,10 +192,6 @@ class Search:
         return values
 
 
-Find = Callable[[Confidence, Posterior, Search], Tensor]
-"""Returns the next point [P] of the unit cube, as ``argmax_upper`` does."""
-
-
 def filling(
     restriction: Restriction, number: int, seed: int, generator: torch.Generator, *, centre_first: bool
 ) -> Tensor:

@@ -1,17 +1,13 @@
-"""Rules by which completed trials are compared for the recommendation, and the certainty of the choice."""
+"""The certainty of a recommendation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kbo.regression import Posterior
-
-Recommend = Callable[[Posterior, Tensor, Tensor], Tensor]
-"""Returns the merit [n], larger is better, of completed trials with features [n D] and values [n]."""
 
 DRAWS, MOST_DRAWN = 2000, 300
 """Joint draws from the posterior, and the distinct points that they have at most, those of the largest upper bounds."""
@@ -52,18 +48,3 @@ def joint_targets(
     upper = (mean + 3 * variance.sqrt()).index_fill(0, rows[chosen], torch.inf)
     best = upper.topk(min(MOST_DRAWN, len(upper))).indices
     return mean[best] + posterior.at(ridge).draw(distinct[best], DRAWS, generator)
-
-
-def best_observed(posterior: Posterior, features: Tensor, values: Tensor) -> Tensor:
-    """Return the values, which are the merit if they have no noise."""
-    return values
-
-
-def cautious_mean(posterior: Posterior, features: Tensor, values: Tensor) -> Tensor:
-    """Return the means less one standard deviation.
-
-    The reported bound is wider, because its width covers all points at once, and would prefer trials that were
-    repeated to better ones that were not.
-    """
-    mean, variance = posterior.predict(features)
-    return mean - variance.sqrt()

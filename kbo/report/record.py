@@ -15,9 +15,11 @@ from kbo import checks
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Constraint, Optimizer, Practical, Result, Safe, Trial, journal
 from kbo.optimize.events import Event, Header
-from kbo.optimize.parts import PARTS
 from kbo.optimize.trials import Trials, violations
 from kbo.space import Rule, Space
+
+_OWN = ("class", "model", "search", "recommend")
+"""What a journal names of a setting of the caller's own; all but the first before kbo 0.18."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Record:
         trials = Trials.of(space_of(header), events, path).all
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)
-        if replaced := [f"{part} = {header[part]}" for part in PARTS if part in header]:
-            why = f"The journal only names the functions of the run ({', '.join(replaced)}): pass its optimiser."
+        if own := [f"{part} = {header[part]}" for part in _OWN if part in header]:
+            why = f"The journal only names what is of your own in the setting ({', '.join(own)}): pass its optimiser."
             return cls(header, events, trials, obstacle=why, path=path)
         if header.get("setting") != "certified" and kernel is not None:
             raise InvalidInput(f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel.")

@@ -8,7 +8,6 @@ from dataclasses import fields
 
 from kbo import checks
 from kbo.optimize import Certified, Practical, Safe
-from kbo.optimize.parts import PARTS
 from kbo.problems import TUNING
 from kbo.report.record import Record
 from kbo.space import Linear
@@ -24,6 +23,7 @@ def resume(record: Record) -> dict[str, str]:
     path, name = os.fspath(record.path), record.path.stem.removeprefix("tune-")
     # `kbo tune` has no options for the numbers of a setting.
     by_command = record.space.named and record.header.get("setting") == "practical" and not _changed(record)
+    by_command = by_command and "class" not in record.header
     by_command = by_command and not record.constraints
     if name == record.path.stem or not by_command:
         text = "The same call with the same journal continues the run; only the number of trials may differ:"
@@ -40,7 +40,7 @@ def _changed(record: Record) -> list[str]:
     """Return the arguments of ``Practical`` with which a run differs from the default."""
     header = record.header
     names = (entry.name for entry in fields(Practical) if header.get(entry.name, entry.default) != entry.default)
-    return [f"{name}={header[name] if name in PARTS else repr(header[name])}" for name in names]
+    return [f"{name}={header[name]!r}" for name in names]
 
 
 def _call(record: Record, path: str) -> str:
@@ -60,8 +60,8 @@ def _call(record: Record, path: str) -> str:
         names = (entry.name for entry in fields(kind)[1:] if entry.name in header)
         numbers = ", ".join(f"{name}={header[name]!r}" for name in names)
         lines.append(f"setting = kbo.{kind.__name__}(kernel, {numbers})")
-    elif _changed(record):
-        lines.append(f"setting = kbo.Practical({', '.join(_changed(record))})")
+    elif _changed(record) or "class" in header:
+        lines.append(f"setting = {header.get('class', 'kbo.Practical')}({', '.join(_changed(record))})")
     given += ", setting=setting" * any(line.startswith("setting") for line in lines)
     rules = [f"kbo.{c!r}" if isinstance(c, Linear) else checks.name_of(c) for c in space.constraints]
     rules += [f"kbo.{c!r}" for c in record.constraints]

@@ -109,26 +109,26 @@ def test_a_batch_is_chosen_and_a_journal_is_continued_on_another_device(device, 
     assert same(device, trials([None]), trials([device, None]))
 
 
-def test_parts_of_the_caller_work_on_the_device(device):
+def test_a_setting_of_the_callers_own_works_on_the_device(device):
     seen = []
 
-    def model(X, y, noise_std):
-        seen.append(X.device.type)
-        return kbo.optimize.fit_values(X, y, noise_std)
-
-    def search(confidence, posterior, search):
-        def score(X):
+    class Own(kbo.Practical):
+        def model(self, X, y, noise_std):
             seen.append(X.device.type)
-            return confidence.upper(posterior, X)
+            return super().model(X, y, noise_std)
 
-        return search.argmax(score).to(device)
+        def search(self, confidence, posterior, search):
+            def score(X):
+                seen.append(X.device.type)
+                return confidence.upper(posterior, X)
 
-    def recommend(posterior, features, values):
-        seen.append(features.device.type)
-        return posterior.predict(features)[0]
+            return search.argmax(score)
 
-    setting = kbo.Practical(model=model, search=search, recommend=recommend)
-    assert kbo.minimize(noisy, SQUARE, 8, setting=setting, device=device).params is not None
+        def recommend(self, posterior, features, values):
+            seen.append(features.device.type)
+            return posterior.predict(features)[0]
+
+    assert kbo.minimize(noisy, SQUARE, 8, setting=Own(), device=device).params is not None
     assert {seen[0], seen[-1], seen[1]} == {"cpu", device.type}
 
 

@@ -98,10 +98,8 @@ def generation_strategy(
         )
     if isinstance(setting, Certified):
         setting = replace(setting, kernel=build_kernel(describe_kernel(setting.kernel)))
-    elif setting.replaced:
-        raise InvalidInput(
-            f"Ax has a model and a search of its own: leave out {', '.join(setting.replaced)} of Practical."
-        )
+    elif type(setting) is not Practical:
+        raise InvalidInput(f"Ax has a model and a search of its own: pass kbo.Practical, not {type(setting).__name__}.")
     recipe = recipes.get(method)
     if not recipe.has_bounds:
         raise InvalidInput(
