@@ -15,8 +15,8 @@ from kbo.experiments.tuning.constrained import REPORTED, run, summary
 from kbo.experiments.tuning.tuners import BoTorchTuner, tuner
 from kbo.optimize import journal
 from kbo.optimize.constraint import outcome_of
-from kbo.optimize.fitting import unit_kernel
-from kbo.optimize.model import fit_limited
+from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.settings.model import fit_limited
 from kbo.optimize.targets import around
 from kbo.problems import CONSTRAINED
 from kbo.problems.base import NOISE_LEVEL, interquartile_ranges

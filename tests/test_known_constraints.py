@@ -9,8 +9,8 @@ import torch
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
 from kbo.experiments.draw.canvas import blank
-from kbo.optimize.context import Restriction
-from kbo.optimize.proposal import Search
+from kbo.optimize.search.region import Region
+from kbo.optimize.search.search import Search
 from kbo.report.figures import draw_band, draw_contour
 from kbo.report.figures.slices import OUTSIDE, slice_of
 from kbo.report.record import Record
@@ -116,7 +116,7 @@ def test_functions_are_called_where_the_sums_are_within_their_limits_and_get_wha
 )
 def test_constraints_that_cannot_be_satisfied_or_used_are_refused_with_their_names(bounds, constraints, says):
     with pytest.raises(InvalidInput, match=says):
-        Restriction(Space(bounds, constraints)).sample(rng())
+        Region(Space(bounds, constraints)).sample(rng())
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_functions_that_raise_or_do_not_decide_are_named_with_the_parameters():
 def test_points_are_uniform_also_in_a_millionth_of_the_cube():
     """The simplex in 9 dimensions, of volume 1/9!: its coordinates have mean 1/10 and variance 9/1100."""
     names = [f"x{i}" for i in range(9)]
-    restriction = Restriction(Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)]))
+    restriction = Region(Space(dict.fromkeys(names, (0.0, 1.0)), [Linear(dict.fromkeys(names, 1), upper=1)]))
     X = torch.cat([restriction.draw(1024, rng(seed)) for seed in range(2)])
     assert bool(restriction.satisfies(X).all())
     assert (10 * X.mean(0) - 1).abs().max() < 0.2
@@ -166,7 +166,7 @@ def test_points_are_uniform_also_in_a_millionth_of_the_cube():
 )
 def test_searches_and_designs_stay_inside_narrow_sets(bounds, constraints):
     space = Space(bounds, constraints)
-    restriction = Restriction(space)
+    restriction = Region(space)
     drawn = restriction.draw(100, rng())
     assert bool(space.satisfies(drawn).all())
     assert len({str(space.params(u)) for u in drawn}) > 75

@@ -216,7 +216,7 @@ def test_the_practical_norm_bound_is_never_refuted_and_a_multiple_of_its_lower_b
         optimizer.tell(x, quadratic(x))
     belief = optimizer.belief()
     least = float(norm_lower_bound(belief.posterior, belief.fitted.noise_std, 0.1, 1.0))
-    assert belief.confidence().norm_bound == pytest.approx(max(least, 1.0), rel=1e-5)
+    assert belief.confidence.norm_bound == pytest.approx(max(least, 1.0), rel=1e-5)
     assert optimizer.interval(x) is not None
 
 

@@ -15,8 +15,9 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 import kbo
-from kbo.optimize.certified import CertifiedBelief
+from kbo.optimize.belief import Evaluation
 from kbo.optimize.result import result_of
+from kbo.optimize.settings.certified import usable_prefix
 
 SETTING = kbo.Certified(RBFKernel().double(), noise_std=0.1, norm_bound=1.0, delta=0.1)
 DECLARED = dataclasses.replace(SETTING, completion_independent_of_noise=True)
@@ -96,6 +97,36 @@ def test_what_overtook_counts_once_the_gap_is_closed_and_steers_the_search_befor
     assert run.belief().searched is run.belief().posterior
 
 
+@pytest.mark.parametrize(
+    ("first", "reported", "end"),
+    [
+        (0, "", 0),
+        (0, "a", 1),
+        (0, "ab", 2),
+        (0, "-b", 0),  # the first has not reported
+        (1, " b", 2),
+        (1, " bc-e", 3),
+        (0, "x", 1),  # it failed, and has no value
+        (0, "xxb", 3),
+        (0, "aa", 2),  # trials at one point, all of them have reported
+        (0, "a-a", 0),  # one of them waits behind another trial, so none enters
+        (0, "ba-a", 1),
+        (0, "abc-b", 1),
+        (0, "abab-b", 0),  # without b no a may enter
+        (0, "xx-x", 2),  # failures exchange no values
+        (0, "abx-xc", 3),
+    ],
+)
+def test_a_bound_may_use_trials_up_to_the_first_that_has_not_reported_and_all_of_a_point_or_none(first, reported, end):
+    """Letters are points, x is a failure, and - a trial that has not reported."""
+    waiting = {
+        i: Evaluation(i, (float(ord(point)),), None if point == "x" else 0.0)
+        for i, point in enumerate(reported)
+        if point not in "- "
+    }
+    assert usable_prefix(first, waiting) == end
+
+
 def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     """Else the values that report last would be those before a trial that has not reported."""
     run = optimizer()
@@ -107,18 +138,6 @@ def test_a_prefix_contains_all_of_several_trials_at_one_point_or_none():
     assert certified_and_outside(run) == (True, False)
     run.tell([0.9], 0.0)
     assert run.belief().posterior.n == 41
-
-
-def test_a_trial_that_never_reports_costs_each_later_one_the_same(monkeypatch):
-    seen, point = [], CertifiedBelief._point
-    monkeypatch.setattr(CertifiedBelief, "_point", lambda self, number: seen.append(number) or point(self, number))
-    run = optimizer()
-    run.expect(POINT)
-    for i in range(50):
-        run.expect([i / 100])
-        run.tell([i / 100], 0.1)
-    assert run.belief().posterior.n == 0
-    assert len(seen) <= 250
 
 
 def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it():

@@ -12,15 +12,16 @@ from torch.distributions import MultivariateNormal
 
 import kbo
 from kbo.confidence import AlternatingWidth
-from kbo.optimize import belief, fitting, practical, proposal
 from kbo.optimize import optimizer as optimizer_module
-from kbo.optimize.context import Restriction
-from kbo.optimize.fitting import LogDensity, fit
-from kbo.optimize.focus import FocusedDictionary
-from kbo.optimize.model import fit_values
-from kbo.optimize.proposal import Search
-from kbo.optimize.region import GROWTH, LEAST, SHRINKAGE, START, Region
+from kbo.optimize.belief import Evaluation
 from kbo.optimize.result import result_of
+from kbo.optimize.search import bounds, proposers
+from kbo.optimize.search.region import Region
+from kbo.optimize.search.search import Search
+from kbo.optimize.search.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
+from kbo.optimize.settings import fitting, practical
+from kbo.optimize.settings.fitting import LogDensity, fit
+from kbo.optimize.settings.model import FocusedDictionary, fit_values
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes import PRACTICAL_WIDTHS
 from kbo.regression import KernelRidge, NystromRidge
@@ -192,9 +193,9 @@ def test_a_search_starts_at_the_best_trials_and_scores_half_as_many_points_after
         points = []
         search.argmax(lambda features: points.append(len(features)) or features[:, 0])
         searches.append((search.starts.flatten().tolist(), sum(points)))
-        return proposal.argmax_upper(confidence, posterior, search)
+        return bounds.argmax_upper(confidence, posterior, search)
 
-    monkeypatch.setattr(belief, "argmax_upper", recording)
+    monkeypatch.setattr(proposers, "argmax_upper", recording)
     monkeypatch.setattr(optimizer_module, "MANY", 12)
     optimizer = kbo.Optimizer([(0.0, 1.0)], setting=kbo.Practical(noise_std=0.1))
     for i in range(14):
@@ -226,19 +227,19 @@ def test_trials_of_a_batch_have_different_widths(monkeypatch):
 
     def anywhere(bound, posterior, search, limits=()):
         widths.append(bound.multiplier)
-        return search.restriction.sample(search.generator)
+        return search.region.sample(search.generator)
 
-    monkeypatch.setattr(belief, "argmax_upper", anywhere)
+    monkeypatch.setattr(proposers, "argmax_upper", anywhere)
     optimizer.ask(8)
     assert sorted(widths) == sorted(PRACTICAL_WIDTHS)
 
 
 def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_worse_one():
     def observe(x, y):
-        region.observe(torch.tensor([[x, 0.5]]).double(), y)
-        return region.radius
+        values.append(Evaluation(len(values), (x, 0.5), y))
+        return trust_radius(values)
 
-    region = Region()
+    values = []
     assert observe(0.5, 0.0) == START
     assert observe(0.6, 1.0) == pytest.approx(GROWTH * START)
     assert observe(0.5, 0.5) == pytest.approx(GROWTH * SHRINKAGE * START)
@@ -246,7 +247,7 @@ def test_the_box_grows_after_a_better_observation_in_it_and_shrinks_after_a_wors
     for _ in range(3):
         observe(0.6, 0.0)
     assert observe(0.0, 2.0) == START, "outside and better: the first size again"
-    while region.radius > LEAST / SHRINKAGE:
+    while trust_radius(values) > LEAST / SHRINKAGE:
         observe(0.0, 0.0)
     assert observe(0.0, 0.0) == START
 
@@ -257,7 +258,7 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
     peak, curvature = torch.tensor([0.45, 0.3, 0.42, 0.7]).double(), torch.tensor([1.0, 10.0, 1e2, 1e3]).double()
 
     def found(radius):
-        search = Search(space, Restriction(space), centre, 1, seeded(0))
+        search = Search(space, Region(space), centre, 1, seeded(0))
         return search.argmax_near(lambda U: -(((U - peak) @ turn).square() * curvature).sum(-1), radius)
 
     torch.testing.assert_close(found(0.35), peak, rtol=0, atol=1e-4)
@@ -267,15 +268,15 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 @pytest.mark.parametrize("noise_std", [0.0, 1.0])
 def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std):
     space = Space([(0.0, 1.0)] * 3)
-    optimizer, region, near = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=1), Region(), []
+    optimizer, values, near = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=1), [], []
     for number in range(21):
         x = space.unit(optimizer.ask())
         if number > 6 and number % 2:
             best = space.unit(optimizer.recommended().params)
-            near.append(float((x - best).abs().max()) <= region.radius)
+            near.append(float((x - best).abs().max()) <= trust_radius(values))
         y = float((x - 0.3).square().sum() + (20 * x).sin().sum())
         optimizer.tell(space.params(x), y)
-        region.observe(x.unsqueeze(0), -y)
+        values.append(Evaluation(number, tuple(x.tolist()), -y))
     assert all(near) == (noise_std == 0)
 
 

@@ -10,7 +10,6 @@ from gpytorch.kernels import MaternKernel
 from scipy import stats
 
 import kbo
-from kbo.optimize.practical import PracticalBelief
 from kbo.optimize.pruning import Curves, Pruning, _probability_above, matched_values, resolve
 from kbo.optimize.trials import Trial
 
@@ -164,8 +163,8 @@ def pruned_at(optimizer, x, value):
 
 def test_a_pruned_trial_changes_the_search_and_nothing_else(monkeypatch):
     seen = []
-    propose = PracticalBelief.propose
-    monkeypatch.setattr(PracticalBelief, "propose", lambda *a: seen.append(a[1]) or propose(*a))
+    recording = (lambda step: seen.append(step.posterior), *kbo.Practical.proposers)
+    monkeypatch.setattr(kbo.Practical, "proposers", recording)
     plain, *others = (told(kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))) for _ in range(3))
     runs = [plain, *(pruned_at(run, 0.31, value) for run, value in zip(others, (0.2, 9.0), strict=True))]
     for run in runs:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from kbo.errors import InvalidInput
-from kbo.optimize import Certified, Practical, Safe
+from kbo.optimize.belief import Setting
 from kbo.optimize.settings import resolve
 
 
-def resolved(
-    setting: Practical | Certified | None, method: str | None, n_trials: int | None
-) -> tuple[Practical | Certified, str]:
+def resolved(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
     """Return setting and method as ``kbo.optimize.settings.resolve`` does.
 
     Raises:
         InvalidInput: As there, or a safe setting: the other library chooses the first trials.
     """
     setting, method = resolve(setting, method, n_trials)
-    if isinstance(setting, Safe):
+    if setting.start:
         raise InvalidInput(
             "setting: kbo.Safe is for kbo.minimize and kbo.Optimizer. Here the first trials fill the space, whether "
             "that is safe or not."

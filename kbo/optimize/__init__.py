@@ -2,12 +2,11 @@
 
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.loop import maximize, minimize
-from kbo.optimize.model import Fitted, fit_values
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
-from kbo.optimize.safe import Safe
-from kbo.optimize.settings import Certified, Practical
+from kbo.optimize.settings import Certified, Practical, Safe
+from kbo.optimize.settings.model import Fitted, fit_values
 from kbo.optimize.trials import Trial
 
 __all__ = [

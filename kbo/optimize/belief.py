@@ -1,4 +1,4 @@
-"""Beliefs: a posterior after the observations so far, the bounds on it, and the assumptions of both.
+"""Settings, and what they know of a quantity after some evaluations: a posterior and the bounds on it.
 
 Values are to be maximised; signs are the optimiser's business.
 """
@@ -6,74 +6,94 @@ Values are to be maximised; signs are the optimiser's business.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kbo.confidence import Confidence, Limit
+from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
-from kbo.optimize.proposal import Search, argmax_draw, argmax_upper
+from kbo.optimize.constraint import Constraint
 from kbo.optimize.recommendation import Sureness
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
+from kbo.space import Space
 
 NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
 
 
+class Evaluation(NamedTuple):
+    """The end of a trial, for one of its quantities.
+
+    Attributes:
+        number: Position of the trial in the order of the starts.
+        features: Its features [D].
+        value: The value of the quantity; None if it has none.
+        selected: Those of ``kbo.optimize.trials.WAYS`` in which its noise may have decided which values there are.
+    """
+
+    number: int
+    features: tuple[float, ...]
+    value: float | None
+    selected: Sequence[str] = ()
+
+
+class Problem(NamedTuple):
+    """What is the same for all quantities of a run.
+
+    Attributes:
+        method: A name of ``kbo.recipes.names()``.
+        n_trials: The planned number of trials, for methods that need it.
+        space: The search space.
+    """
+
+    method: str
+    n_trials: int | None
+    space: Space
+
+
 class Belief(ABC):
-    """A posterior over features, in units of its own, and the bounds on it.
+    """A posterior over features, in units of its own, and the bounds on it; it does not change.
 
     Attributes:
         posterior: The posterior that reported bounds are about.
+        values: The evaluations with a value that it knows, in the order of their ends.
         targets: The map from values of the objective to the posterior's units.
-        draws: Whether the next point is the best one of a draw, as wide as the confidence.
         exact: Whether the values have no noise. None if that is not known: then the recommended trial is repeated next,
             once.
-        repetition: Numbers of the first trials with equal parameters whose values decided that, the earlier one first;
-            None if there are none.
     """
 
     posterior: Posterior
+    values: Sequence[Evaluation]
     targets: Targets = Targets()
-    draws: bool = False
     exact: bool | None = False
-    repetition: tuple[int, int] | None = None
 
     @property
     def searched(self) -> Posterior:
         """The posterior from which the next point is chosen: with values that no reported bound may use, too."""
         return self.posterior
 
+    @property
     @abstractmethod
     def confidence(self) -> Confidence | None:
-        """Return the bound that the next point maximises; None chooses at random."""
+        """The bound that the next point maximises; None for points that are chosen at random."""
 
+    @property
     @abstractmethod
     def reported(self) -> Confidence | None:
-        """Return the bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
+        """The bound that intervals and gaps are stated with; None while there is none, or an infinite one."""
 
     @property
     def bounded(self) -> bool:
         """Whether there is a bound to report, without computing it."""
-        return self.reported() is not None
+        return self.reported is not None
 
-    def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
-        """Return the next point [P] of the unit cube.
-
-        Args:
-            posterior: The one from which it is chosen, with hypothetical values of pending and failed trials.
-            search: The part of the space, with promising points.
-            limits: Those of the measured quantities.
-        """
-        confidence = self.confidence()
-        assert confidence is not None  # else points are chosen at random
-        bound = confidence.for_trial(search.number)
-        if self.draws and not limits:
-            return argmax_draw(bound, posterior, search)
-        return argmax_upper(bound, posterior, search, limits)
+    def for_trial(self, number: int) -> Confidence:
+        """Return the bound that the point of a trial maximises."""
+        assert self.confidence is not None  # else points are chosen at random
+        return self.confidence.for_trial(number)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         """Return what is proved of the reported bound after these trials, in words; None if nothing is.
@@ -88,8 +108,8 @@ class Belief(ABC):
         """Return what holds for the reported intervals and what was given up, in words.
 
         Args:
-            selected: More ways, besides those that the learner was told, in which the noise may have decided which
-                values there are, in words ("2 trials failed").
+            selected: More ways, besides those of the evaluations, in which the noise may have decided which values
+                there are, in words ("2 trials failed").
         """
 
     @abstractmethod
@@ -99,6 +119,28 @@ class Belief(ABC):
     def account(self) -> dict[str, str]:
         """Return the parts that led to the recommendation, in words, by name."""
         return {"rule": "the best pessimistic bound"}
+
+    def score(self, features: Tensor, values: Tensor) -> Tensor:
+        """Return by what completed trials are compared for the recommendation, [n], larger is better.
+
+        Args:
+            features: Their features [n D].
+            values: Their values [n].
+        """
+        assert self.reported is not None
+        return self.reported.lower(self.searched, features)
+
+    def lower(self, features: Tensor, values: Tensor) -> Tensor:
+        """Return what completed trials reach for sure enough to be recommended, [n], in the posterior's units.
+
+        Arguments as for ``score``.
+        """
+        assert self.reported is not None
+        return self.reported.lower(self.posterior, features)
+
+    def probability(self, features: Tensor, limit: float) -> float:
+        """Return the probability that the value at features [1 D] reaches a limit; 1 where there is no prior of it."""
+        return 1.0
 
     def sureness(self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator) -> Sureness | None:
         """Return how sure it is that a completed trial is the best one; None where there is no prior of the objective.
@@ -117,10 +159,9 @@ class Belief(ABC):
         Raises:
             InvalidInput: There is no bound.
         """
-        reported = self.reported()
-        if reported is None:
+        if self.reported is None:
             raise InvalidInput("there is no bound: too few evaluations, or a method without one.")
-        lower, upper = (decided(side, "bound") for side in reported.interval(self.posterior, features))
+        lower, upper = (decided(side, "bound") for side in self.reported.interval(self.posterior, features))
         mean = self.posterior.predict(features)[0].clamp(lower, upper)
         return self.raw(lower), self.raw(mean), self.raw(upper)
 
@@ -132,50 +173,64 @@ class Belief(ABC):
         """Return a value of the objective in units of the posterior, cut if it is too low."""
         return float(self.targets(torch.tensor(y, dtype=torch.float64)))
 
-    def assured(self, features: Tensor, values: Tensor) -> Tensor:
-        """Return what completed trials reach for sure enough to be recommended, [n], in the posterior's units.
 
-        Args:
-            features: Their features [n D].
-            values: Their values [n].
-        """
-        reported = self.reported()
-        assert reported is not None
-        return reported.lower(self.posterior, features)
+class Setting(ABC):
+    """What a run may assume, or how it estimates that.
 
-    def chance(self, features: Tensor, limit: float) -> float:
-        """Return the probability that the value at features [1 D] reaches a limit; 1 where there is no prior of it."""
-        return 1.0
+    Attributes:
+        default_method: The method if none is given.
+        certified: Whether the bounds can be proved.
+        about_limits: The part that limits have in the recommendation, in words.
+        proposers: Functions of ``kbo.optimize.search.proposers``: the first that returns parameters decides.
+        delta: Probability that the bounds may fail.
+        start: Parameters of the first trials.
+    """
 
-    def merit(self, features: Tensor, values: Tensor) -> Tensor:
-        """Return by what completed trials are compared for the recommendation, [n], larger is better.
-
-        Args:
-            features: Their features [n D].
-            values: Their values [n].
-        """
-        reported = self.reported()
-        assert reported is not None
-        return reported.lower(self.searched, features)
-
-
-class Learner(ABC):
-    """Observations, and on request the belief after them."""
+    default_method: ClassVar[str]
+    certified: ClassVar[bool]
+    about_limits: ClassVar[str]
+    proposers: ClassVar[Sequence[Callable[..., Any]]]
+    delta: float
+    start: Sequence[Any] = ()
 
     @abstractmethod
-    def observe(self, number: int, features: Tensor, y: float) -> None:
-        """Add one evaluation, features [1 D] on the CPU, of the trial that was started as that number."""
-
-    def lose(self, number: int) -> None:  # noqa: B027
-        """Take note that the trial with that number will never have a value."""
-
-    def select(self, ways: Sequence[str]) -> None:  # noqa: B027
-        """Take note of the ways in which the noise of a trial may have decided which values there are: of ``WAYS``."""
+    def check(self, method: str, n_trials: int | None) -> None:
+        """Raise InvalidInput unless the setting can be used with a method, on some space."""
 
     @abstractmethod
-    def belief(self) -> Belief | None:
-        """Compute the belief after all observations; None while there are too few. Ask again after each observation.
+    def fit(self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None) -> Belief | None:
+        """Return the belief after all evaluations of a quantity; None while there are too few.
+
+        Args:
+            problem: The method and the space.
+            evaluations: In the order of their ends.
+            before: What this method returned for the first of them, which saves work and changes nothing.
 
         Raises:
-            RefutedAssumptions: No function satisfies the given assumptions and fits the data.
+            InvalidInput: The method does not fit the space, or the kernel does not.
+            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
         """
+
+    @abstractmethod
+    def shared(self, outputs: int) -> Setting:
+        """Return the setting of one of so many quantities."""
+
+    @abstractmethod
+    def of(self, constraint: Constraint, outputs: int) -> Setting:
+        """Return the setting of the quantity of a constraint, one of so many quantities.
+
+        Raises:
+            InvalidInput: The constraint lacks what the setting assumes, or has what it estimates.
+        """
+
+    def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
+        """Return whether the assumptions alone say that a constraint is kept everywhere.
+
+        Raises:
+            InvalidInput: They say that it is kept nowhere.
+        """
+        return False
+
+    @abstractmethod
+    def describe(self, space: Space) -> dict[str, Any]:
+        """Return the setting as plain JSON values."""

@@ -13,25 +13,21 @@ Both rules, and what is proved of the first: docs/theory/constrained.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kbo.confidence import Confidence, Limit
+from kbo.confidence import Limit
 from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.belief import Belief, Learner
-from kbo.optimize.certified import fingerprint
+from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.proposal import Search, feasible_first, unit
-from kbo.optimize.settings import Setting
+from kbo.optimize.slacks import feasible_first, unit
 from kbo.optimize.trials import Trial, quantity, violations
 from kbo.regression import Posterior
-from kbo.space import Space
 
 
 class Limited(NamedTuple):
@@ -93,85 +89,78 @@ class Feasibility:
         return f"{constraint.name} {mean:.4g}, {bound} ({constraint})"
 
 
-def begin(
-    setting: Setting, method: str, n_trials: int | None, space: Space, constraints: Sequence[Constraint]
-) -> tuple[Learner, Sequence[tuple[Constraint, Learner]]]:
-    """Return the learner of the objective, and of each constraint that is not decided in advance that of its quantity.
+class Quantity:
+    """A quantity that trials measure, with its evaluations.
+
+    Args:
+        setting: The setting for it.
+        problem: Method and space.
+        named: The beginning of the refutations of its assumptions.
+
+    Raises:
+        InvalidInput: The setting cannot be used with the method or the space.
+    """
+
+    def __init__(self, setting: Setting, problem: Problem, named: str = "") -> None:
+        self.evaluations: list[Evaluation] = []
+        self._setting, self._problem, self._named, self._fitted_to = setting, problem, named, 0
+        self._belief = setting.fit(problem, [])
+
+    def belief(self) -> Belief | None:
+        """Return the belief after all evaluations; None while there are too few.
+
+        Raises:
+            RefutedAssumptions: No function satisfies the given assumptions and fits the values.
+        """
+        if self._fitted_to != len(self.evaluations):
+            try:
+                belief = self._setting.fit(self._problem, self.evaluations, self._belief)
+            except RefutedAssumptions as error:
+                error.args = (self._named + error.args[0],)
+                raise
+            self._belief, self._fitted_to = belief, len(self.evaluations)
+        return self._belief if self._belief is not None and self._belief.values else None
+
+
+def quantities(
+    setting: Setting, problem: Problem, constraints: Sequence[Constraint]
+) -> tuple[Quantity, list[tuple[Constraint, Quantity]]]:
+    """Return the objective, and the constraints that are not decided in advance with their quantities.
 
     Raises:
         InvalidInput: The setting cannot be used with the method, the space or the constraints, or no function of the
             given norm reaches a limit.
     """
-    undecided = [c for c in constraints if not setting.decides(c, method, space)]
+    undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
     outputs = 1 + sum(c.name != OBJECTIVE for c in undecided)
-    learners: list[tuple[Constraint, Learner]] = [
-        (c, setting.of(c, outputs).begin(method, n_trials, space, c.limit)) for c in undecided
-    ]
-    return setting.shared(outputs).begin(method, n_trials, space), learners
-
-
-def describe(constraints: Sequence[Constraint], space: Space) -> dict[str, Any]:
-    """Return the constraints as an entry of the header of a journal; nothing if there are none."""
-    entries = [
-        c.describe() | ({"kernel": fingerprint(c.kernel, space.columns)} if c.kernel is not None else {})
-        for c in constraints
-    ]
-    return {"constraints": entries} if entries else {}
-
-
-@contextmanager
-def refuted_in(constraint: Constraint) -> Iterator[None]:
-    """Name the constraint in refutations of its assumptions."""
-    try:
-        yield
-    except RefutedAssumptions as error:
-        error.args = (f"constraint {constraint.name!r}: {error.args[0]}",)
-        raise
-
-
-def propose(belief: Belief, posterior: Posterior, limited: Sequence[Limited], search: Search) -> Tensor:
-    """Return the next point [P] of the unit cube.
-
-    Args:
-        belief: That of the objective.
-        posterior: The one from which the point is chosen, with hypothetical values of pending and failed trials.
-        limited: The constraints with their beliefs.
-        search: The part of the space, with promising points.
-    """
-    limits = [Limit(one.posterior, _for_trial(one.belief, search), lower=one.level) for one in limited]
-    return belief.propose(posterior, search, limits)
-
-
-def _for_trial(belief: Belief, search: Search) -> Confidence:
-    confidence = belief.confidence()
-    assert confidence is not None  # else points are chosen at random
-    return confidence.for_trial(search.number)
+    limited = [(c, Quantity(setting.of(c, outputs), problem, f"constraint {c.name!r}: ")) for c in undecided]
+    return Quantity(setting.shared(outputs), problem), limited
 
 
 def limits(limited: Sequence[Limited]) -> list[Limit]:
     """Return the limits with the bounds that are reported."""
-    found = [(one, one.belief.reported()) for one in limited]
+    found = [(one, one.belief.reported) for one in limited]
     return [Limit(one.belief.posterior, bound, lower=one.level) for one, bound in found if bound is not None]
 
 
-def preferred(merit: Tensor, limited: Sequence[Limited], features: Tensor, trials: Sequence[Trial]) -> Tensor:
-    """Return the merits [n] of completed trials, lower ones for those that are not sure to keep all limits.
+def preferred(score: Tensor, limited: Sequence[Limited], features: Tensor, trials: Sequence[Trial]) -> Tensor:
+    """Return the scores [n] of completed trials, lower ones for those that are not sure to keep all limits.
 
     Args:
-        merit: The merits without constraints [n].
+        score: The scores without constraints [n].
         limited: The constraints with their beliefs.
         features: Features [n D] of the trials.
         trials: The trials.
     """
     if not limited:
-        return merit
+        return score
     slacks = []
     for one in limited:
         found = [quantity(trial, one.constraint) for trial in trials]
-        values = merit.new_tensor([one.constraint.sign * value for value in found if value is not None])
-        slack = one.belief.assured(features, values) - one.level
+        values = score.new_tensor([one.constraint.sign * value for value in found if value is not None])
+        slack = one.belief.lower(features, values) - one.level
         slacks.append(decided(slack / unit(one.belief.posterior, features), f"bound of {one.constraint.name!r}"))
-    return feasible_first(merit, torch.stack(slacks).amin(0))
+    return feasible_first(score, torch.stack(slacks).amin(0))
 
 
 def feasibility(
@@ -198,13 +187,13 @@ def feasibility(
     noisy = [one for one in limited if not one.belief.exact]
     measured = [c for c in undecided if c not in [one.constraint for one in noisy]]
     kept = violations(best, measured) == 0
-    chance = float(kept)
+    probability = float(kept)
     for constraint, belief, _ in noisy:
         low, mean, high = (constraint.sign * float(value) for value in belief.interval(features))
         bounds[constraint.name] = min(low, high), mean, max(low, high)
         kept &= constraint.sign * low >= constraint.limit
-        chance *= belief.chance(features, constraint.limit)
+        probability *= belief.probability(features, constraint.limit)
     if not setting.certified:
-        return Feasibility(tuple(constraints), bounds, kept, chance if limited else None, False)
+        return Feasibility(tuple(constraints), bounds, kept, probability if limited else None, False)
     certified = not measured and all(one.belief.proved(ways) is not None for one in noisy)
     return Feasibility(tuple(constraints), bounds, kept, 1 - setting.delta if certified else None, certified)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from kbo.optimize.constrained import Limited, limits
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.proposal import MOST_POINTS, least_possible
+from kbo.optimize.search.search import MOST_POINTS
+from kbo.optimize.slacks import least_possible
 from kbo.space import Params, Space
 
 

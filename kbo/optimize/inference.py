@@ -13,15 +13,15 @@ from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
-from kbo.optimize import constrained
-from kbo.optimize.belief import Belief, Learner
-from kbo.optimize.constrained import Feasibility, Limited, feasibility, refuted_in
-from kbo.optimize.constraint import measured_only
+from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
+from kbo.optimize.constrained import Feasibility, Limited, feasibility, preferred, quantities
+from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
 from kbo.optimize.infeasible import Infeasible, certificate
 from kbo.optimize.recommendation import Sureness
 from kbo.optimize.run import Run
-from kbo.optimize.settings import Setting, resolve
+from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, quantity, violations
 from kbo.regression import Hypothetical
 from kbo.space import Bounds, Params, Space
@@ -51,7 +51,7 @@ class Inference(Run):
         self.method: str = method
         self.maximize: bool = checks.flag("maximize", maximize)
         self.seed: int = checks.seed(seed)
-        self._n_trials, self._sign = n_trials, 1 if maximize else -1
+        self._problem, self._sign = Problem(method, n_trials, space), 1 if maximize else -1
         super().__init__(space, journal, measured)
 
     @guarded
@@ -140,19 +140,24 @@ class Inference(Run):
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
-            **({"n_trials": self._n_trials} if recipes.get(self.method).needs_horizon else {}),
+            **({"n_trials": self._problem.n_trials} if recipes.get(self.method).needs_horizon else {}),
             **self.setting.describe(self.space),
-            **constrained.describe(self.constraints, self.space),
+            **({"constraints": list(map(self._described, self.constraints))} if self.constraints else {}),
         }
+
+    def _described(self, constraint: Constraint) -> dict[str, Any]:
+        kernel = constraint.kernel
+        own = {} if kernel is None else {"kernel": fingerprint(kernel, self.space.columns)}
+        return {**constraint.describe(), **own}
 
     def _belief(self) -> Belief | None:
         self._learn()
-        return self._learner.belief()
+        return self._objective.belief()
 
     def _bounded(self) -> tuple[Belief, Confidence] | None:
         """Return the belief and its reported bound; None while there is no bound."""
         belief = self._belief()
-        reported = None if belief is None else belief.reported()
+        reported = None if belief is None else belief.reported
         return None if belief is None or reported is None else (belief, reported)
 
     def _exact(self) -> bool:
@@ -161,16 +166,16 @@ class Inference(Run):
         return belief is not None and bool(belief.exact)
 
     def _learn(self) -> None:
-        """Let the learners of all quantities observe the trials that have ended."""
+        """Add the trials that have ended to the evaluations of all quantities."""
         if not (fresh := self._trials.finished[self._learned :]):
             return
-        rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).split(1)
-        for trial, features in zip(fresh, rows, strict=True):
-            value = None if trial.value is None else self._signed(trial)
-            _take(self._learner, trial, features, value)
-            for constraint, learner in self._limited_by:
-                value = quantity(trial, constraint)
-                _take(learner, trial, features, None if value is None else constraint.sign * value)
+        rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).tolist()
+        for trial, features in zip(fresh, map(tuple, rows), strict=True):
+            measured = [(self._objective, self._sign, trial.value)]
+            measured += [(one, c.sign, quantity(trial, c)) for c, one in self._limited_by]
+            for one, sign, value in measured:
+                value = None if value is None else sign * value
+                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
             self._learned += 1
             self._after_learning()
 
@@ -188,9 +193,8 @@ class Inference(Run):
 
     def _known_limits(self, pending: Tensor | None = None) -> list[Limited]:
         found = []
-        for constraint, learner in self._limited_by:
-            with refuted_in(constraint):
-                belief = learner.belief()
+        for constraint, one in self._limited_by:
+            belief = one.belief()
             if belief is not None and belief.bounded:
                 posterior = belief.searched
                 if pending is not None and len(pending):
@@ -209,10 +213,10 @@ class Inference(Run):
         if not allowed or belief is None or not belief.bounded:
             return max(allowed, key=self._rank, default=None)
         features, values = self._data()
-        merit = decided(belief.merit(features, values), "bound")
-        merit = constrained.preferred(merit, self._limited(), features, complete).tolist()
-        merits = {trial.number: value for trial, value in zip(complete, merit, strict=True)}
-        return max(allowed, key=lambda trial: merits[trial.number])
+        score = decided(belief.score(features, values), "bound")
+        score = preferred(score, self._limited(), features, complete).tolist()
+        scores = {trial.number: value for trial, value in zip(complete, score, strict=True)}
+        return max(allowed, key=lambda trial: scores[trial.number])
 
     def _generator(self, number: int) -> torch.Generator:
         """Return a source of randomness that depends on the seed and a number alone."""
@@ -244,16 +248,5 @@ class Inference(Run):
     def _compute(self) -> None:
         super()._compute()
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
-        self._learner, self._limited_by = constrained.begin(
-            self.setting, self.method, self._n_trials, self.space, self.constraints
-        )
+        self._objective, self._limited_by = quantities(self.setting, self._problem, self.constraints)
         self._learned = 0
-
-
-def _take(learner: Learner, trial: Trial, features: Tensor, value: float | None) -> None:
-    """Let a learner observe the value of a trial, or note that it has none, and how that may depend on the noise."""
-    learner.select(trial.selected)
-    if value is None:
-        learner.lose(trial.number)
-    else:
-        learner.observe(trial.number, features, value)

@@ -13,9 +13,9 @@ from typing import Any
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, Outcome, Returned, outcome_of
-from kbo.optimize.context import Restriction
 from kbo.optimize.events import Ask, Tell
 from kbo.optimize.journal import read
+from kbo.optimize.search.region import Region
 from kbo.optimize.table import COLUMNS, option, parsed
 from kbo.optimize.trials import Trial
 from kbo.space import Params, Space
@@ -250,7 +250,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
         if not isinstance(params, Mapping):
             raise
         point = {"context": params}
-    Restriction(space, **point)  # raises unless it fits
+    Region(space, **point)  # raises unless it fits
     return point
 
 
@@ -258,7 +258,7 @@ def untried(points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Tri
     """Return those of ``first_points`` that no trial has begun with."""
     begun, left = [trial.params for trial in trials if trial.asked], []
     for point in points:
-        fits = Restriction(space, **point).accepts
+        fits = Region(space, **point).accepts
         found = next((number for number, params in enumerate(begun) if fits(params)), None)
         if found is None:
             left.append(point)

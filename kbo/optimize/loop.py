@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from kbo import checks, recipes
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.belief import Setting
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only, outcome_of
 from kbo.optimize.known import first_points, known_results, unrecorded, untried
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.proposal import MOST_POINTS
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import Result, result_of
-from kbo.optimize.settings import Setting
+from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
 from kbo.terminal import Bar

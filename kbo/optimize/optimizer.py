@@ -15,14 +15,17 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.errors import InvalidInput
-from kbo.optimize import constrained, proposal
 from kbo.optimize.belief import Belief
-from kbo.optimize.context import Context, Restriction
+from kbo.optimize.constrained import limits
 from kbo.optimize.events import Event
-from kbo.optimize.exploration import Exploration
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
 from kbo.optimize.pruning import matched_values
+from kbo.optimize.search.bounds import SpaceGap, argmax_lower, largest_upper
+from kbo.optimize.search.exploration import Exploration
+from kbo.optimize.search.proposers import Step
+from kbo.optimize.search.region import Context, Region
+from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
 from kbo.regression import Hypothetical, Posterior
 from kbo.space import Params
@@ -30,9 +33,6 @@ from kbo.space import Params
 MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
 is expensive, and the starts are good."""
-
-_DOUBLINGS = 5
-"""Times that the hypothetical evaluations of a pending point are doubled, at most, before it is tried again."""
 
 
 class Optimizer(Inference):
@@ -75,7 +75,7 @@ class Optimizer(Inference):
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the run in memory, on the CPU, and writes no journal."""
         options = {"setting": self.setting, "method": self.method, "maximize": self.maximize, "seed": self.seed}
-        options |= {"n_trials": self._n_trials, "constraints": self.constraints}
+        options |= {"n_trials": self._problem.n_trials, "constraints": self.constraints}
         return partial(Optimizer, self.space, **options), (), self.events
 
     def __setstate__(self, events: list[Event]) -> None:
@@ -110,26 +110,26 @@ class Optimizer(Inference):
             InvalidInput: A context or choices that do not fit the space, or leave nothing to choose.
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        restriction, running = Restriction(self.space, context, choices), self._running.copy()
+        region, running = Region(self.space, context, choices), self._running.copy()
         self._fail_lost()
         count = 1 if n is None else checks.whole("n", n, 0)
         # Copies, which the caller may change.
-        params = [copy.copy(self._begin(restriction, running).params) for _ in range(count)]
+        params = [copy.copy(self._begin(region, running).params) for _ in range(count)]
         self._running = running
         return params[0] if n is None else params
 
     @guarded
     def begin(self, *, context: Context | None = None, choices: Sequence[Any] | None = None) -> Trial:
         """Begin the next trial and return it: ``ask`` for callers that report by trial; arguments as there."""
-        restriction = Restriction(self.space, context, choices)
+        region = Region(self.space, context, choices)
         self._fail_lost()
-        return self._begin(restriction, self._running)
+        return self._begin(region, self._running)
 
-    def _begin(self, restriction: Restriction, running: set[int]) -> Trial:
+    def _begin(self, region: Region, running: set[int]) -> Trial:
         """Begin a trial, first those that nobody evaluates, and add it to those that are running."""
-        idle = (trial for trial in self._idle(running) if restriction.accepts(trial.params))
+        idle = (trial for trial in self._idle(running) if region.accepts(trial.params))
         if (trial := next(idle, None)) is None:
-            trial = self._expect(self._next(len(self._trials.all), restriction))
+            trial = self._expect(self._next(len(self._trials.all), region))
         else:
             self._again(trial)
         running.add(trial.number)
@@ -146,9 +146,9 @@ class Optimizer(Inference):
             context: As in ``ask``.
             pending: More parameters that are being evaluated, besides the pending trials.
         """
-        restriction = Restriction(self.space, context)
+        region = Region(self.space, context)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
-        return self._next(number, restriction, list(pending))
+        return self._next(number, region, list(pending))
 
     @guarded
     def best(self, context: Context | None = None, *, choices: Sequence[Any] | None = None) -> Params | None:
@@ -162,19 +162,18 @@ class Optimizer(Inference):
             context: As in ``ask``; without one the context is optimised too.
             choices: As in ``ask``.
         """
-        restriction, known = Restriction(self.space, context, choices), self._bounded()
+        region, known = Region(self.space, context, choices), self._bounded()
         if known is None:
             return None
         belief, reported = known
-        search = self._search(restriction, len(self._trials.finished))
+        search = self._search(region, len(self._trials.finished))
         if self._exploration is not None:
             units = self._exploration.safe(search, self._units_of(self._trials.all))[0]
-            search = replace(search, restriction=restriction.among(units))
-        limits = constrained.limits(self._limited())
-        return restriction.params(proposal.argmax_lower(reported, belief.searched, search, limits))
+            search = replace(search, region=region.among(units))
+        return region.params(argmax_lower(reported, belief.searched, search, limits(self._limited())))
 
     @guarded
-    def gap(self) -> proposal.SpaceGap | None:
+    def gap(self) -> SpaceGap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is exact.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
@@ -189,18 +188,18 @@ class Optimizer(Inference):
         if self.constraints and not self._feasibility(best).kept:
             return None
         belief, reported = known
-        search = self._search(Restriction(self.space), len(self._trials.finished))
+        search = self._search(Region(self.space), len(self._trials.finished))
         lower = float(belief.interval(self._features([best]))[0][0])
         if self._exploration is not None:
             units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
             largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
             exact, scope = self._exploration.whole, f"over {len(units)} points that are certain to be safe"
             scope += ", to which others may be added" * grows
-            return proposal.SpaceGap(float(belief.raw(torch.tensor(largest))) - lower, exact, scope, not grows)
-        largest, exact = proposal.largest_upper(reported, belief.posterior, search, constrained.limits(self._limited()))
+            return SpaceGap(float(belief.raw(torch.tensor(largest))) - lower, exact, scope, not grows)
+        largest, exact = largest_upper(reported, belief.posterior, search, limits(self._limited()))
         every = "over all points that satisfy the constraints" if self.space.constraints else "over the whole space"
         scope = every if exact else "by a search from many starts"
-        return proposal.SpaceGap(float(belief.raw(largest)) - lower, exact, scope)
+        return SpaceGap(float(belief.raw(largest)) - lower, exact, scope)
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -213,83 +212,64 @@ class Optimizer(Inference):
         if self._exploration is None:
             raise InvalidInput(f"safe_points belongs to the setting kbo.Safe(...), and this one is {self.setting}.")
         self._learn()
-        search = self._search(Restriction(self.space), len(self._trials.finished))
+        search = self._search(Region(self.space), len(self._trials.finished))
         return [self.space.params(unit) for unit in self._exploration.safe(search, self._units_of(self._trials.all))[0]]
 
     @guarded
     def exhausted(self) -> bool:
         """Return whether the objective has no noise and every point of a small finite space has been evaluated."""
-        points = self.space.points(proposal.MOST_POINTS) if self._exact() else None
+        points = self.space.points(MOST_POINTS) if self._exact() else None
         if points is None:
             return False
         return set(map(tuple, self._units_of(self._trials.finished).tolist())).issuperset(map(tuple, points.tolist()))
 
-    def _next(self, number: int, restriction: Restriction, pending: Sequence[Params] = ()) -> Params:
+    def _next(self, number: int, region: Region, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
-        units = self.space.units(pending)
-        if (again := self._repetition(restriction, units)) is not None:
-            return again
-        trials, exact = self._trials, self._exact() and not restriction.partial
-        known = [*(trial.params for trial in (trials.all if exact else trials.pending.values())), *pending]
-        params = restriction.params(self._propose(number, restriction, units))
-        for doubling in range(0 if exact else _DOUBLINGS):
-            if params not in known:
-                break
-            # As if it were evaluated more often, until another point is better.
-            units = torch.cat([units, self.space.units([params] * 2**doubling)])
-            params = restriction.params(self._propose(number, restriction, units))
-        if exact and params in known:  # without noise its value is known, or will be
-            search = self._search(restriction, number)
-            params = restriction.params(search.restriction.sample(search.generator))
-        return params
+        step = self._step(number, region, pending)
+        params = next(found for proposer in self.setting.proposers if (found := proposer(step)) is not None)
+        if step.belief is None or not step.belief.exact or region.partial:
+            return params
+        if params not in [*(trial.params for trial in self._trials.all), *pending]:
+            return params
+        search = self._search(region, number)  # without noise the value there is known, or will be
+        return search.region.params(search.region.sample(search.generator))
 
-    def _repetition(self, restriction: Restriction, pending: Tensor) -> Params | None:
-        """Return the recommended parameters if they are to be repeated; None after the first repetition."""
-        if restriction.partial or not recipes.get(self.method).has_bounds:
-            return None
-        belief = self._belief()
-        if belief is None or belief.exact is not None:
-            return None
-        known = torch.cat([self._units_of(self._trials.all), pending])
-        best = self._recommended() if len(known.unique(dim=0)) == len(known) else None
-        return None if best is None else best.params
-
-    def _propose(self, number: int, restriction: Restriction, pending: Tensor) -> Tensor:
-        """Return a point [P] of the unit cube for trial ``number``; points [n P] are pending besides the trials."""
+    def _step(self, number: int, region: Region, pending: Sequence[Params]) -> Step:
+        """Return what the parameters of trial ``number`` depend on."""
         many = len(self._trials.complete) >= MANY and not self.setting.certified
-        running = torch.cat([self._units_of(list(self._trials.pending.values())), pending])
-        search = self._search(restriction, number, 0.5 if many else 1.0)
-        if not recipes.get(self.method).has_bounds:
-            return search.restriction.sample(search.generator)
-        belief = self._belief()
-        if self._exploration is not None:
-            tried = torch.cat([self._units_of(self._trials.all), pending])
-            states = [one.posterior for one in self._limited(running)]
-            if belief is not None:
-                states.append(self._hypothetical(belief, running))
-            return self._exploration.propose(belief, states, search, tried)
-        if self.space.table is not None if belief is None else belief.exact:
-            search = search.unvisited(torch.cat([self._units_of(self._trials.all), pending]))
-        if belief is None:
-            centre_first = not self.setting.certified
-            return proposal.filling(search.restriction, number, self.seed, search.generator, centre_first=centre_first)
-        posterior = self._hypothetical(belief, running)
-        limited = self._limited(running) if self.constraints else []
-        return constrained.propose(belief, posterior, limited, search) if limited else belief.propose(posterior, search)
+        units, recipe = self.space.units(pending), recipes.get(self.method)
+        running = torch.cat([self._units_of(list(self._trials.pending.values())), units])
+        tried = torch.cat([self._units_of(self._trials.all), units])
+        belief = self._belief() if recipe.has_bounds else None
+        search = self._search(region, number, 0.5 if many else 1.0)
+        known = self.space.table is not None if belief is None else bool(belief.exact)
+        return Step(
+            setting=self.setting,
+            problem=self._problem,
+            recipe=recipe,
+            seed=self.seed,
+            search=search.unvisited(tried if known else running),
+            tried=tried,
+            belief=belief,
+            posterior=None if belief is None else self._hypothetical(belief, running),
+            limited=self._limited(running) if recipe.has_bounds else [],
+            exploration=self._exploration,
+            recommend=self._recommended,
+        )
 
-    def _search(self, restriction: Restriction, number: int, effort: float = 1.0) -> proposal.Search:
+    def _search(self, region: Region, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
         starts, generator = self._units_of(self._leading()), self._generator(number)
         if self.space.constraints:
-            restriction = restriction.knowing(self._units_of(self._trials.all))
-            starts = starts if len(starts) else restriction.sample(generator).unsqueeze(0)
-        return proposal.Search(self.space, restriction, starts, number, generator, effort)
+            region = region.knowing(self._units_of(self._trials.all))
+            starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
+        return Search(self.space, region, starts, number, generator, effort)
 
     def _leading(self) -> list[Trial]:
         """Return the trials with the best values, of equal ones those that were begun first."""
         fresh = [trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"]
         ranked = self._best + self._allowed(fresh)
-        self._best = heapq.nlargest(proposal.KEPT, ranked, lambda t: (self._rank(t), -t.number))
+        self._best = heapq.nlargest(KEPT, ranked, lambda t: (self._rank(t), -t.number))
         self._ranked = len(self._trials.finished)
         return self._best
 
@@ -315,7 +295,7 @@ class Optimizer(Inference):
 
     def _compute(self) -> None:
         super()._compute()
-        start, limits = self.setting.start, len(self._limited_by)
-        self._exploration = Exploration(self.space, start, limits) if start else None
+        start, n_limits = self.setting.start, len(self._limited_by)
+        self._exploration = Exploration(self.space, start, n_limits) if start else None
         self._best: list[Trial] = []
         self._ranked = 0

@@ -14,6 +14,7 @@ from gpytorch.kernels import Kernel
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError, KboError
 from kbo.optimize import Certified, Constraint, Optimizer, Practical, Result, Safe, Trial, journal
+from kbo.optimize.belief import Setting
 from kbo.optimize.events import Event, Header
 from kbo.optimize.trials import Trials, violations
 from kbo.space import Rule, Space
@@ -201,8 +202,6 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
         return [Constraint(**{name: entry[name] for name in entry if name != "kernel"}) for entry in entries]
 
 
-def _begin(
-    header: Mapping[str, Any], space: Space, setting: Certified | Practical, constraints: Sequence[Constraint]
-) -> Optimizer:
+def _begin(header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]) -> Optimizer:
     given = {name: header[name] for name in ("method", "maximize", "seed")}
     return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), constraints=constraints, **given)

@@ -17,7 +17,7 @@ from kbo.confidence import FixedWidth, Limit
 from kbo.confidence.gap import optimality_gap
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
-from kbo.optimize import proposal
+from kbo.optimize import slacks
 from kbo.optimize.journal import write
 from kbo.problems.rkhs import stationary_kernel
 from kbo.recipes.elimination import StagedElimination
@@ -105,9 +105,9 @@ DECISIONS = {
     "elimination": lambda: (method := Method(partial(KernelRidge, RBF, 0.1), Broken(2), StagedElimination(20))).choose(
         method.state(), POINTS
     ),
-    "certain limit": lambda: proposal.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
-    "possible limit": lambda: proposal.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
-    "merit": lambda: proposal.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
+    "certain limit": lambda: slacks.least_certain([Limit(state(), Broken(2), lower=0.0)], POINTS),
+    "possible limit": lambda: slacks.least_possible([Limit(state(), Broken(2), upper=0.0)], POINTS),
+    "score": lambda: slacks.feasible_first(torch.tensor([1.0, math.nan]), torch.ones(2)),
 }
 
 

@@ -37,13 +37,13 @@ EXPENSIVE = ("digits",)
 FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
 
-_WIDTHS = "kbo.recipes.registry.PRACTICAL_WIDTHS"
+_WIDTHS, _FITTING = "kbo.recipes.registry.PRACTICAL_WIDTHS", "kbo.optimize.settings.fitting"
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "width 1": {"constants": {_WIDTHS: [1.0]}},
     "width 2": {"constants": {_WIDTHS: [2.0]}},
     "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
-    "own lengthscales": {"constants": {"kbo.optimize.fitting.COMMON": 0.0, "kbo.optimize.fitting.OWN": 3.0}},
+    "own lengthscales": {"constants": {f"{_FITTING}.COMMON": 0.0, f"{_FITTING}.OWN": 3.0}},
     "cut at 3": {"constants": {"kbo.optimize.targets.OUTLYING": 3.0}},
     "dmm-ucb": {"options": {"method": "dmm-ucb"}},
 }

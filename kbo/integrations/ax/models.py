@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -27,12 +27,13 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.search import best_points
 from kbo.models import StreamingGP
 from kbo.optimize import Certified, Practical
-from kbo.optimize.belief import Belief
-from kbo.optimize.certified import CertifiedBelief
-from kbo.optimize.fitting import LEAST_NOISE, fit, unit_kernel
-from kbo.optimize.model import Fitted
-from kbo.optimize.practical import PracticalBelief
+from kbo.optimize.belief import Belief, Problem
+from kbo.optimize.settings.fitting import LEAST_NOISE, fit, unit_kernel
+from kbo.optimize.settings.model import Fitted
+from kbo.optimize.settings.practical import PracticalBelief
+from kbo.optimize.settings.schedule import Schedule
 from kbo.optimize.targets import Targets
+from kbo.regression import Posterior
 from kbo.space import Choice, Float, Int, Parameter, Space
 
 
@@ -112,25 +113,12 @@ class MethodGP(StreamingGP):
     """
 
     certified: ClassVar[bool] = False
-    _belief: Any = None
-
-    @abstractmethod
-    def _new_belief(self) -> Any:
-        """The belief before the data."""
-
-    def _new_state(self) -> Any:
-        self._belief = self._new_belief()
-        return self._belief.posterior
-
-    @property
-    def belief(self) -> Belief:
-        """Posterior, confidence and assumptions after the training data."""
-        _ = self.state  # which makes it
-        return self._belief
+    belief: Belief
+    """Posterior, confidence and assumptions after the training data."""
 
     def confidence(self) -> Confidence:
         """The bound of the method after the training data."""
-        confidence = self.belief.confidence()
+        confidence = self.belief.confidence
         assert confidence is not None  # the strategy refuses methods without a bound
         return confidence
 
@@ -163,12 +151,15 @@ class CertifiedGP(MethodGP):
                 f"an observation has a standard error of {sem:g}, but the noise level is given as at most {most:g}: no "
                 "bound would hold. Give a noise level that is at least the largest standard error."
             )
-        self._setting, self._problem = setting, (method, n_trials, space)
-        super().__init__(train_X, train_Y, setting.kernel, self._new_belief().posterior.ridge, input_transform)
+        self._prior = setting.prior(Problem(method, n_trials, space))
+        super().__init__(train_X, train_Y, setting.kernel, self._prior.posterior.ridge, input_transform)
 
-    def _new_belief(self) -> CertifiedBelief:
-        learner: Any = self._setting.begin(*self._problem)
-        return learner
+    def _new_state(self) -> Posterior:
+        return self._prior.posterior.fork()
+
+    @property
+    def belief(self) -> Belief:
+        return replace(self._prior, posterior=self.state)
 
 
 class PracticalGP(MethodGP):
@@ -194,7 +185,7 @@ class PracticalGP(MethodGP):
     ) -> None:
         columns = getattr(input_transform, "columns", train_X.shape[-1])
         self.sem = sem
-        self._problem = (setting, method, n_trials)
+        self._setting, self._problem = setting, Problem(method, n_trials, Space([(0.0, 1.0)] * columns))
         super().__init__(train_X, train_Y, unit_kernel(columns), 1.0, input_transform, Standardize(m=1))
         self.register_buffer("noise_std", torch.tensor(1.0, dtype=torch.float64))
 
@@ -209,11 +200,18 @@ class PracticalGP(MethodGP):
         self.set_train_data(targets=y - fitted.constant)
         self.ridge.data.fill_(self._new_state().ridge)
 
-    def _new_belief(self) -> PracticalBelief:
+    def _new_state(self) -> Posterior:
+        return self._belief(None).posterior
+
+    @property
+    def belief(self) -> Belief:
+        return self._belief(self.state)
+
+    def _belief(self, state: Posterior | None) -> PracticalBelief:
         scale, n = self.outcome_transform, len(self.train_targets)
         targets = Targets(float(scale.means), float(scale.stdvs))
         fitted = Fitted(self.covar_module, float(self.noise_std), targets, self.sem)
-        return PracticalBelief(*self._problem, fitted, n)
+        return PracticalBelief(self._setting, self._problem, fitted, state, Schedule(math.inf, None, n_fitted=n))
 
 
 @fit_botorch_model.register(StreamingGP)

@@ -23,7 +23,8 @@ from kbo.integrations.ax.constraints import limits_of
 from kbo.integrations.ax.models import MethodGP
 from kbo.integrations.ax.seen import Seen
 from kbo.optimize import Constraint
-from kbo.optimize.constrained import Feasibility, feasible_first
+from kbo.optimize.constrained import Feasibility
+from kbo.optimize.slacks import feasible_first
 from kbo.optimize.trials import in_words, overtaken
 
 
@@ -82,7 +83,7 @@ def feasibility(client: Client) -> Feasibility | None:
         lower, mean, upper = (float(value) for value in fitted.intervals(limit.name, [point]))
         bounds[limit.name] = lower, mean, upper
         kept &= limit.kept_by(upper if limit.sign < 0 else lower)
-        reached = fitted.models[limit.name].belief.chance(
+        reached = fitted.models[limit.name].belief.probability(
             fitted.features(limit.name, [point]), limit.sign * limit.limit
         )
         chance *= reached if limit.sign > 0 else 1 - reached

@@ -12,8 +12,8 @@ from ax.core.search_space import SearchSpaceDigest
 from botorch.acquisition.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from kbo.optimize.context import Restriction
-from kbo.optimize.proposal import Search
+from kbo.optimize.search.region import Region
+from kbo.optimize.search.search import Search
 from kbo.space import Choice, Fixed, Float, Int, Linear, Ordinal, Parameter, Space
 
 Limit = tuple[Tensor, Tensor, float]
@@ -46,13 +46,13 @@ def best_points(
         for indices, weights, least in limits
     ]
     space = _Numbers({name: _parameter(digest, i) for i, name in enumerate(names)}, linear).on(device)
-    restriction = Restriction(space, {names[i]: value for i, value in (fixed or {}).items()})
+    region = Region(space, {names[i]: value for i, value in (fixed or {}).items()})
     starts = torch.empty(0, len(names), dtype=torch.float64)
     found = starts.to(device)
     for i in range(n):
         acqf.set_X_pending(torch.cat([*([] if pending is None else [pending]), found]) if i else pending)
         generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())))
-        point = Search(space, restriction, starts, i, generator).argmax(lambda X: acqf(X.unsqueeze(-2)))
+        point = Search(space, region, starts, i, generator).argmax(lambda X: acqf(X.unsqueeze(-2)))
         found = torch.cat([found, space.features(point.unsqueeze(0))])
     acqf.set_X_pending(pending)
     return found

@@ -28,6 +28,7 @@ from kbo.integrations.ax.seen import Seen
 from kbo.integrations.ax.storage import StoredDigits, build_kernel, describe_kernel
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
+from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import measured_only
 
 # One number per parameter; scaling and one-hot columns are the model's, which leaves discrete ones discrete.
@@ -42,7 +43,7 @@ _N_INITIAL = 6  # observations before the first fit, as in ``kbo.minimize`` for 
 def generation_strategy(
     method: str | None = None,
     *,
-    setting: Practical | Certified | None = None,
+    setting: Setting | None = None,
     n_initial: int | None = None,
     n_trials: int | None = None,
     constraints: Sequence[Constraint] = (),
@@ -90,7 +91,7 @@ def generation_strategy(
     """
     setting, method = resolved(setting, method, n_trials)
     measured, others = measured_only(constraints)
-    if others or (measured and not isinstance(setting, Certified)):
+    if others or (measured and not setting.certified):
         raise InvalidInput(
             "constraints are kbo.Constraint for kbo.Certified(...), got "
             f"{checks.shown((others or measured)[0])}: outcome constraints belong to client.configure_optimization, "
@@ -107,9 +108,9 @@ def generation_strategy(
         )
     seed = checks.seed(seed)
     if n_initial is None:
-        n_initial = 1 if isinstance(setting, Certified) else setting.n_initial or _N_INITIAL
+        n_initial = (setting.n_initial or _N_INITIAL) if isinstance(setting, Practical) else 1
     n_initial = checks.whole("n_initial", n_initial, 1)
-    name, certified = f"kbo {method}", isinstance(setting, Certified)
+    name, certified = f"kbo {method}", setting.certified
     given = sorted(map(str, measured)) if certified else None
     supported = {"Supported": {"method": method, "draws": recipe.draws, "given": given}}
     transforms = [Supported, Seen, *GENERATOR_KEY_TO_GENERATOR_SETUP["Sobol"].transforms]
@@ -151,10 +152,10 @@ def generation_strategy(
     return GenerationStrategy(name=name, nodes=[filling, GenerationNode(name=name, generator_specs=[spec])])
 
 
-def _settings(setting: Practical | Certified, constraints: Sequence[Constraint]) -> dict[str, Practical | Certified]:
+def _settings(setting: Setting, constraints: Sequence[Constraint]) -> dict[str, Setting]:
     """The setting of each constraint by its name, and under "" that of the objective, to be stored."""
     outputs = 1 + len(constraints)
-    found: dict[str, Practical | Certified] = {"": setting.shared(outputs)}
+    found: dict[str, Setting] = {"": setting.shared(outputs)}
     for c in constraints:
         kernel = None if c.kernel is None else build_kernel(describe_kernel(c.kernel))
         found[c.name] = setting.of(replace(c, kernel=kernel), outputs)

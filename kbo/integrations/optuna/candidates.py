@@ -15,6 +15,7 @@ from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize import Practical
+from kbo.optimize.belief import Evaluation, Problem
 from kbo.space import Space
 
 
@@ -78,12 +79,12 @@ class _Output(NamedTuple):
 
 def _output(X: Tensor, y: Tensor) -> _Output:
     """The practical setting after values y [n] at points X [n d] of the unit cube."""
-    learner = Practical(n_initial=len(y)).begin(Practical.default_method, None, Space([(0.0, 1.0)] * X.shape[-1]))
-    for number, (x, value) in enumerate(zip(X, y.tolist(), strict=True)):
-        learner.observe(number, x.unsqueeze(0), value)
-    belief = learner.belief()
+    setting, space = Practical(n_initial=len(y)), Space([(0.0, 1.0)] * X.shape[-1])
+    ends = enumerate(zip(map(tuple, X.tolist()), y.tolist(), strict=True))
+    evaluations = [Evaluation(number, features, value) for number, (features, value) in ends]
+    belief = setting.fit(Problem(setting.default_method, None, space), evaluations)
     assert belief is not None
-    confidence = belief.confidence()
+    confidence = belief.confidence
     assert confidence is not None
     targets = torch.tensor([[belief.target(value)] for value in y.tolist()], dtype=X.dtype)
     model = KernelRidgeGP(X, targets, belief.fitted.kernel, belief.posterior.ridge)

@@ -31,8 +31,8 @@ from kbo.integrations.optuna.study import (
     selected,
 )
 from kbo.integrations.settings import resolved
-from kbo.optimize import Certified, Constraint, Optimizer, Practical
-from kbo.optimize.belief import NO_BOUND
+from kbo.optimize import Constraint, Optimizer, Practical
+from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
 
@@ -105,7 +105,7 @@ class KBOSampler(BaseSampler):
         self,
         *,
         method: str | None = None,
-        setting: Practical | Certified | None = None,
+        setting: Setting | None = None,
         n_startup_trials: int | None = None,
         n_trials: int | None = None,
         seed: int | None = None,
@@ -124,7 +124,7 @@ class KBOSampler(BaseSampler):
                 )
             setting = replace(setting, n_initial=checks.whole("n_startup_trials", n_startup_trials, 2))
         self._setting, self._constraints = setting, _checked(constraints, setting)
-        if constraints_func is not None and isinstance(setting, Certified) and not self._constraints:
+        if constraints_func is not None and setting.certified and not self._constraints:
             raise InvalidInput(
                 "constraints_func: the certified setting needs numbers for each of its constraints, as in "
                 'constraints=[kbo.Constraint("0", upper=0.0, noise_std=0.1, norm_bound=2.0)].'
@@ -256,13 +256,13 @@ class KBOSampler(BaseSampler):
 
     def _space_of(self, study: Study, distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
         """The space of the model, with the conditions that the trials show; in the certified setting there are none."""
-        known = {} if isinstance(self._setting, Certified) else conditions_of(finished(study), distributions)
+        known = {} if self._setting.certified else conditions_of(finished(study), distributions)
         return SearchSpace(distributions, known)
 
     def _model_of(self, study: Study, search_space: SearchSpace) -> StudyModel:
         """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
         trials = finished(study)
-        if isinstance(self._setting, Certified):
+        if self._setting.certified:
             for trial in trials:
                 varied = {name: d for name, d in trial.distributions.items() if not d.single()}
                 if trial.state == TrialState.COMPLETE and varied != search_space.distributions:
@@ -281,7 +281,7 @@ class KBOSampler(BaseSampler):
         return model
 
 
-def _checked(constraints: Any, setting: Practical | Certified) -> list[Constraint]:
+def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
     """The constraints, if they are limits of at most 0 with the numbers that the setting needs."""
     measured, others = measured_only(constraints)
     if wrong := others or [c for c in measured if c.name != OBJECTIVE and c.upper != 0]:

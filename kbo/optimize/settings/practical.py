@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, Limit, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.fitting import unit_kernel
-from kbo.optimize.focus import FocusedDictionary
-from kbo.optimize.learner import PracticalLearner
-from kbo.optimize.model import Fitted, fit_limited, fit_values
-from kbo.optimize.proposal import Search, argmax_improvement, argmax_probable, argmax_upper
 from kbo.optimize.recommendation import Sureness, joint_targets, sureness
-from kbo.optimize.region import Region
+from kbo.optimize.search.bounds import argmax_upper
+from kbo.optimize.search.proposers import (
+    at_random,
+    by_draw,
+    by_own_search,
+    by_probability,
+    by_upper_bound,
+    improvement,
+    initial_design,
+    near_the_best,
+    repetition,
+    searches_near,
+)
+from kbo.optimize.search.search import Search
+from kbo.optimize.search.trust_region import trust_radius
+from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.settings.model import Fitted, FocusedDictionary, fit_limited, fit_values
+from kbo.optimize.settings.schedule import Schedule, cut
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, NystromRidge, Posterior
@@ -37,9 +49,6 @@ MOST_EXACT = 500
 ANCHORS = 320, 224
 """Points of a sketch at which a part of them is drawn, and the size of that part."""
 
-_NARROW = FixedWidth(0.25)
-"""The bound of the local search: nearly the mean, and lower near pending points."""
-
 _MOST_INITIAL = 6
 """Space-filling evaluations before the first fit, at most: the prior of the fit makes a model of a few useful."""
 
@@ -51,7 +60,7 @@ _LEFT_OUT = 0.1
 
 
 @dataclass(frozen=True)
-class Practical:
+class Practical(Setting):
     """Everything is estimated: useful bounds without a guarantee.
 
     Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
@@ -91,10 +100,20 @@ class Practical:
 
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
-    start: ClassVar[Any] = ()
     about_limits: ClassVar[str] = (
         "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
         "deviations, if there are any"
+    )
+    proposers = (
+        repetition,
+        at_random,
+        initial_design,
+        by_probability,
+        by_own_search,
+        improvement,
+        near_the_best,
+        by_draw,
+        by_upper_bound,
     )
 
     def __post_init__(self) -> None:
@@ -133,14 +152,7 @@ class Practical:
         """Return whether "model", "search" or "recommend" is that of a subclass."""
         return getattr(type(self), part) is not getattr(Practical, part)
 
-    def begin(
-        self, method: str, n_trials: int | None, space: Space, limit: float | None = None
-    ) -> PracticalLearner[PracticalBelief]:
-        """Return the learner before the first evaluation; arguments as for ``Certified.begin``.
-
-        Raises:
-            InvalidInput: The method is for the certified setting.
-        """
+    def check(self, method: str, n_trials: int | None) -> None:
         recipe = recipes.get(method)
         if recipe.norm == "estimated":
             raise InvalidInput(
@@ -158,13 +170,34 @@ class Practical:
                 "the certified setting, Certified(noise_std=None, ...), or a method without it."
             )
         recipe.make(unit_kernel(1), 1.0, 1.0, self.delta, horizon=n_trials)  # errors now, not at the first fit
+
+    def fit(
+        self, problem: Problem, evaluations: Sequence[Evaluation], before: PracticalBelief | None = None
+    ) -> PracticalBelief | None:
+        space = problem.space
+        if not recipes.get(problem.method).has_bounds:
+            return None
+        values = [one._replace(value=cut(one.value)) for one in evaluations if one.value is not None]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
-        region = Region()
-        near = region if method == self.default_method and space.continuous else None
-        believe = partial(PracticalBelief, self, method, n_trials, region=near, branches=bool(space.conditions))
-        fit = self.model if limit is None else partial(fit_limited, limit)
-        n_initial = n_initial if recipe.has_bounds else math.inf
-        return PracticalLearner(fit, believe, self.noise_std, n_initial, region, space.device)
+        exact = None if self.noise_std is None else self.noise_std == 0
+        schedule = Schedule(n_initial, exact) if before is None else before.schedule
+        while schedule.n < len(values):
+            schedule = schedule.after(values, estimated=self.noise_std is None)
+        n = schedule.n_fitted
+        if n == 0:
+            return None
+        if before is not None and before.schedule.n_fitted == n:
+            fitted, posterior = before.fitted, before.posterior.fork()
+        else:
+            X, y = _data(values[:n])
+            fitted, posterior = self.model(X, y, 0.0 if schedule.fitted_exactly else self.noise_std), None
+        belief = PracticalBelief(self, problem, fitted, posterior, schedule, values)
+        parts = [values[:n]] if posterior is None else []
+        parts += [[one] for one in values[n if posterior is None else posterior.n :]]  # as they came
+        for part in parts:
+            X, y = _data(part)
+            belief.posterior.update(X.to(space.device), fitted.targets(y).to(space.device))
+        return belief
 
     def shared(self, outputs: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
@@ -189,11 +222,9 @@ class Practical:
                 f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
                 "setting estimates them."
             )
-        return replace(self, noise_std=constraint.noise_std)
-
-    def decides(self, constraint: Constraint, method: str, space: Space) -> bool:
-        """Return False: nothing is known of a quantity in advance."""
-        return False
+        return _OfLimit(
+            self.delta, self.scale, self.norm_factor, self.n_initial, constraint.noise_std, limit=constraint.limit
+        )
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
@@ -205,77 +236,69 @@ class Practical:
         return {name: value for name, value in vars(self).items() if value is not None or name == "n_initial"}
 
 
+@dataclass(frozen=True)
+class _OfLimit(Practical):
+    """The setting of a quantity that is to reach a limit."""
+
+    limit: float = 0.0
+
+    def model(self, X: Tensor, y: Tensor, noise_std: float | None) -> Fitted:
+        return fit_limited(self.limit, X, y, noise_std)
+
+
+def _data(values: Sequence[Evaluation]) -> tuple[Tensor, Tensor]:
+    """Return features [n D] and values [n] on the CPU."""
+    X = torch.tensor([one.features for one in values], dtype=torch.float64)
+    return X, X.new_tensor([one.value for one in values])
+
+
 class PracticalBelief(Belief):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
     Args:
         setting: Its numbers.
-        method: A name of ``kbo.recipes.names()``.
-        n_trials: The planned number of trials, for methods that need it.
+        problem: Method and space.
         fitted: Kernel, noise level and targets.
-        n: The number of observations to which they were fitted. The posterior is sketched if there are many, and
-            updated in place.
-        region: The region of the local search for objectives without noise; by default there is none.
-        branches: Whether parameters are conditional; then such objectives are searched for the largest expected
-            improvement, and not in the region.
+        posterior: The posterior with some or all values; None for an empty one, which is sketched if there are many.
+        schedule: What follows from the values without a model.
+        values: The values.
     """
-
-    exact: bool | None = None
 
     def __init__(
         self,
         setting: Practical,
-        method: str,
-        n_trials: int | None,
+        problem: Problem,
         fitted: Fitted,
-        n: int,
-        region: Region | None = None,
-        branches: bool = False,
+        posterior: Posterior | None,
+        schedule: Schedule,
+        values: Sequence[Evaluation] = (),
     ) -> None:
-        self._setting, self._region, self._branches = setting, region, branches
-        self._recipe = recipes.get(method)
-        self._n_trials = n_trials
-        self.fitted = fitted
+        self._setting, self._problem = setting, problem
+        self._recipe = recipes.get(problem.method)
+        self.fitted, self.schedule, self.values = fitted, schedule, values
         self.targets: Targets = fitted.targets
-        made = self._method(norm_bound=1.0)
-        self._plain = made.confidence
-        self.draws: bool = self._recipe.draws
-        self.posterior: Posterior = made.state()
-        if n > MOST_EXACT and type(self.posterior) is KernelRidge:
-            focused = FocusedDictionary(_LEFT_OUT * fitted.noise_std**2, *ANCHORS)
-            self.posterior = NystromRidge(self.posterior.kernel, self.posterior.ridge, focused)
-        self._norm_bound: tuple[int, float] | None = None
-        self._n_fitted = n
+        self.exact: bool | None = schedule.exact
+        self.posterior: Posterior = self._empty() if posterior is None else posterior
 
-    def propose(self, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
-        confidence = self.confidence()
-        assert confidence is not None  # else points are chosen at random
-        confidence = confidence.for_trial(search.number)
-        if limits:
-            return argmax_probable(confidence, posterior, search, limits)
-        if self._setting.overrides("search"):
-            return self._setting.search(confidence, posterior, search)
-        if self._region and self.exact and not search.restriction.partial:
-            if self._branches:
-                return argmax_improvement(posterior, search)
-            if search.number % 2:
-                return search.argmax_near(partial(_NARROW.upper, posterior), self._region.radius)
-        return super().propose(posterior, search)
+    def _empty(self) -> Posterior:
+        """Return the posterior before the values."""
+        posterior = self._plain.state()
+        if self.schedule.n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
+            dictionary = FocusedDictionary(_LEFT_OUT * self.fitted.noise_std**2, *ANCHORS)
+            posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
+        return posterior
 
-    def merit(self, features: Tensor, values: Tensor) -> Tensor:
+    def score(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, unless the rule is the caller's own, and else what the rule says."""
         if self.exact and not self._setting.overrides("recommend"):
             return values
         return self._setting.recommend(self.posterior, features, values)
 
-    def assured(self, features: Tensor, values: Tensor) -> Tensor:
+    def lower(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, and else what is exceeded with a probability of 98%."""
-        if self.exact:
-            return self.targets(values)
-        mean, variance = self.posterior.predict(features)
-        return mean - _SURE * variance.sqrt()
+        return self.targets(values) if self.exact else FixedWidth(_SURE).lower(self.posterior, features)
 
-    def chance(self, features: Tensor, limit: float) -> float:
+    def probability(self, features: Tensor, limit: float) -> float:
         mean, variance = self.posterior.predict(features)
         return float(torch.special.ndtr((mean - self.target(limit)) / variance.sqrt())[0])
 
@@ -286,7 +309,7 @@ class PracticalBelief(Belief):
         return sureness(self.raw(draws), 0)
 
     def account(self) -> dict[str, str]:
-        n, fitted, setting = self.posterior.n, self._n_fitted, self._setting
+        n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
         to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
@@ -295,9 +318,11 @@ class PracticalBelief(Belief):
         cautious = "best mean with a margin of one standard deviation"
         default = "best observed value, since there is no noise" if self.exact else cautious
         search = self._recipe.name
-        if self._region and self.exact and not by["search"]:
-            near = f"{search}; every second trial near the best one, within {self._region.radius:.2g} of each range"
-            search = "expected improvement" if self._branches else near
+        if self.exact and searches_near(setting, self._problem) and not by["search"]:
+            near = (
+                f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of each range"
+            )
+            search = "expected improvement" if self._problem.space.conditions else near
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
             "noise": self._noise(),
@@ -316,9 +341,9 @@ class PracticalBelief(Belief):
             return f"standard deviation {given:.3g}{changed}, given"
         if given is not None:
             return "none, as given"
-        if self.repetition is None:
+        if self.schedule.repetition is None:
             return f"{level}, fitted; no trial has been repeated"
-        first, again = self.repetition
+        first, again = self.schedule.repetition
         if self.exact:
             return f"none: trial {again} repeated trial {first} with the same value"
         return f"{level}, fitted; trial {again} repeated trial {first} with another value"
@@ -326,37 +351,43 @@ class PracticalBelief(Belief):
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
         ridges = [g * noise_std**2 / s.scale for g in GRID] if "ridges" in self._recipe.options else None
-        options = {"scale": s.scale, "horizon": self._n_trials, "ridges": ridges}
+        options = {"scale": s.scale, "horizon": self._problem.n_trials, "ridges": ridges}
         return self._recipe.make(self.fitted.kernel, noise_std, norm_bound, s.delta, **options)
 
-    def norm_bound(self) -> float:
-        """Return the estimate of the norm, of the objective less its constant, in the posterior's units."""
-        s, version = self._setting, self.posterior.version
-        if self._norm_bound is None or self._norm_bound[0] != version:
-            unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
-            self._norm_bound = version, unknown.norm_bound(self.posterior)
-        return self._norm_bound[1]
+    @cached_property
+    def _plain(self) -> Method:
+        """The method with the norm bound 1."""
+        return self._method(norm_bound=1.0)
 
+    @cached_property
+    def norm_bound(self) -> float:
+        """The estimate of the norm, of the objective less its constant, in the posterior's units."""
+        s = self._setting
+        unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
+        return unknown.norm_bound(self.posterior)
+
+    @cached_property
     def confidence(self) -> Confidence | None:
-        """Return the bound of the method, with the estimates in place of what it assumes."""
-        return self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound()).confidence
+        """The bound of the method, with the estimates in place of what it assumes."""
+        return (self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound)).confidence
 
     @property
     def bounded(self) -> bool:
-        return self._plain is not None
+        return self._plain.confidence is not None
 
+    @cached_property
     def reported(self) -> Confidence | None:
-        """Return AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
-        confidence, s = self.confidence(), self._setting
+        """AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
+        confidence, s = self.confidence, self._setting
         if confidence is None:
             return None
-        ranks_points = self.draws or confidence.reported() is None
+        ranks_points = self._recipe.draws or confidence.reported() is None
         if not (ranks_points or isinstance(confidence, MartingaleMixture)):
             return confidence
-        return MartingaleMixture(self.fitted.noise_std, self.norm_bound(), s.delta, "amm", s.scale)
+        return MartingaleMixture(self.fitted.noise_std, self.norm_bound, s.delta, "amm", s.scale)
 
     def guarantee(self, selected: Sequence[str] = ()) -> str:
-        if self.reported() is None:
+        if self.reported is None:
             return NO_BOUND
         values = "objective" if self.targets.power == 1 else "transformed objective"
         norm = f"the norm bound ({self.assumptions()['norm_bound']:.3g}, of the {values} less its constant)"
@@ -378,7 +409,7 @@ class PracticalBelief(Belief):
         return {
             "kernel": "fitted",
             "noise_std": self.fitted.noise_std * self.targets.scale,
-            "norm_bound": self.norm_bound() * self.targets.scale,
+            "norm_bound": self.norm_bound * self.targets.scale,
             "delta": self._setting.delta,
             "from": f"{fitted} by marginal likelihood{given}, norm bound {factor} x its lower bound",
         }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,16 +17,15 @@ from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import NO_BOUND, Belief, Learner
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
+from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
+from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.trials import WAYS, in_words
-from kbo.recipes import Recipe
 from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, KernelRidge, Posterior
 from kbo.space import Space
-
-_NO_NUMBERS = ("training", "ard_num_dims")
-"""Attributes of kernels that change no value."""
 
 _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
@@ -35,7 +33,7 @@ _MOST_COVERED = 4096
 
 @owns_kernel
 @dataclass(frozen=True, eq=False)
-class Certified:
+class Certified(Setting):
     """Bounds that hold with probability ``1 - delta``, because what they assume is given, not estimated.
 
     Args:
@@ -68,12 +66,12 @@ class Certified:
 
     default_method: ClassVar[str] = "dmm-ucb"
     certified: ClassVar[bool] = True
-    start: ClassVar[Any] = ()
     promise: ClassVar[str] = ""
     about_limits: ClassVar[str] = (
         "the search is among points that possibly keep them; the rule compares trials that are certain to, if "
         "there are any"
     )
+    proposers = (at_random, initial_design, by_draw, by_upper_bound)
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, type(self).__name__)
@@ -84,28 +82,30 @@ class Certified:
         checks.probability("delta", self.delta)
         object.__setattr__(self, "scale", checked_scale(self.scale))  # Ax reads several from its storage as a list
 
-    def begin(self, method: str, n_trials: int | None, space: Space, limit: float | None = None) -> Learner:
-        """Return the belief before the first evaluation, to which all are added.
+    def check(self, method: str, n_trials: int | None) -> None:
+        points = torch.zeros(1, 1, dtype=torch.float64) if recipes.get(method).fixed_kernel else None
+        self._method(method, n_trials, unit_kernel(1), points)
 
-        Args:
-            method: A name of ``kbo.recipes.names()``.
-            n_trials: The planned number of trials, for methods that need it.
-            space: The search space.
-            limit: That of a quantity which is to reach it, for settings whose model depends on it.
+    def fit(
+        self, problem: Problem, evaluations: Sequence[Evaluation], before: CertifiedBelief | None = None
+    ) -> CertifiedBelief:
+        known = self.prior(problem) if before is None else before
+        return known.after(evaluations[known.n_evaluations :])
 
-        Raises:
-            InvalidInput: A method that does not fit the setting or the space, or a kernel that does not fit the space.
-        """
+    def prior(self, problem: Problem) -> CertifiedBelief:
+        """Return the belief before the first evaluation."""
+        method, n_trials, space = problem
         fingerprint(self.kernel, space.columns)
+        points = _finite(space, method) if recipes.get(method).fixed_kernel else None
+        made = self._method(method, n_trials, self.kernel, points)
+        return CertifiedBelief(self, made, space.device, made.state())
+
+    def _method(self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None) -> Method:
         recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
-        points = _finite(space, method) if recipe.fixed_kernel else None
         numbers = {"scale": self.scale, "noise_upper": self.noise_upper, "strict_noise": self.strict_noise or None}
-        numbers |= {"horizon": n_trials, "points": points}
-        made = recipe.make(self.kernel, noise_std, self.norm_bound, self.delta, **numbers)
+        made = recipe.make(kernel, noise_std, self.norm_bound, self.delta, **numbers, horizon=n_trials, points=points)
         _check_noise(method, self, knows_level=recipe.noise == "given")
-        assumed = None if made.confidence is None else made.confidence.noise_std
-        noise_std = float(noise_std if assumed is None else assumed)
-        return CertifiedBelief(self, recipe, made, noise_std, space.device)
+        return made
 
     def shared(self, outputs: int) -> Certified:
         """Return the setting of one of so many quantities, among which delta is shared equally."""
@@ -166,44 +166,6 @@ class Certified:
         return {"setting": "certified", "kernel": fingerprint(self.kernel, space.columns), **numbers}
 
 
-def fingerprint(kernel: Kernel, columns: int) -> str:
-    """Return a text that is equal for kernels of the same classes, parameters and values, to eight digits.
-
-    The values, at some points [16 columns], do not tell kernels apart whose lengthscales are much shorter than the
-    distances; kbo 0.14 and before wrote them alone.
-    """
-    X = torch.rand(16, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    try:
-        values = freeze(kernel, X)(X, X)
-    except (RuntimeError, IndexError) as error:
-        raise InvalidInput(
-            f"the kernel cannot be evaluated on the {columns} features of this space: {error}"
-        ) from error
-    return f"{type(kernel).__name__} {_hash(_digits(values))} {_hash(_described(kernel))}"
-
-
-def _described(kernel: Kernel) -> str:
-    """Return the classes of a kernel and its parts, their numbers, parameters and buffers, as text."""
-    texts = []
-    for name, part in copy.deepcopy(kernel).double().named_modules():
-        if isinstance(part, Kernel):
-            plain = {key: value for key, value in vars(part).items() if isinstance(value, (int, float, str))}
-            plain = {key: value for key, value in plain.items() if key[0] != "_" and key not in _NO_NUMBERS}
-            texts.append(f"{name} {type(part).__qualname__} {sorted(plain.items())}")
-            for raw, value in part.named_parameters(recurse=False):
-                texts.append(_digits(getattr(part, raw.removeprefix("raw_"), value)))
-            texts += [_hash(buffer.cpu().numpy().tobytes()) for buffer in part.buffers(recurse=False)]
-    return "\n".join(texts)
-
-
-def _digits(values: Tensor) -> str:
-    return " ".join(f"{value:.8e}" for value in values.flatten().tolist())
-
-
-def _hash(text: str | bytes) -> str:
-    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:16]
-
-
 def _finite(space: Space, method: str) -> Tensor:
     """Return the features of every point of a finite space."""
     points = space.points(_MOST_COVERED)
@@ -227,169 +189,200 @@ def _check_noise(method: str, setting: Certified, knows_level: bool) -> None:
         raise InvalidInput(f"method {method!r} does not use {unused}: pass Certified({unused}=None, ...).")
 
 
-class CertifiedBelief(Belief, Learner):
-    """The posterior of a method, to which observations are added at once, with the bounds of the given assumptions.
+def usable_prefix(first: int, waiting: Mapping[int, Evaluation]) -> int:
+    """Return the end of the trials from ``first`` on that a bound may use: all of them have reported.
+
+    Trials at one point that ran at once exchange values, so all of those that have reported enter, or none
+    (docs/theory/trials.md).
+
+    Args:
+        first: The first trial that has not entered.
+        waiting: The evaluations from there on that have been reported, by the number of their trial.
+    """
+    end = first
+    while end in waiting:
+        end += 1
+    if end == first:
+        return end
+    last = {waiting[number].features: number for number in sorted(waiting) if waiting[number].value is not None}
+    for number in reversed(range(first, end)):
+        if waiting[number].value is not None and last[waiting[number].features] >= end:
+            end = number
+    return end
+
+
+class Order(NamedTuple):
+    """The order in which values enter a bound.
+
+    Attributes:
+        next: The first trial that has not entered.
+        waiting: The evaluations that wait for it.
+        mixed: Whether values of trials at one point were exchanged among them.
+        overtaken: The number of trials that had not reported when a later one did, where that is declared harmless.
+    """
+
+    next: int = 0
+    waiting: Mapping[int, Evaluation] = {}
+    mixed: bool = False
+    overtaken: int = 0
+
+    def after(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
+        """Return the order after an evaluation, and the values that enter then: in the order of the starts."""
+        waiting = {**self.waiting, evaluation.number: evaluation}
+        end = usable_prefix(self.next, waiting)
+        entering = [one for i in range(self.next, end) if (one := waiting.pop(i)).value is not None]
+        mixed = self.mixed or len({one.features for one in entering}) < len(entering)
+        return self._replace(next=end, waiting=waiting, mixed=mixed), entering
+
+    def at_once(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
+        """Return the same where completion is declared to be independent of the noise: a value enters at once."""
+        overtaken = self.overtaken + max(evaluation.number - self.next, 0)
+        entering = [evaluation] if evaluation.value is not None else []
+        return self._replace(next=max(self.next, evaluation.number + 1), overtaken=overtaken), entering
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedBelief(Belief):
+    """The posterior of a method, with the bounds of the given assumptions.
 
     Args:
         setting: The assumptions.
-        recipe: The entry of the method.
         method: The method.
-        noise_std: The noise level that the method rests on.
         device: That of the posterior.
+        posterior: The posterior of the values that bounds may use.
+        order: Which these are, and which wait.
+        values: All evaluations with a value.
+        selected: Numbers of trials, by the ways in which their noise may have decided which values there are.
+        n_evaluations: The number of evaluations, those without a value too.
     """
 
-    def __init__(
-        self, setting: Certified, recipe: Recipe, method: Method, noise_std: float, device: torch.device
-    ) -> None:
-        self._setting, self._recipe, self._method, self._noise_std = setting, recipe, method, noise_std
-        self._device = device
-        self.posterior: Posterior = method.state()
-        self.draws: bool = recipe.draws
-        bound = method.confidence
-        self._stated = bound and bound.reported()
-        if bound is not None and self._stated is None:  # it only ranks points: report a bound of the same assumptions
-            self._stated = MartingaleMixture(noise_std, setting.norm_bound, setting.delta, "dmm", setting.scale)
-        self._checked: int | None = None
-        self._next = 0  # the first trial that has not reported
-        self._waiting: dict[int, tuple[Tensor, Tensor] | None] = {}  # what later ones have reported
-        self._reports: Counter[tuple[float, ...] | None] = Counter()  # how many of these there are at each point
-        self._overtaken = 0  # trials that had not reported when a later one did, where that is declared harmless
-        self._mixed = False  # values of trials at one point were exchanged among them
-        self._selected: Counter[str] = Counter()  # trials, by ways in which their noise may have decided
-        self._excluded: float | None = None  # a value too large for any of the assumptions, and for float64
+    setting: Certified
+    method: Method
+    device: torch.device
+    posterior: Posterior
+    order: Order = field(default_factory=lambda: Order())
+    values: Sequence[Evaluation] = ()
+    selected: Mapping[str, int] = field(default_factory=dict)
+    n_evaluations: int = 0
 
-    def observe(self, number: int, features: Tensor, y: float) -> None:
-        """Add one evaluation to the posterior, or keep it until all trials that were started before have reported."""
-        if abs(y) > checks.largest_target(features.dtype):
-            self._excluded = y
-            return
-        value = features, torch.tensor([y], dtype=features.dtype)
-        self._report(number, value)
-        if self._setting.completion_independent_of_noise:
-            self._update(*value)
+    def after(self, evaluations: Sequence[Evaluation]) -> CertifiedBelief:
+        """Return the belief after some evaluations more.
 
-    def lose(self, number: int) -> None:
-        self._report(number, None)
+        Raises:
+            RefutedAssumptions: No function satisfies the assumptions and fits the values.
+        """
+        if not evaluations:
+            return self
+        order, entering, independent = self.order, [], self.setting.completion_independent_of_noise
+        for one in evaluations:
+            if one.value is not None and abs(one.value) > checks.largest_target(torch.float64):
+                raise RefutedAssumptions(
+                    "The data refute the assumptions: the objective had a value that no function of this norm and no "
+                    "noise of a given level explain. Correct the objective, or let it raise an exception where it has "
+                    "no value",
+                    size=abs(one.value),
+                    norm_bound=self.setting.norm_bound,
+                )
+            order, more = order.at_once(one) if independent else order.after(one)
+            entering += more
+        posterior = self.posterior.fork() if entering else self.posterior
+        for one in entering:
+            posterior.update(*self._data([one]))
+        if entering:
+            self._check(posterior)
+        return replace(
+            self,
+            posterior=posterior,
+            order=order,
+            values=[*self.values, *(one for one in evaluations if one.value is not None)],
+            selected=Counter(self.selected) + Counter(way for one in evaluations for way in one.selected),
+            n_evaluations=self.n_evaluations + len(evaluations),
+        )
 
-    def select(self, ways: Sequence[str]) -> None:
-        self._selected.update(ways)
+    def _data(self, values: Sequence[Evaluation]) -> tuple[Tensor, Tensor]:
+        """Return features [n D] and values [n] where the posterior is."""
+        X = torch.tensor([one.features for one in values], dtype=torch.float64, device=self.device)
+        return X, X.new_tensor([one.value for one in values])
 
-    def _ways(self, more: Sequence[str]) -> list[str]:
-        """Return the ways in which the noise may have decided which values there are, in words."""
-        return [*in_words({way: self._selected[way] for way in WAYS}), *more]
-
-    def _report(self, number: int, value: tuple[Tensor, Tensor] | None) -> None:
-        if self._setting.completion_independent_of_noise:
-            self._overtaken += max(number - self._next, 0)
-            self._next = max(self._next, number + 1)
-            return
-        self._waiting[number] = value
-        self._reports[self._point(number)] += 1
-        end = self._next
-        while end in self._waiting:
-            end += 1
-        # Trials at one point that ran at once exchange values, so all or none of them enter (docs/theory/trials.md).
-        entering = Counter(self._point(i) for i in range(self._next, end))
-        for i in reversed(range(self._next, end)):
-            point = self._point(i)
-            if point is not None and self._reports[point] > entering[point]:  # others at this point stay behind
-                entering.subtract(self._point(k) for k in range(i, end))
-                end = i
-        points = [point for i in range(self._next, end) if (point := self._point(i)) is not None]
-        self._mixed |= len(set(points)) < len(points)
-        self._reports -= +entering
-        for i in range(self._next, end):
-            if (ready := self._waiting.pop(i)) is not None:
-                self._update(*ready)
-        self._next = end
-
-    def _update(self, X: Tensor, y: Tensor) -> None:
-        self.posterior.update(X.to(self._device), y.to(self._device))
-
-    def _point(self, number: int) -> tuple[float, ...] | None:
-        """Return the features of a trial that waits; None if it has no value."""
-        value = self._waiting[number]
-        return None if value is None else tuple(value[0].flatten().tolist())
-
-    @property
-    def searched(self) -> Posterior:
-        """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        if not self._late:
-            return self.posterior
-        X, y = (torch.cat(parts).to(self._device) for parts in zip(*self._late, strict=True))
-        return Hypothetical(self.posterior, X, y)
-
-    @property
-    def _late(self) -> list[tuple[Tensor, Tensor]]:
-        """The values that wait for earlier trials."""
-        return [value for value in self._waiting.values() if value is not None]
-
-    def belief(self) -> Belief | None:
-        if self._excluded is not None:
-            raise RefutedAssumptions(
-                "The data refute the assumptions: the objective had a value that no function of this norm and no noise "
-                "of a given level explain. Correct the objective, or let it raise an exception where it has no value",
-                size=abs(self._excluded),
-                norm_bound=self._setting.norm_bound,
-            )
-        if self.posterior.n and self._checked != self.posterior.version:
-            self._check()
-            self._checked = self.posterior.version
-        return self if self.posterior.n or self._late else None
-
-    def confidence(self) -> Confidence | None:
-        return self._method.confidence
-
-    def reported(self) -> Confidence | None:
-        """Return the bound of the method; for a method that ranks points without one, a bound of its assumptions."""
-        confidence = self._method.confidence
-        return self._stated if confidence is not None and confidence.finite_on(self.posterior) else None
-
-    def proved(self, selected: Sequence[str] = ()) -> str | None:
-        reported = self.reported()
-        return None if reported is None or self._objections(selected) else reported.guarantee_on(self.posterior)
-
-    def guarantee(self, selected: Sequence[str] = ()) -> str:
-        reported = self.reported()
-        if reported is None:
-            return NO_BOUND
-        if statement := self.proved(selected):
-            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self._overtaken})]
-            declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
-            late = len(self._late)
-            waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
-            return f"certified: the interval {statement}{declared}{waiting}{self._setting.promise}"
-        if self._recipe.norm == "estimated":
-            return (
-                "not certified: kernel and noise level are given, but this method's norm bound follows the data, which "
-                "can refute a norm bound and never prove one"
-            )
-        reasons = "; ".join([*reported.objections(self.posterior), *self._objections(selected)])
-        return f"not certified: {reasons}{self._setting.promise}"
-
-    def _objections(self, selected: Sequence[str]) -> list[str]:
-        """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
-        if self._setting.completion_independent_of_noise:
-            return []
-        reasons = self._ways(selected)
-        if self._mixed and self.posterior.schedule is not None:
-            reasons.append("trials at one point ran at once, so the order of their values is unknown")
-        hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
-        return [*reasons, hint] if reasons else []
-
-    def _check(self) -> None:
+    def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
 
         The same check for every method that rests on all of them: some bounds use one ridge only, or none, and would
         not notice. The others have a check of their own, or assume something else.
         """
-        s, recipe = self._setting, self._recipe
+        s, recipe = self.setting, recipes.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
         if recipe.has_bounds and not own_check:
-            refuse_if_refuted(self.posterior, self._noise_std, s.norm_bound, s.delta, s.scale)
+            refuse_if_refuted(posterior, self.noise_std, s.norm_bound, s.delta, s.scale)
+
+    @property
+    def noise_std(self) -> float:
+        """The noise level that the method rests on."""
+        given = 1.0 if self.setting.noise_std is None else self.setting.noise_std
+        assumed = None if self.method.confidence is None else self.method.confidence.noise_std
+        return float(given if assumed is None else assumed)
+
+    @cached_property
+    def searched(self) -> Posterior:
+        """The posterior with the values that wait for earlier trials, as hypothetical ones."""
+        return Hypothetical(self.posterior, *self._data(self._late)) if self._late else self.posterior
+
+    @property
+    def _late(self) -> list[Evaluation]:
+        """The values that wait for earlier trials."""
+        return [one for one in self.order.waiting.values() if one.value is not None]
+
+    @property
+    def confidence(self) -> Confidence | None:
+        return self.method.confidence
+
+    @cached_property
+    def reported(self) -> Confidence | None:
+        """The bound of the method; for a method that ranks points without one, a bound of its assumptions."""
+        bound, s = self.method.confidence, self.setting
+        if bound is None or not bound.finite_on(self.posterior):
+            return None
+        return bound.reported() or MartingaleMixture(self.noise_std, s.norm_bound, s.delta, "dmm", s.scale)
+
+    def proved(self, selected: Sequence[str] = ()) -> str | None:
+        return (
+            None if self.reported is None or self._objections(selected) else self.reported.guarantee_on(self.posterior)
+        )
+
+    def guarantee(self, selected: Sequence[str] = ()) -> str:
+        if self.reported is None:
+            return NO_BOUND
+        promise = self.setting.promise
+        if statement := self.proved(selected):
+            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self.order.overtaken})]
+            declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
+            late = len(self._late)
+            waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""
+            return f"certified: the interval {statement}{declared}{waiting}{promise}"
+        if recipes.get(self.method.name).norm == "estimated":
+            return (
+                "not certified: kernel and noise level are given, but this method's norm bound follows the data, which "
+                "can refute a norm bound and never prove one"
+            )
+        reasons = "; ".join([*self.reported.objections(self.posterior), *self._objections(selected)])
+        return f"not certified: {reasons}{promise}"
+
+    def _ways(self, more: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, in words."""
+        return [*in_words({way: self.selected.get(way, 0) for way in WAYS}), *more]
+
+    def _objections(self, selected: Sequence[str]) -> list[str]:
+        """Return the ways in which the noise may have decided which values there are, unless it is declared not to."""
+        if self.setting.completion_independent_of_noise:
+            return []
+        reasons = self._ways(selected)
+        if self.order.mixed and self.posterior.schedule is not None:
+            reasons.append("trials at one point ran at once, so the order of their values is unknown")
+        hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
+        return [*reasons, hint] if reasons else []
 
     def assumptions(self) -> dict[str, Any]:
-        s, confidence = self._setting, self._method.confidence
+        s, confidence = self.setting, self.method.confidence
         noise: Any = self.posterior.schedule
         origin, norm_bound = "all given", s.norm_bound
         if isinstance(confidence, UnknownNorm):
@@ -398,7 +391,7 @@ class CertifiedBelief(Belief, Learner):
             origin = f"noise level bounded online (at least {noise.lower:.3g}), the others given"
         return {
             "kernel": "given",
-            "noise_std": self._noise_std if noise is None else noise.upper,
+            "noise_std": self.noise_std if noise is None else noise.upper,
             "norm_bound": norm_bound,
             "delta": s.delta,
             "from": origin,

@@ -1,8 +1,8 @@
-"""The model of the practical setting: kernel, noise level and targets for some values."""
+"""The model of the practical setting: kernel, noise level and targets for some values, and the points of a sketch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpytorch.kernels import Kernel
@@ -10,8 +10,10 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.fitting import LEAST_NOISE, MOST, Fit, fit
+from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, fit
 from kbo.optimize.targets import Targets, around, least_skewed, linear
+from kbo.regression import GreedyDictionary
+from kbo.regression.sketch.dictionary import Observed, pivots
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,6 @@ class Fitted:
         checks.positive("noise_std of Fitted", self.noise_std)
         checks.instance("targets of Fitted", self.targets, Targets)
 
-
-Model = Callable[[Tensor, Tensor, float | None], Fitted]
-"""Returns kernel, noise level and targets for values [n] at features [n D]; arguments as for ``fit_values``."""
 
 _MOST_NOISE = 1e50
 """Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
@@ -88,3 +87,32 @@ def _fitted(candidates: Sequence[Targets], X: Tensor, y: Tensor, noise_std: floa
     part = min(len(y), MOST)
     targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
     return Fitted(found.kernel, found.noise_std, targets.above(found.constant))
+
+
+class FocusedDictionary(GreedyDictionary):
+    """Close to each other where the targets are largest, and sparse elsewhere.
+
+    The first observations, which come together, are drawn from. Later ones, which come one by one, enter as in a greedy
+    dictionary until it is full; then all are drawn from again. A draw is a pivoted Cholesky factorisation in which what
+    is unexplained of a location is divided by the rank of its target, as in the weighted designs of Moss, Ober &
+    Picheny (2023). Observations that are left out count through the features of those that stay.
+
+    Args:
+        threshold: As for ``GreedyDictionary``.
+        most: Number of points at which it is full.
+        kept: Largest number of points that are drawn, fewer.
+    """
+
+    in_blocks = True
+
+    def __init__(self, threshold: float, most: int, kept: int) -> None:
+        super().__init__(threshold, most)
+        self.kept = kept
+
+    def redraws(self, sketch: Observed) -> list[int] | None:
+        if 0 < sketch.m < (self.most or 1):
+            return None
+        rows = sketch.rows
+        rank = 1 + (rows.sums / rows.counts).argsort(descending=True).argsort()
+        self.capped |= rows.n > self.kept
+        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, 1e-9, 1 / rank)

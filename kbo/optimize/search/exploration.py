@@ -14,8 +14,8 @@ from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.optimize.belief import Belief
 from kbo.optimize.constrained import Limited, limits
-from kbo.optimize.context import Restriction
-from kbo.optimize.proposal import Search
+from kbo.optimize.search.region import Region
+from kbo.optimize.search.search import Search
 from kbo.recipes.safe import SafeSet
 from kbo.regression import Posterior
 from kbo.space import Space
@@ -108,23 +108,22 @@ class Exploration:
         """
         if self._refuted is not None:
             raise self._refuted
-        starts = self._start[_within(self._start, search.restriction)]
+        starts = self._start[_within(self._start, search.region)]
         if len(fresh := starts[~_among(starts, tried)]):
             return fresh[0]
         if belief is None or not self._limits:
             return starts[len(tried) % len(starts)] if len(starts) else self._none()
         units, found = self._examined(search, tried)
-        among = _within(units, search.restriction).to(self._space.device)
-        confidence = belief.confidence()
-        assert confidence is not None
+        among = _within(units, search.region).to(self._space.device)
+        assert belief.confidence is not None
         if not bool((found.safe & among).any()):
             self._none()
-        return units[found.widest(belief.searched, confidence, states, among)]
+        return units[found.widest(belief.searched, belief.confidence, states, among)]
 
     def safe(self, search: Search, tried: Tensor) -> tuple[Tensor, bool]:
         """Return the points [n P] of a part of the space that are certain to be safe, and whether more may follow."""
         units, found = self._examined(search, tried)
-        among = found.safe.cpu() & _within(units, search.restriction)
+        among = found.safe.cpu() & _within(units, search.region)
         return (units[among] if bool(among.any()) else self._none()), found.grows()
 
     @property
@@ -142,7 +141,7 @@ class Exploration:
         """Return points [n P] and which of them are safe."""
         if self._whole is not None:
             return self._whole
-        choices = search.restriction.choices
+        choices = search.region.choices
         units = self._particles(search, tried) if choices is None else choices
         return units, self._safe_set(units)
 
@@ -156,8 +155,8 @@ class Exploration:
     def _particles(self, search: Search, tried: Tensor) -> Tensor:
         """Return points [n P] near those that are certain to be safe, and on lines through two of them."""
         generator, options = search.generator, {"generator": search.generator, "dtype": tried.dtype}
-        units = search.restriction.place(torch.cat([self._start, tried]))
-        units = units[search.restriction.satisfies(units)]
+        units = search.region.place(torch.cat([self._start, tried]))
+        units = units[search.region.satisfies(units)]
         if not len(units):
             return units
         safe = units[self._quickly_safe(units)]
@@ -168,8 +167,8 @@ class Exploration:
             along = first + (3 * torch.rand(len(first), 1, **options) - 1) * (second - first)
             moved = torch.where(torch.rand(len(first), 1, **options) < 0.5, near, along).clamp(0, 1)
             jumps = torch.rand(first.shape, **options) < _JUMPS
-            moved = search.restriction.place(torch.where(jumps, torch.rand(first.shape, **options), moved))
-            moved = moved[search.restriction.satisfies(moved)]
+            moved = search.region.place(torch.where(jumps, torch.rand(first.shape, **options), moved))
+            moved = moved[search.region.satisfies(moved)]
             units, safe = torch.cat([units, moved]), torch.cat([safe, moved[self._quickly_safe(moved)]])
         return units
 
@@ -185,9 +184,9 @@ def _among(units: Tensor, known: Tensor) -> Tensor:
     return torch.tensor([tuple(row) in rows for row in units.tolist()], dtype=torch.bool)
 
 
-def _within(units: Tensor, restriction: Restriction) -> Tensor:
+def _within(units: Tensor, region: Region) -> Tensor:
     """Return whether points [n P] belong to a part of the space."""
-    if not restriction.partial:
+    if not region.partial:
         return torch.ones(len(units), dtype=torch.bool)
-    within = (restriction.fixed.isnan() | (units == restriction.fixed)).all(-1)
-    return within if restriction.choices is None else within & _among(units, restriction.choices)
+    within = (region.fixed.isnan() | (units == region.fixed)).all(-1)
+    return within if region.choices is None else within & _among(units, region.choices)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from kbo import checks, recipes
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Learner
-from kbo.optimize.certified import Certified
+from kbo.optimize.search.proposers import safe_exploration
+from kbo.optimize.settings.certified import Certified
 from kbo.space import Space
 
 
@@ -51,6 +51,7 @@ class Safe(Certified):
         "; apart from start, every trial began at parameters that were certain to keep all limits, by bounds on trials "
         "before any that failed, was stopped early, lost or not returned by ask, unless that is declared harmless"
     )
+    proposers = (safe_exploration,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,17 +62,12 @@ class Safe(Certified):
             )
         object.__setattr__(self, "start", tuple(map(copy.copy, self.start)))
 
-    def begin(self, method: str, n_trials: int | None, space: Space, limit: float | None = None) -> Learner:
-        """Return the belief before the first evaluation, as ``Certified`` does.
-
-        Raises:
-            InvalidInput: A method without bounds, or as for ``Certified``.
-        """
+    def check(self, method: str, n_trials: int | None) -> None:
         recipe = recipes.get(method)
         if not recipe.has_bounds or recipe.norm == "estimated":
             lacks = "bounds that are proved: nothing is ever certain" if recipe.has_bounds else "bounds"
             raise InvalidInput(f"method {method!r} has no {lacks}, so it cannot explore safely: choose 'cmm-ucb'.")
-        return super().begin(method, n_trials, space, limit)
+        super().check(method, n_trials)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kbo import checks, recipes
 from kbo.errors import InvalidInput
-from kbo.optimize.certified import Certified
-from kbo.optimize.fitting import unit_kernel
-from kbo.optimize.practical import Practical
-from kbo.space import Int, Space
+from kbo.optimize.belief import Setting
+from kbo.optimize.settings.certified import Certified
+from kbo.optimize.settings.practical import Practical
+from kbo.optimize.settings.safe import Safe
 
-Setting = Certified | Practical
+__all__ = ["Certified", "Practical", "Safe", "resolve"]
 
 
 def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:
@@ -34,6 +32,5 @@ def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -
         raise InvalidInput(f"method {method!r} is for finite sets of points (kbo.bandit), not for boxes.")
     if recipe.needs_horizon and n_trials is None:
         raise InvalidInput(f"method {method!r} depends on the number of trials: pass n_trials=... .")
-    probe = replace(setting, kernel=unit_kernel(1)) if isinstance(setting, Certified) else setting
-    probe.begin(method, n_trials, Space({"x": Int(0, 1)}))
+    setting.check(method, n_trials)
     return setting, method

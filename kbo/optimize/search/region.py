@@ -1,4 +1,4 @@
-"""Restrictions of a space: parameters given from outside, and the points to choose from."""
+"""Regions of a space: parameters given from outside, the points to choose from, and constraints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Context = Mapping[Any, Any]
 """Values of some parameters: by name, or by index where the bounds are a list."""
 
 
-class Restriction:
+class Region:
     """The part of a space that agrees with a context and, if choices are given, is among them.
 
     Args:
@@ -63,7 +63,7 @@ class Restriction:
             if not len(self.choices):
                 raise InvalidInput(f"no row of the table of candidates has the context {checks.shown(self._context)}.")
 
-    def knowing(self, points: Tensor) -> Restriction:
+    def knowing(self, points: Tensor) -> Region:
         """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""
         part = copy.copy(self)
         part._known = points
@@ -75,7 +75,7 @@ class Restriction:
         """The points that satisfy the constraints of the space."""
         return Feasible(self._space, self.fixed, self._known)
 
-    def among(self, points: Tensor) -> Restriction:
+    def among(self, points: Tensor) -> Region:
         """Return the same part of the space with points [A P] of the unit cube as the only choices."""
         part = copy.copy(self)
         part.choices = points

@@ -1,0 +1,1 @@
+"""The next point: regions of a space, searches in them, and proposers."""

@@ -1,0 +1,97 @@
+"""Points with the largest bounds, and the optimality gap over a space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.confidence import Confidence, Limit
+from kbo.linalg import safe_sqrt
+from kbo.optimize.search.search import MOST_POINTS, Search
+from kbo.optimize.slacks import feasible_first, least_certain, least_possible
+from kbo.regression import Posterior
+
+
+class SpaceGap(NamedTuple):
+    """The optimality gap over a space.
+
+    Attributes:
+        value: The optimum is at most this much better than the recommendation, if the bounds hold.
+        exact: Whether every point of the space was evaluated; False after a search from many starts.
+        scope: The points that were compared, in words.
+        final: Whether these points stay the same: in the safe setting others may become certain to be safe.
+    """
+
+    value: float
+    exact: bool
+    scope: str
+    final: bool = True
+
+
+def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
+    """Return a point [P] of the unit cube whose upper bound is nearly the largest; among choices, exactly.
+
+    With ``limits``, of the points that possibly keep all of them; if there is none, the one that is nearest to it.
+    """
+    if limits:
+
+        def score(features: Tensor) -> Tensor:
+            return feasible_first(quick_upper(confidence, posterior, features), least_possible(limits, features))
+
+        def row(features: Tensor) -> int:
+            upper = confidence.upper(posterior, features)
+            return int(feasible_first(upper, least_possible(limits, features)).argmax())
+
+        return search.argmax(score, row)
+    return search.argmax(
+        lambda features: quick_upper(confidence, posterior, features),
+        lambda features: confidence.argmax_upper(posterior, features)[0],
+    )
+
+
+def quick_upper(confidence: Confidence, posterior: Posterior, features: Tensor) -> Tensor:
+    """Return a score [n] of features [n D] to search with: an upper bound, or, while none is finite, the deviation."""
+    if confidence.finite_on(posterior):
+        return confidence.quick_interval(posterior, features)[1]
+    return safe_sqrt(posterior.predict(features)[1])
+
+
+def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
+    """Return a point [P] of the unit cube whose lower bound is nearly the largest; among choices, exactly.
+
+    With ``limits``, of the points that are certain to keep all of them; if there is none, the one nearest to that.
+    """
+
+    def score(features: Tensor) -> Tensor:
+        return feasible_first(confidence.lower(posterior, features), least_certain(limits, features))
+
+    if limits:
+        return search.argmax(score)
+
+    def row(features: Tensor) -> int:
+        return confidence.argmax_lower(posterior, features)[0]
+
+    listed = search.region.choices is not None
+    return search.argmax(lambda features: confidence.lower(posterior, features), row if listed else None)
+
+
+def largest_upper(
+    confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
+) -> tuple[Tensor, bool]:
+    """Return the largest upper bound [] of the space, and whether every point was evaluated, not only a search made.
+
+    With ``limits`` that of the points which possibly keep them.
+    """
+    points = search.space.points(MOST_POINTS)
+    if points is not None:
+        features = search.space.features(points)
+        if limits:
+            features = features[least_possible(limits, features) >= 0]
+        largest = confidence.argmax_upper(posterior, features)[1] if len(features) else -math.inf
+        return torch.tensor(largest, dtype=torch.float64), True
+    point = argmax_upper(confidence, posterior, search, limits)
+    return confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0], False

@@ -1,0 +1,220 @@
+"""Proposers of the next point: functions that are tried in order, each with its condition.
+
+A setting lists those that it uses (``Setting.proposers``). Each returns parameters, or None where it does not apply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from kbo.confidence import FixedWidth, Limit
+from kbo.optimize.belief import Belief, Problem
+from kbo.optimize.constrained import Limited
+from kbo.optimize.search.bounds import argmax_upper, quick_upper
+from kbo.optimize.search.exploration import Exploration
+from kbo.optimize.search.region import Region
+from kbo.optimize.search.search import RANDOM_POINTS, Search
+from kbo.optimize.search.trust_region import trust_radius
+from kbo.optimize.slacks import LEAST_STD, log_probability
+from kbo.optimize.trials import Trial
+from kbo.recipes import Recipe
+from kbo.regression import Posterior
+from kbo.space import Params
+
+_LEAST_IMPROVEMENT = 0.01
+"""Standard deviations of the targets; smaller improvements, as near a point that is known, do not count."""
+
+_NARROW = FixedWidth(0.25)
+"""The bound of the search near the best trial: nearly the mean, and lower near pending points."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Everything that the choice of the next point depends on.
+
+    Attributes:
+        setting: The setting; anything with what proposers of its own need.
+        problem: Method and space.
+        recipe: The entry of the method.
+        seed: The seed of the run.
+        search: The part of the space, with promising points and the randomness of this trial.
+        tried: Points [n P] of the unit cube of trials, and of those that are pending besides.
+        belief: That of the objective; None while there is none.
+        posterior: The posterior from which the point is chosen: pending points count as observed at the mean, failed
+            trials as observed at the worst value; None while there is no belief.
+        limited: The limits on measured quantities of which there is a belief, with such posteriors.
+        exploration: The points that are certain to be safe; None unless they are explored.
+        recommend: Returns the recommended trial.
+    """
+
+    setting: Any
+    problem: Problem
+    recipe: Recipe
+    seed: int
+    search: Search
+    tried: Tensor
+    belief: Belief | None
+    posterior: Posterior | None
+    limited: Sequence[Limited]
+    exploration: Exploration | None
+    recommend: Callable[[], Trial | None]
+
+    @property
+    def limits(self) -> list[Limit]:
+        """The limits with the bounds of this trial."""
+        number = self.search.number
+        return [Limit(one.posterior, one.belief.for_trial(number), lower=one.level) for one in self.limited]
+
+    def known(self) -> tuple[Belief, Posterior]:
+        """Return the belief and the posterior, after the initial design."""
+        assert self.belief is not None
+        assert self.posterior is not None
+        return self.belief, self.posterior
+
+    def params(self, point: Tensor) -> Params:
+        """Return the parameters at a point [P] of the unit cube."""
+        return self.search.region.params(point)
+
+
+def repetition(step: Step) -> Params | None:
+    """Return the recommended parameters, once, while it is not known whether the values have noise."""
+    if step.search.region.partial or step.belief is None or step.belief.exact is not None:
+        return None
+    if len(step.tried.unique(dim=0)) < len(step.tried):  # some are being repeated, or have been
+        return None
+    best = step.recommend()
+    return None if best is None else best.params
+
+
+def at_random(step: Step) -> Params | None:
+    """Return random parameters, for methods without bounds."""
+    return None if step.recipe.has_bounds else step.params(step.search.region.sample(step.search.generator))
+
+
+def safe_exploration(step: Step) -> Params | None:
+    """Return parameters that are certain to keep all limits, those about which least is known."""
+    assert step.exploration is not None
+    states = [one.posterior for one in step.limited] + ([] if step.posterior is None else [step.posterior])
+    return step.params(step.exploration.propose(step.belief, states, step.search, step.tried))
+
+
+def initial_design(step: Step) -> Params | None:
+    """Return a point of a design that fills the space, until there is a belief.
+
+    Where kernel and noise are estimated its first point is the centre, which is nearest to all others; in many
+    dimensions the rest is close to the boundary.
+    """
+    if step.belief is not None:
+        return None
+    search, centre_first = step.search, not step.setting.certified
+    return step.params(_filling(search.region, search.number - centre_first, step.seed, search.generator))
+
+
+def _filling(region: Region, number: int, seed: int, generator: torch.Generator) -> Tensor:
+    """Return point [P] of a space-filling design, the centre for -1; a random one of the choices."""
+    if region.choices is not None:
+        return region.sample(generator)
+    P = len(region.fixed)
+    if not region.constrained:
+        if number < 0:
+            return region.place(torch.full((P,), 0.5, dtype=torch.float64))
+        sobol = SobolEngine(P, scramble=True, seed=seed)
+        return region.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
+    if number < 0:
+        points = region.draw(RANDOM_POINTS, generator)
+        return points[(points - points.mean(0)).norm(dim=-1).argmin()]
+    points = region.place(SobolEngine(P, scramble=True, seed=seed).draw(RANDOM_POINTS, dtype=torch.float64))
+    points = points[region.satisfies(points)]
+    return points[number] if number < len(points) else region.sample(generator)
+
+
+def by_probability(step: Step) -> Params | None:
+    """Return, under estimated limits, a point with nearly the largest upper bound plus log-probability to keep them.
+
+    The unit of the targets is the prior standard deviation, and one of it weighs as much as a factor e in probability;
+    certain constraints change nothing. While all promising points are more likely to break a limit than not, the
+    probability alone counts.
+    """
+    if not step.limited:
+        return None
+    (belief, posterior), search, limits = step.known(), step.search, step.limits
+    confidence = belief.for_trial(search.number)
+
+    def probability(features: Tensor) -> Tensor:
+        return log_probability(limits, features)
+
+    if bool((probability(search.space.features(search.starts)) < math.log(0.5)).all()):
+        return step.params(search.argmax(probability))
+    return step.params(search.argmax(lambda X: quick_upper(confidence, posterior, X) + probability(X)))
+
+
+def searches_near(setting: Any, problem: Problem) -> bool:
+    """Return whether values without noise are searched near the best trial, or for the expected improvement."""
+    return problem.method == setting.default_method and problem.space.continuous
+
+
+def by_own_search(step: Step) -> Params | None:
+    """Return what the ``search`` of a subclass of ``kbo.Practical`` returns."""
+    if not step.setting.overrides("search"):
+        return None
+    belief, posterior = step.known()
+    return step.params(step.setting.search(belief.for_trial(step.search.number), posterior, step.search))
+
+
+def improvement(step: Step) -> Params | None:
+    """Return, without noise and with conditional parameters, a point with nearly the largest expected improvement.
+
+    It is the improvement on the mean of the best trial. Its logarithm is maximised (Ament et al. 2023), for which
+    points with next to no improvement differ too.
+    """
+    (belief, posterior), search = step.known(), step.search
+    conditional = bool(step.problem.space.conditions) and searches_near(step.setting, step.problem)
+    if not (belief.exact and conditional) or search.region.partial:
+        return None
+    with torch.no_grad():
+        best = posterior.predict(search.space.features(search.starts[:1]))[0] + _LEAST_IMPROVEMENT
+        return step.params(search.argmax(lambda X: log_improvement(posterior, best, X)))
+
+
+def log_improvement(posterior: Posterior, best: Tensor, X: Tensor) -> Tensor:
+    """Return the logarithm of the expected improvement [n] on a value at features X [n D], up to a constant."""
+    mean, variance = posterior.predict(X)
+    std = variance.sqrt().clamp_min(LEAST_STD)
+    z = (mean - best) / std
+    above = 1 + z * math.sqrt(math.pi / 2) * torch.special.erfcx(-z / math.sqrt(2))  # over the density at z
+    small, large = above.clamp_min(1e-30).log() - z.square() / 2, (math.sqrt(2 * math.pi) * z).log()
+    return torch.where(z < 5, small, large) + std.log()
+
+
+def near_the_best(step: Step) -> Params | None:
+    """Return, without noise, every second time a point near the best trial."""
+    (belief, posterior), search = step.known(), step.search
+    if not (belief.exact and searches_near(step.setting, step.problem)) or search.region.partial:
+        return None
+    if search.number % 2 == 0:
+        return None
+    return step.params(search.argmax_near(lambda X: _NARROW.upper(posterior, X), trust_radius(belief.values)))
+
+
+def by_draw(step: Step) -> Params | None:
+    """Return, for methods that draw functions, a point at which a draw as wide as the confidence is nearly largest."""
+    (belief, posterior), search = step.known(), step.search
+    if not step.recipe.draws or step.limited:
+        return None
+    confidence, starts = belief.for_trial(search.number), search.space.features(search.starts)
+    with torch.no_grad():
+        path = posterior.at(confidence.ridge(posterior)).draw_function(starts, search.generator)
+        return step.params(search.argmax(lambda X: confidence.inflated(posterior, X, path(X))))
+
+
+def by_upper_bound(step: Step) -> Params | None:
+    """Return a point with nearly the largest upper bound, among those that possibly keep all limits."""
+    (belief, posterior), search = step.known(), step.search
+    return step.params(argmax_upper(belief.for_trial(search.number), posterior, search, step.limits))

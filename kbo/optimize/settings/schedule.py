@@ -1,0 +1,79 @@
+"""When the practical setting fits a model, and whether the values have noise: functions of the values alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from kbo.optimize.belief import Evaluation
+from kbo.optimize.targets import Targets, linear
+
+REFIT_GROWTH = 1.3
+"""The data grow by this factor between fits, so fits stay rare; waiting for a doubling found clearly worse optima."""
+
+LARGEST, _OUTSIDE = 1e300, 1e50
+"""Size at which values are cut, so that their differences stay finite; and standard deviations from the mean at which a
+value asks for a fit at once, since powers of it would overflow."""
+
+_ROUNDING = 1e-9
+"""Differences of values at one point, in ranges of all values, that are rounding and no noise."""
+
+
+def cut(value: float) -> float:
+    """Return a value, cut to the largest size."""
+    return min(max(value, -LARGEST), LARGEST)
+
+
+class Schedule(NamedTuple):
+    """What follows from the first values, before any model.
+
+    Attributes:
+        next_fit: Number of values at which the model is fitted next.
+        exact: Whether the values have no noise; None if that is not known.
+        n: The number of values.
+        n_fitted: The number of values to which the model is fitted; 0 if there is none yet.
+        fitted_exactly: Whether it was known then that they have no noise.
+        repetition: Numbers of the first trials with equal parameters whose values decided ``exact``, the earlier one
+            first; None if there are none.
+        plain: The standardisation of the values to which the model is fitted.
+        lowest, highest: The least and the largest value.
+    """
+
+    next_fit: float
+    exact: bool | None
+    n: int = 0
+    n_fitted: int = 0
+    fitted_exactly: bool = False
+    repetition: tuple[int, int] | None = None
+    plain: Targets = Targets()
+    lowest: float = math.inf
+    highest: float = -math.inf
+
+    def after(self, values: Sequence[Evaluation], estimated: bool) -> Schedule:
+        """Return the schedule after one value more.
+
+        Args:
+            values: All evaluations with a value, as many as the schedule knows and more; they are ``cut``.
+            estimated: Whether the noise level is estimated; else ``exact`` is given.
+        """
+        number, features, y, _ = values[self.n]
+        assert y is not None
+        exact, repetition = self.exact, self.repetition
+        if estimated and exact is not False:
+            same = next((one for one in values[: self.n] if one.features == features), None)
+            if same is not None:
+                assert same.value is not None
+                found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)
+                if found is not exact:
+                    exact, repetition = found, (same.number, number)
+        n, lowest, highest = self.n + 1, min(self.lowest, y), max(self.highest, y)
+        known = self._replace(n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest)
+        outside = self.n_fitted and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
+        if n < self.next_fit and not outside:
+            return known
+        plain = linear(torch.tensor([one.value for one in values[:n]], dtype=torch.float64))
+        next_fit = math.ceil(REFIT_GROWTH * n)
+        return known._replace(next_fit=next_fit, n_fitted=n, fitted_exactly=bool(exact), plain=plain)
