@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from kbo.cli import app
+from kbo.experiments import tables
 from kbo.experiments.bench import chaining as chaining_bench
-from kbo.experiments.draw import tables
 from kbo.experiments.papers import chaining
 from kbo.experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
 from tests.commands import CliRunner

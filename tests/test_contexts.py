@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel
 
 import kbo
 from kbo import report
-from kbo.experiments.draw.canvas import blank
+from kbo.draw.canvas import blank
 from kbo.optimize.search.proposers import log_improvement
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search

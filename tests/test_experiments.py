@@ -12,8 +12,8 @@ import torch
 
 from kbo import InvalidInput
 from kbo.cli import app
+from kbo.experiments import tables
 from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
-from kbo.experiments.draw import tables
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.papers import mixture, sketching, streaming
 from kbo.experiments.papers.experiment import Plan

@@ -88,7 +88,7 @@ for use in (
     lambda: import_module("kbo.integrations.optuna"),
     lambda: kbo.problems.DigitsMLP()({}),
     lambda: kbo.problems.random_graphs(1, seed=0),
-    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo.experiments.draw"),
+    lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo.draw"),
     lambda: import_module("kbo.workers.ray"),
 ):
     try:

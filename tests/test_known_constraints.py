@@ -8,7 +8,7 @@ import torch
 
 import kbo
 from kbo import Float, Int, InvalidInput, Linear, Ordinal, Space, When
-from kbo.experiments.draw.canvas import blank
+from kbo.draw.canvas import blank
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.report.figures import draw_band, draw_contour

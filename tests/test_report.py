@@ -7,7 +7,6 @@ import re
 import shutil
 from html.parser import HTMLParser
 
-import pandas as pd
 import pytest
 from gpytorch.kernels import MaternKernel, RBFKernel
 
@@ -315,44 +314,13 @@ def test_values_outside_their_range_are_counted():
     assert report.miscoverage(report.history(optimizer)) == (1, 30)
 
 
-@pytest.fixture(scope="module")
-def rows(folder):
-    from kbo.experiments.bandits import BanditMethod, BanditProblem
-    from kbo.experiments.compare import compare
-
-    problem = BanditProblem("rkhs", {"dim": 1, "n_arms": 10}, 15)
-    methods = [BanditMethod(name) for name in ("amm-ucb", "bkb", "random")]
-    text = compare(problem, methods, 2, folder, workers=1, progress=False)
-    (path,) = folder.glob("run-*.parquet")
-    return path, text
-
-
-def test_rows_of_bandits_have_a_page(rows, folder):
-    path, text = rows
-    page = checked(report.write(path))
-    last = pd.read_parquet(path).query("round == 15")
-    for mean in last.groupby("method")["cumulative"].mean():
-        assert f"{mean:.5g}" in page.text
-    promises = [line.split(": ", 1) for line in text.splitlines() if re.match(r"(amm-ucb|bkb|random): ", line)]
-    assert len(promises) == 3
-    for name, promise in promises:
-        assert f"{name} {promise}" in page.text
-    assert len(page.images) == 2  # regret, and the dictionary of bkb
-    of_cells = checked(report.write(path.with_suffix(""), folder / "cells.html"))
-    assert f"{last['cumulative'].max():.5g}" in of_cells.text
-
-
 def test_what_cannot_be_reported_is_an_error_in_words(proved, practical, folder):
-    (damaged := folder / "damaged.parquet").write_text("nothing")
-    pd.DataFrame({"method": ["a"]}).to_parquet(other := folder / "other.parquet")
     (torn := folder / "torn.jsonl").write_text(proved.read_text().replace('"tell"', '"te', 1))
     header, events = journal.read(proved)
     journal.write(odd := folder / "odd.jsonl", header, [*events, Tell(number=99, value=1.0)])
     for run, options, words in (
         (folder / "none.jsonl", {}, "cannot read the journal"),
-        (folder / "none.parquet", {}, "there is no file"),
-        (damaged, {}, "is damaged"),
-        (other, {}, "has no column seed, round, cumulative"),
+        (folder, {}, "cannot read the journal"),
         (torn, {}, "line 4 .* damaged"),
         (odd, {}, "does not fit"),
         (proved, {"page": proved}, r"must be a \.html file"),

@@ -11,7 +11,7 @@ from kbo.errors import InvalidInput
 from kbo.experiments.papers import catalogue as papers
 from kbo.experiments.tuning import comparison as tuning
 from kbo.experiments.tuning.comparison import run
-from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PRACTICE, PROBLEMS, TABLES, half_of, true_value
+from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PROBLEMS, TABLES, half_of, true_value
 from kbo.experiments.tuning.tuners import TUNERS, BoTorchTuner, tuner
 from kbo.problems import (
     DiabetesSVR,
@@ -115,13 +115,9 @@ def test_where_the_optimum_is_unknown_new_evaluations_judge_all_tuners_alike():
     assert math.isnan(row["visited_regret"])
 
 
-def test_the_practice_problems_are_others_than_those_of_the_tables():
-    assert not set(TABLES) & set(PRACTICE)
-
-
-@pytest.mark.parametrize("name", [name for name in {**TABLES, **PRACTICE} if name not in ("diabetes", "digits")])
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("diabetes", "digits")])
 def test_nothing_is_below_the_optimum(name):
-    problem = {**TABLES, **PRACTICE}[name](seed=2)
+    problem = TABLES[name](seed=2)
     for u in torch.rand(300, problem.space.dimension, dtype=torch.float64):
         assert problem.noiseless(problem.space.params(u)) >= problem.optimum - 1e-9
 
@@ -213,21 +209,7 @@ def test_the_comparison_runs_and_is_stored(tmp_path, monkeypatch):
     for name in ("TUNERS", "FAST"):
         monkeypatch.setattr(tuning, name, ("kbo", "random"))
     monkeypatch.setattr(tuning, "TABLES", {"branin": TABLES["branin"]})
-    monkeypatch.setattr(tuning, "PRACTICE", {"camel": PRACTICE["camel"]})
-    for what, which, problem in (("table", 1, "branin"), ("table", 2, "branin"), ("study", "practice", "camel")):
-        assert problem in papers.paper("tuning").experiment(what, which)(tmp_path, True, 1, False)
+    for which in (1, 2):
+        assert "branin" in papers.paper("tuning").experiment("table", which)(tmp_path, True, 1, False)
     assert (tmp_path / "table1.md").read_text().startswith("| problem | trials | kbo | random |")
     assert len(pd.read_csv(tmp_path / "table1.csv")) == 2 * 2 * 2
-
-
-def test_variants_change_constants_for_the_time_of_a_run_only():
-    from kbo.recipes import registry
-
-    before = registry.PRACTICAL_WIDTHS
-    make = {"problem": "camel", "name": "kbo", "seed": 0, "checkpoints": [9]}
-    default, narrow = run(**make), run(**make, constants={"kbo.recipes.registry.PRACTICAL_WIDTHS": [0.0]})
-    assert before == registry.PRACTICAL_WIDTHS
-    assert default[0]["value"] != narrow[0]["value"]
-    with pytest.raises(KeyError):
-        run("no such problem", "kbo", 0, [3], constants={"kbo.recipes.registry.PRACTICAL_WIDTHS": [0.0]})
-    assert before == registry.PRACTICAL_WIDTHS

@@ -152,7 +152,7 @@ def tune(
     Then:  kbo tune script.py --trials 60
     """
     options.apply_verbosity(quiet, verbose)
-    from kbo.experiments.draw import lines
+    from kbo.report.figures.history import trace
     from kbo.workers.choice import engine_of
 
     name, objective, bounds, constraints = _load(target)
@@ -192,7 +192,7 @@ def tune(
     picture = path.with_suffix(".png")
     best = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
     of_trace = {"constraints": result.optimizer.constraints, "maximize": maximize, "recommended": best, "again": values}
-    lines.trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
+    trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
 
 

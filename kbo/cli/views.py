@@ -16,8 +16,6 @@ def plot(
     picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
 ) -> None:
     """Draw a stored run again."""
-    from kbo.experiments.draw import lines
-
     target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
     if target.suffix != ".png":
         raise InvalidInput(f"the picture must be a .png file, got {target}: change --to.")
@@ -27,10 +25,11 @@ def plot(
 
             redraw(path, target)
         else:
+            from kbo.report.figures.history import trace
             from kbo.report.record import Record
 
             record = Record.of(path)
-            lines.trace(record.trials, target, title=path.stem, maximize=record.maximize)
+            trace(record.trials, target, title=path.stem, maximize=record.maximize)
     except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
         raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
     typer.echo(f"picture  {target}")

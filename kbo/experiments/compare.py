@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbo.confidence import EKUCB, Chaining
+from kbo.draw import lines
 from kbo.errors import InvalidInput
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.draw import lines
 from kbo.experiments.sweep.cells import concatenate, read_rows
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.recipes.method import Method

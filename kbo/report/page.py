@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from kbo.experiments.draw.canvas import BLUE, GREEN, GREY, ORANGE, RED
+from kbo.draw.canvas import BLUE, GREEN, GREY, ORANGE, RED
 from kbo.terminal import printable
 
 POLL = 3.0

@@ -13,8 +13,8 @@ from typing import Any
 from gpytorch.kernels import Kernel
 
 from kbo import checks
+from kbo.draw.canvas import blank, dress
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.draw.canvas import blank, dress
 from kbo.optimize.trials import quantity
 from kbo.report import figures
 from kbo.report.record import Record, Run

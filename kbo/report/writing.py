@@ -10,8 +10,7 @@ from gpytorch.kernels import Kernel
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.files import replacing
-from kbo.optimize import Optimizer, Result
-from kbo.report import regret, tuning
+from kbo.report import tuning
 from kbo.report.record import Record, Run
 
 
@@ -25,8 +24,7 @@ def write(
     """Write the results of a run and the assumptions of its bounds as one HTML page that needs no other file.
 
     Args:
-        run: A result, an optimiser, a journal (.jsonl), or rows of ``kbo run`` (.parquet, or the folder of finished
-            runs).
+        run: A result, an optimiser, or a journal (.jsonl).
         page: Path of the page, a .html file; by default beside the run.
         kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only. Without
             it the page shows what the journal holds and says that bounds are missing.
@@ -43,17 +41,9 @@ def write(
         >>> result = kbo.minimize(objective, {"x": (0.0, 1.0)}, 20)
         >>> kbo.report.write(result, "run.html")
     """
-    if not isinstance(run, (Record, Optimizer, Result)):
-        run = checks.path("run", run)
-    if isinstance(run, Path) and (run.suffix == ".parquet" or run.is_dir()):
-        if kernel is not None:
-            raise InvalidInput(f"{run} holds rows of `kbo run`, which need no kernel: do not pass kernel.")
-        target, name = _target(run, page)
-        text = regret.page(regret.read(run), title or name)
-    else:
-        record = Record.of(run, kernel)
-        target, name = _target(record.path, page)
-        text = tuning.page(record, title or name.removeprefix("tune-"))
+    record = Record.of(run, kernel)
+    target, name = _target(record.path, page)
+    text = tuning.page(record, title or name.removeprefix("tune-"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
@@ -65,7 +55,7 @@ def write(
 
 def _target(path: Path | None, page: str | os.PathLike[str] | None) -> tuple[Path, str]:
     """Return the path of the page, and the name of the run."""
-    name = "A run of kbo" if path is None else path.name if path.is_dir() else path.stem
+    name = "A run of kbo" if path is None else path.stem
     if page is None:
         if path is None:
             raise InvalidInput(

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 import kbo
+from kbo.draw import lines
 from kbo.errors import InvalidInput
-from kbo.experiments.draw import lines
 
 ESCAPE = "\x1b[31m"
 

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Chaining, Confidence, FiniteSet
-from kbo.experiments import bandits
+from kbo.draw import lines
+from kbo.draw.canvas import GREY, blank, dress, legend_below, logarithmic, plain_numbers, styles_of
+from kbo.experiments import bandits, tables
 from kbo.experiments.bandits import BanditProblem
-from kbo.experiments.draw import lines, tables
-from kbo.experiments.draw.canvas import GREY, blank, dress, legend_below, logarithmic, plain_numbers, styles_of
 from kbo.experiments.papers import experiment
 from kbo.experiments.papers.experiment import TOLERANCE, Frame, Paper, Plan, store
 from kbo.linalg import safe_sqrt

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from kbo.confidence import Confidence
+from kbo.draw import lines
 from kbo.errors import InvalidInput
-from kbo.experiments.draw import lines, tables
+from kbo.experiments import tables
 from kbo.experiments.sweep.cells import Cell, Rows, concatenate
 from kbo.experiments.sweep.runner import Workers, sweep
 from kbo.problems import Bandit

@@ -18,9 +18,9 @@ import torch
 
 from kbo import bandit, recipes
 from kbo.confidence import MIXED_SCALES, Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
-from kbo.experiments import bandits
+from kbo.draw import lines
+from kbo.experiments import bandits, tables
 from kbo.experiments.bandits import BanditProblem
-from kbo.experiments.draw import lines, tables
 from kbo.experiments.papers.experiment import (
     TOLERANCE,
     Frame,

@@ -20,9 +20,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from kbo.experiments import bandits
+from kbo.draw import lines
+from kbo.experiments import bandits, tables
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.draw import lines, tables
 from kbo.experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, rounds_of, store
 from kbo.experiments.sweep.cells import Cell, concatenate
 from kbo.kernels import freeze

@@ -31,9 +31,8 @@ from kbo.confidence import (
     WidthConfidence,
 )
 from kbo.errors import RefutedAssumptions
-from kbo.experiments import bandits
+from kbo.experiments import bandits, tables
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.draw import tables
 from kbo.experiments.papers import streaming_uniform
 from kbo.experiments.papers.experiment import (
     TOLERANCE,

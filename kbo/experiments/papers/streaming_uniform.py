@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 
 from kbo.confidence import AdaptiveMixture, NoiseLevel
+from kbo.draw import lines
 from kbo.experiments.bandits import BanditMethod, BanditProblem
-from kbo.experiments.draw import lines
 from kbo.experiments.noise import DurandNoiseBounds
 from kbo.experiments.papers.experiment import Frame, Plan, cells_of, intervals
 from kbo.experiments.sweep.cells import Cell

@@ -3,22 +3,17 @@
 A recommendation is judged by its value without noise: its simple regret, or, where the optimum is not known, the mean
 of new evaluations. Tuners recommend what they recommend to their own users (``kbo.experiments.tuning.tuners``), and
 have the same problems and seeds. CPU time is the tuner's own, on one thread.
-
-The study "practice" is how the defaults of the practical setting were chosen, on other problems than those of the
-tables.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
-from unittest import mock
 
 import pandas as pd
 
-from kbo.experiments.draw import tables
+from kbo.experiments import tables
 from kbo.experiments.papers.experiment import Frame, Paper, Plan, store
 from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.tuning import tuners
@@ -26,7 +21,7 @@ from kbo.experiments.tuning.constrained import constrained
 from kbo.experiments.tuning.infeasible import infeasible
 from kbo.experiments.tuning.runs import code, timed
 from kbo.experiments.tuning.stopping import stopping
-from kbo.experiments.tuning.suites import CONDITIONAL, PRACTICE, PROBLEMS, TABLES, true_value
+from kbo.experiments.tuning.suites import CONDITIONAL, PROBLEMS, TABLES, true_value
 
 TUNERS = ("kbo", "qlognei", "gpsampler", "tpe", "random")
 SEEDS = 20
@@ -37,26 +32,12 @@ EXPENSIVE = ("digits",)
 FAST = ("kbo", "tpe", "random")
 """Tuners that can do 2000 trials in minutes."""
 
-_WIDTHS, _FITTING = "kbo.recipes.registry.PRACTICAL_WIDTHS", "kbo.optimize.settings.fitting"
-VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "width 1": {"constants": {_WIDTHS: [1.0]}},
-    "width 2": {"constants": {_WIDTHS: [2.0]}},
-    "widths 1 and 2": {"constants": {_WIDTHS: [1.0, 2.0]}},
-    "own lengthscales": {"constants": {f"{_FITTING}.COMMON": 0.0, f"{_FITTING}.OWN": 3.0}},
-    "cut at 3": {"constants": {"kbo.optimize.targets.OUTLYING": 3.0}},
-    "dmm-ucb": {"options": {"method": "dmm-ucb"}},
-}
-"""Variants of the practical setting that were compared on the practice problems."""
-
 
 def run(
     problem: str,
     name: str,
     seed: int,
     checkpoints: Sequence[int],
-    options: Mapping[str, Any] | None = None,
-    constants: Mapping[str, Any] | None = None,
     code: str = "",
 ) -> list[dict[str, Any]]:
     """Run a tuner on a problem.
@@ -66,8 +47,6 @@ def run(
         name: A key of ``tuners.TUNERS``.
         seed: Of problem, noise and tuner.
         checkpoints: Numbers of trials after which the recommendation is judged; the run ends with the last.
-        options: Options of the tuner.
-        constants: Other values of constants of kbo for the time of the run, by "module.NAME".
         code: The code of the tuner, as a hash; only there to make runs of another code other cells.
 
     Returns:
@@ -79,38 +58,35 @@ def run(
     make, rows, spent, nan = PROBLEMS[problem], [], [], math.nan
     objective = make(seed=seed)
     optimum = nan if objective.optimum is None else objective.optimum
-    with ExitStack() as changed:
-        for constant, value in (constants or {}).items():
-            changed.enter_context(mock.patch(constant, value))
+    with timed(spent):
+        chosen = tuners.tuner(name, objective.space, seed, max(checkpoints))
+    best = math.inf
+    for trial in range(1, max(checkpoints) + 1):
         with timed(spent):
-            chosen = tuners.tuner(name, objective.space, seed, max(checkpoints), **(options or {}))
-        best = math.inf
-        for trial in range(1, max(checkpoints) + 1):
+            params = chosen.ask()
+        value, truth = objective(params), objective.noiseless(params)
+        with timed(spent):
+            chosen.tell(params, value)
+        improved = truth is not None and truth < best
+        if truth is not None:
+            best = min(truth, best)
+        judged = nan
+        if trial in checkpoints:
             with timed(spent):
-                params = chosen.ask()
-            value, truth = objective(params), objective.noiseless(params)
-            with timed(spent):
-                chosen.tell(params, value)
-            improved = truth is not None and truth < best
-            if truth is not None:
-                best = min(truth, best)
-            judged = nan
-            if trial in checkpoints:
-                with timed(spent):
-                    params = chosen.recommended()
-                judged = true_value(make, objective, params, seed)
-            if trial in checkpoints or improved:
-                regrets = {"regret": judged - optimum, "visited_regret": nan if truth is None else best - optimum}
-                rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
+                params = chosen.recommended()
+            judged = true_value(make, objective, params, seed)
+        if trial in checkpoints or improved:
+            regrets = {"regret": judged - optimum, "visited_regret": nan if truth is None else best - optimum}
+            rows.append({"trials": trial, "value": judged, **regrets, "cpu_seconds": sum(spent)})
     return rows
 
 
-def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int], label: str = "", **more: Any) -> Cell:
-    """Return the run as a cell; ``label`` says in a word what is different about it."""
-    arguments = {"problem": problem, "name": name, "seed": seed, "checkpoints": list(checkpoints), **more}
+def cell(problem: str, name: str, seed: int, checkpoints: Sequence[int]) -> Cell:
+    """Return the run as a cell."""
+    arguments: dict[str, Any] = {"problem": problem, "name": name, "seed": seed, "checkpoints": list(checkpoints)}
     if name == "kbo":
         arguments["code"] = code()
-    return Cell(f"{__name__}:run", arguments, f"{problem} {name} {label} seed{seed} T{max(checkpoints)}")
+    return Cell(f"{__name__}:run", arguments, f"{problem} {name}  seed{seed} T{max(checkpoints)}")
 
 
 def comparison(quick: bool) -> Plan:
@@ -131,19 +107,6 @@ def long_runs(quick: bool) -> Plan:
     cheap = [problem for problem in TABLES if problem not in EXPENSIVE]
     return _plan(
         {cell(problem, name, seed, [trials]): name for seed in range(seeds) for problem in cheap for name in FAST}
-    )
-
-
-def practice(quick: bool) -> Plan:
-    """Variants of the practical setting on problems of their own."""
-    seeds, checkpoints = (1, [9]) if quick else (5, [50, 200])
-    return _plan(
-        {
-            cell(problem, "kbo", seed, checkpoints, variant, **changes): variant
-            for seed in range(seeds)
-            for problem in PRACTICE
-            for variant, changes in VARIANTS.items()
-        }
     )
 
 
@@ -216,7 +179,6 @@ PAPER = Paper(
     title="Tuners compared: kbo, BoTorch's qLogNEI, Optuna's GPSampler and TPE, random search",
     tables={1: comparison, 2: long_runs},
     studies={
-        "practice": practice,
         "conditional": conditional,
         "stopping": stopping,
         "constrained": constrained,

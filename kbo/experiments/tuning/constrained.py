@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from kbo.experiments.draw import tables
+from kbo.experiments import tables
 from kbo.experiments.papers.experiment import Frame, Plan, store
 from kbo.experiments.sweep.cells import Cell, Rows
 from kbo.experiments.tuning import tuners

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import kbo
-from kbo.experiments.draw import tables
+from kbo.experiments import tables
 from kbo.experiments.papers.experiment import Frame, Plan, cells_of, store
 from kbo.experiments.sweep.cells import Rows
 from kbo.optimize import Certified, Constraint, Optimizer

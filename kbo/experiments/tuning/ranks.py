@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kbo.experiments.draw import tables
+from kbo.experiments import tables
 from kbo.experiments.papers.experiment import Frame
 
 DRAWS = 2000

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from kbo import checks
-from kbo.experiments.draw import lines
+from kbo.draw import lines
 from kbo.experiments.papers.experiment import Frame, Plan, run, store
 from kbo.experiments.sweep.cells import Cell
 from kbo.experiments.sweep.runner import Workers

@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from botorch.test_functions import Cosine8, Michalewicz, Rosenbrock, SixHumpCamel, StyblinskiTang
-
 from kbo import checks, problems
 from kbo.errors import InvalidInput
-from kbo.problems import BBOB, GridBandit, LearnerOnData, NoisyFunction, TuningProblem
+from kbo.problems import BBOB, GridBandit, LearnerOnData, TuningProblem
 from kbo.problems.bbob import DIMENSIONS, NOISES
 from kbo.problems.learners import DATA, LEARNERS
 from kbo.space import Params
@@ -28,21 +26,6 @@ TABLES: dict[str, Make] = {
     "digits": problems.DigitsMLP,
 }
 """Problems of the tables of ``kbo reproduce tuning``; nothing was tuned on these."""
-
-
-def _practice(make: Callable[[], Any], name: str, noise_std: float) -> Make:
-    return lambda seed: NoisyFunction(name, make(), noise_std, seed)
-
-
-PRACTICE: dict[str, Make] = {
-    "camel": _practice(SixHumpCamel, "camel", 0.5),
-    "styblinski5": _practice(functools.partial(StyblinskiTang, dim=5), "styblinski5", 5.0),
-    "cosine8": _practice(Cosine8, "cosine8", 0.2),
-    "michalewicz5": _practice(functools.partial(Michalewicz, dim=5), "michalewicz5", 0.2),
-    "rosenbrock4": _practice(functools.partial(Rosenbrock, dim=4), "rosenbrock4", 100.0),
-    "arms-rough": functools.partial(GridBandit, 30, 2, 0.5),
-}
-"""Problems on which the defaults of kbo 0.6 were tuned."""
 
 
 CONDITIONAL: dict[str, Make] = {"tree": problems.TreeFunction, "learners": problems.AnyLearner}
@@ -71,9 +54,7 @@ DEVELOPMENT = {
 }
 """Problems to develop on: half of the tasks of "hpo", and the functions of odd number."""
 
-PROBLEMS: dict[str, Make] = (
-    TABLES | PRACTICE | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
-)
+PROBLEMS: dict[str, Make] = TABLES | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
 """All problems by name."""
 
 SUITES = ("bbob", "bbob-mixint", "hpo")

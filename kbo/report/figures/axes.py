@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kbo.draw.canvas import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.errors import InvalidInput
-from kbo.experiments.draw.canvas import GREY, LARGEST, blank, dress, legend_below, logarithmic, plain_numbers
 from kbo.report.replay import Moment
 
 VALUE = "value of the objective"

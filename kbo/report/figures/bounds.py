@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kbo.draw.canvas import BLUE, GREEN, RED
 from kbo.errors import InvalidInput
-from kbo.experiments.draw.canvas import BLUE, GREEN, RED
 from kbo.report.figures.axes import STEPS, VALUE, bounded, frame, line, scale, whole_numbers
 from kbo.report.replay import Moment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbo.experiments.draw.canvas import BLUE, ORANGE, RED
+from kbo.draw.canvas import BLUE, ORANGE, RED
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 

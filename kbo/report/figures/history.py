@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from kbo.experiments.draw.canvas import BLUE, LARGEST, plain_numbers
-from kbo.experiments.draw.lines import draw_trace
+from kbo.draw.canvas import (
+    BLUE,
+    GREY,
+    LARGEST,
+    ORANGE,
+    RED,
+    RING,
+    dot_size,
+    legend_below,
+    logarithmic,
+    panels,
+    plain_numbers,
+)
+from kbo.optimize import Constraint, Trial
+from kbo.optimize.trials import violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment
@@ -46,3 +61,64 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
         frame(axes, values, needed, [*lower[late:], *upper[late:]])
     whole_numbers(axes.xaxis)
     axes.set(xlabel="trial", ylabel=VALUE)
+
+
+def trace(trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **of_trace: Any) -> None:
+    """Draw the PNG of a run; ``of_trace`` are the other arguments of ``draw_trace``."""
+    figure, (axes,) = panels([title], "trial", "value of the objective")
+    draw_trace(axes, trials, **of_trace)
+    if axes.get_legend_handles_labels()[0]:
+        legend_below(figure)
+    figure.savefig(path, dpi=150)
+
+
+def draw_trace(
+    axes: Any,
+    trials: Sequence[Trial],
+    *,
+    maximize: bool = False,
+    recommended: int | None = None,
+    again: Sequence[float] = (),
+    constraints: Sequence[Constraint] = (),
+) -> None:
+    """Draw values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
+
+    With constraints the best so far is that of the trials that keep all limits as measured.
+
+    Args:
+        axes: Where to draw; labels and legend are left to the caller.
+        trials: The trials of a run.
+        maximize: Whether larger is better.
+        recommended: Number of the recommended trial.
+        again: Values of the recommended parameters when evaluated again.
+        constraints: Limits on measured quantities.
+    """
+    done = [(t.number, min(max(t.value, -LARGEST), LARGEST), t) for t in trials if t.value is not None]
+    for beyond, color, label in ((False, GREY, "observed (noisy)"), (True, ORANGE, "breaks a limit")):
+        part = [(number, value) for number, value, t in done if bool(violations(t, constraints)) == beyond]
+        if not part:
+            continue
+        numbers, values = zip(*part, strict=True)
+        axes.scatter(numbers, values, s=dot_size(len(done)), lw=0, color=color, label=label, zorder=2)
+        if not beyond:
+            running = itertools.accumulate(values, max if maximize else min)
+            best, last = list(running), max(t.number for t in trials if t.status != "pending")
+            axes.step(
+                [*numbers, last], [*best, best[-1]], where="post", color=BLUE, lw=1.6, label="best observed", zorder=3
+            )
+    if done:
+        low, high = min(value for _, value, _ in done), max(value for _, value, _ in done)
+        if low > 0 and high / low > 20:
+            logarithmic(axes)
+    for status, color in (("failed", RED), ("pruned", ORANGE)):
+        ended = [t.number for t in trials if t.status == status]
+        if ended:  # at the top edge, whatever limits the axes are given
+            axes.update_datalim([(number, 0.0) for number in ended], updatey=False)
+            style = {"marker": "x", "s": 24, "color": color, "clip_on": False, "transform": axes.get_xaxis_transform()}
+            axes.scatter(ended, [1.0] * len(ended), label=status, **style)
+    chosen = next((t for t in trials if t.number == recommended and t.value is not None), None)
+    if chosen is not None:
+        axes.scatter([chosen.number], [chosen.value], label="recommended", **RING)
+    if again:
+        end = max(t.number for t in trials) + 1.5
+        axes.scatter([end] * len(again), again, marker="_", s=120, color=RED, label="recommended, evaluated again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kbo.experiments.draw.canvas import BLUE, GREY
+from kbo.draw.canvas import BLUE, GREY
 from kbo.report.figures.axes import shortened
 from kbo.report.sensitivity import LEVEL, Importance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbo.experiments.draw.canvas import GREY, ORANGE, RED, RING, dot_size
+from kbo.draw.canvas import GREY, ORANGE, RED, RING, dot_size
 from kbo.optimize import Constraint
 from kbo.optimize.trials import quantity
 from kbo.report.figures.axes import frame, whole_numbers

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kbo.experiments.draw.canvas import BLUE, GREY, RED
+from kbo.draw.canvas import BLUE, GREY, RED
 from kbo.report.figures.axes import shortened
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Parameter

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.draw.canvas import BLUE, GREY, RING, dot_size, plain_numbers
 from kbo.errors import InvalidInput
-from kbo.experiments.draw.canvas import BLUE, GREY, RING, dot_size, plain_numbers
 from kbo.optimize import Optimizer, Trial
 from kbo.optimize.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers

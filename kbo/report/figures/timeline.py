@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kbo.experiments.draw.canvas import BLUE, ORANGE, RED
+from kbo.draw.canvas import BLUE, ORANGE, RED
 from kbo.optimize import Trial
 from kbo.report.record import Record, Run
 

@@ -1,0 +1,5 @@
+"""Drawing, of reports and of experiments."""
+
+from kbo.extras import require
+
+require("kbo.draw", "cli", "matplotlib")
