@@ -276,7 +276,7 @@ class _Stationary(DenseKernel):
         return K
 
     def diagonal(self, X: Tensor) -> Tensor:
-        return X.new_full(self._coordinates(X).shape[:-1], self.constant)
+        return X.new_full(X.shape[:-1], self.constant)
 
     def error(self, X: Tensor) -> float:
         return _distance_error(self._coordinates(X))

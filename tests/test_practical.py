@@ -20,7 +20,7 @@ from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
 from kbo.optimize.settings import fitting, practical
-from kbo.optimize.settings.fitting import LogDensity, fit
+from kbo.optimize.settings.fitting import Loss, fit
 from kbo.optimize.settings.model import FocusedDictionary, fit_values
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes import PRACTICAL_WIDTHS
@@ -85,29 +85,29 @@ def dense_log_posterior(X, y, theta, constant):
 @pytest.mark.parametrize(("n", "d"), [(7, 1), (25, 3)])
 def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradient_too(n, d):
     X, y = data(n, d)
-    posterior, theta = LogDensity(X, y), torch.randn(d + 1, generator=seeded(1), dtype=torch.float64)
-    value, gradient = posterior(theta.numpy())
-    c = posterior.constant(theta.numpy())
-    assert float(value) == pytest.approx(dense_log_posterior(X, y, theta, c), rel=1e-9)
+    loss, theta = Loss(X, y), torch.randn(d + 1, generator=seeded(1), dtype=torch.float64)
+    value, gradient = loss(theta.numpy())
+    c = loss.constant(theta.numpy())
+    assert -float(value) == pytest.approx(dense_log_posterior(X, y, theta, c), rel=1e-9)
     for other in (c - 0.01, c + 0.01):
-        assert dense_log_posterior(X, y, theta, other) < float(value)
+        assert dense_log_posterior(X, y, theta, other) < -float(value)
     steps = 1e-5 * torch.eye(d + 1, dtype=torch.float64)
-    numerical = [(posterior((theta + e).numpy())[0] - posterior((theta - e).numpy())[0]) / 2e-5 for e in steps]
+    numerical = [(loss((theta + e).numpy())[0] - loss((theta - e).numpy())[0]) / 2e-5 for e in steps]
     close(torch.from_numpy(gradient), torch.tensor(numerical, dtype=torch.float64), 1e-6)
 
 
 @pytest.mark.parametrize("noise_std", [None, 0.5])
 def test_the_fit_is_a_maximum_and_keeps_a_given_noise_level(noise_std):
     X, y = data(40, 2)
-    fitted, posterior = fit(X, y, noise_std=noise_std), LogDensity(X, y)
+    fitted, loss = fit(X, y, noise_std=noise_std), Loss(X, y)
     assert noise_std is None or fitted.noise_std == pytest.approx(noise_std)
     log_variance = torch.tensor([2 * math.log(fitted.noise_std)], dtype=torch.float64)
     theta = torch.cat([fitted.kernel.lengthscale[0].log(), log_variance])
-    value, gradient = posterior(theta.numpy())
+    value, gradient = loss(theta.numpy())
     assert float(abs(gradient[: 3 if noise_std is None else 2]).max()) < 0.05
-    assert fitted.constant == pytest.approx(posterior.constant(theta.numpy()))
+    assert fitted.constant == pytest.approx(loss.constant(theta.numpy()))
     for seed in range(10 * (noise_std is None)):
-        assert posterior((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] < value
+        assert loss((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] > value
 
 
 def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_ones(monkeypatch):

@@ -91,14 +91,6 @@ def curves(
     return ends
 
 
-def draw_regret(axes: Any, rows: pd.DataFrame) -> dict[str, Any]:
-    """Draw cumulative regret, mean and range; return the line of every method by name and last mean, for a legend."""
-    ends = curves(axes, rows, _styles(rows))
-    if _is_wide(ends):
-        logarithmic(axes)
-    return _named_by_ends(axes, ends)
-
-
 def against_rounds(
     rows: pd.DataFrame,
     path: str | os.PathLike[str],

@@ -234,7 +234,7 @@ class Inference(Run):
         """Return features [n D] and values [n], larger if better, of completed trials; by default of all."""
         complete = self._trials.complete if trials is None else trials
         features = self._features(complete)
-        return features, features.new_tensor([self._signed(t) for t in complete])
+        return features, features.new_tensor([self._sign * (t.value or 0.0) for t in complete])
 
     def _features(self, trials: list[Trial]) -> Tensor:
         return self.space.features(self._units_of(trials))

@@ -229,7 +229,7 @@ class Optimizer(Inference):
         params = next(found for proposer in self.setting.proposers if (found := proposer(step)) is not None)
         if step.belief is None or not step.belief.exact or region.partial:
             return params
-        if params not in [*(trial.params for trial in self._trials.all), *pending]:
+        if params not in [*[trial.params for trial in self._trials.all], *pending]:
             return params
         search = self._search(region, number)  # without noise the value there is known, or will be
         return search.region.params(search.region.sample(search.generator))

@@ -217,5 +217,8 @@ def quantity(trial: Trial, constraint: Constraint) -> float | None:
 
 def violations(trial: Trial, constraints: Sequence[Constraint]) -> int:
     """Return how many limits the measurements of a trial break."""
-    found = ((c, quantity(trial, c)) for c in constraints)
-    return sum(value is None or not c.kept_by(value) for c, value in found)
+    count = 0
+    for constraint in constraints:
+        value = quantity(trial, constraint)
+        count += value is None or not constraint.kept_by(value)
+    return count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -143,7 +144,7 @@ class Float(Parameter):
             u = ((self.low + (self.high - self.low) * u).clamp(self.low, self.high) - self.low) / (self.high - self.low)
         return u.unsqueeze(-1)
 
-    @property
+    @cached_property
     def _rounded(self) -> bool:
         """Whether neighbouring numbers of float64 are so far apart that points between them must not count as such."""
         return math.ulp(max(abs(self.low), abs(self.high))) > _ROUNDED * (self.high - self.low)

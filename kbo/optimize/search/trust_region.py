@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import sub
 
 from kbo.optimize.belief import Evaluation
 
@@ -22,7 +23,7 @@ def trust_radius(values: Iterable[Evaluation]) -> float:
     radius, centre, best = START, None, -math.inf
     for _, features, y, _ in values:
         assert y is not None
-        inside = centre is not None and all(abs(x - c) <= radius for x, c in zip(features, centre, strict=True))
+        inside = centre is not None and max(map(abs, map(sub, features, centre))) <= radius
         if y > best:
             centre, best = features, y
             radius = min(GROWTH * radius, LARGEST) if inside else max(radius, START)

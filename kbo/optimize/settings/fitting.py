@@ -106,8 +106,8 @@ def _lengthscale_mean(columns: int) -> float:
     return math.sqrt(2) + math.log(columns) / 2
 
 
-class LogDensity:
-    """The logarithm of the posterior density of the parameters, up to a constant, with its gradient.
+class Loss:
+    """Minus the logarithm of the posterior density of the parameters, up to a constant, with its gradient.
 
     By NumPy and LAPACK: an operation of PyTorch on a dozen points costs three times as much.
 
@@ -134,8 +134,7 @@ class LogDensity:
         Raises:
             np.linalg.LinAlgError: The matrix is not positive definite at working precision.
         """
-        L, slope = self._factor(theta)
-        constant, alpha = self._solved(L)
+        L, slope, constant, alpha = self._terms(theta)
         y, D = self.y_and_ones[:, 0], self.X.shape[1]
         log_likelihood = -((y - constant) @ alpha + len(y) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum()
         # -M, of which only the lower triangle is used
@@ -147,16 +146,17 @@ class LogDensity:
         pairs = (self.X * sums[:, :D]).sum(0) - sums[:, D] @ self.squares
         away = theta - self.means
         pull = self.precision @ away
-        return log_likelihood - away @ pull / 2, np.append(pairs * np.exp(-2 * theta[:-1]), by_noise) - pull
+        return away @ pull / 2 - log_likelihood, pull - np.append(pairs * np.exp(-2 * theta[:-1]), by_noise)
 
     def constant(self, theta: Array) -> float:
         """Return the best constant at theta."""
-        return self._solved(self._factor(theta)[0])[0]
+        return self._terms(theta)[2]
 
-    def _factor(self, theta: Array) -> tuple[Array, Array]:
-        """Return the lower factor of ``K + s^2 I``, and ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)`` or 0 on the diagonal.
+    def _terms(self, theta: Array) -> tuple[Array, Array, float, Array]:
+        """Return the lower factor of A, the derivative of the kernel, the best constant c, and ``A^-1 (y - c)`` [n].
 
-        Both are [n n], and r is the scaled distance.
+        ``A = K + s^2 I``, and the derivative is ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, 0 on the diagonal, where r is
+        the scaled distance; both are [n n].
         """
         scaled = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-scaled)
@@ -166,14 +166,10 @@ class LogDensity:
         L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError(f"the kernel matrix is not positive definite at row {failed}")
-        return L, squareform(5 / 3 * slope, checks=False).T
-
-    def _solved(self, L: Array) -> tuple[float, Array]:
-        """Return the best constant c and ``A^-1 (y - c)`` [n]."""
         solved = _potrs(L, self.y_and_ones, lower=True)[0]
         of_y, of_ones = solved.sum(0)
         constant = float(of_y / of_ones)
-        return constant, solved[:, 0] - constant * solved[:, 1]
+        return L, squareform(5 / 3 * slope, checks=False).T, constant, solved[:, 0] - constant * solved[:, 1]
 
 
 @dataclass(frozen=True)
@@ -206,14 +202,9 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = F
         noise_std: The noise level, if it is given and not to be fitted.
         exact: Whether the targets have no noise.
     """
-    density = LogDensity(*_part(X.cpu(), y.cpu()), NOISELESS if exact else NOISE)
-
-    def loss(theta: Array) -> tuple[float, Array]:
-        value, gradient = density(theta)
-        return -value, -gradient
-
-    box = [(mean - _RANGE, mean + _RANGE) for mean in density.means.tolist()]
-    fallback = density.means.copy()
+    loss = Loss(*_part(X.cpu(), y.cpu()), NOISELESS if exact else NOISE)
+    box = [(mean - _RANGE, mean + _RANGE) for mean in loss.means.tolist()]
+    fallback = loss.means.copy()
     if noise_std is not None:
         fallback[-1] = 2 * math.log(noise_std)
         box[-1] = fallback[-1], fallback[-1]
@@ -225,7 +216,7 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = F
     loss_there, theta = min(found, key=lambda pair: pair[0])
     kernel = unit_kernel(X.shape[-1])
     kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
-    return Fit(kernel, math.exp(theta[-1] / 2), density.constant(theta), -loss_there)
+    return Fit(kernel, math.exp(theta[-1] / 2), loss.constant(theta), -loss_there)
 
 
 def _part(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -177,7 +177,9 @@ class Practical(Setting):
         space = problem.space
         if not recipes.get(problem.method).has_bounds:
             return None
-        values = [one._replace(value=cut(one.value)) for one in evaluations if one.value is not None]
+        values = [] if before is None else [*before.values]
+        known = 0 if before is None else before.n_evaluations
+        values += [one._replace(value=cut(one.value)) for one in evaluations[known:] if one.value is not None]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
         schedule = Schedule(n_initial, exact) if before is None else before.schedule
@@ -191,7 +193,7 @@ class Practical(Setting):
         else:
             X, y = _data(values[:n])
             fitted, posterior = self.model(X, y, 0.0 if schedule.fitted_exactly else self.noise_std), None
-        belief = PracticalBelief(self, problem, fitted, posterior, schedule, values)
+        belief = PracticalBelief(self, problem, fitted, posterior, schedule, values, len(evaluations))
         parts = [values[:n]] if posterior is None else []
         parts += [[one] for one in values[n if posterior is None else posterior.n :]]  # as they came
         for part in parts:
@@ -262,6 +264,7 @@ class PracticalBelief(Belief):
         posterior: The posterior with some or all values; None for an empty one, which is sketched if there are many.
         schedule: What follows from the values without a model.
         values: The values.
+        n_evaluations: The number of evaluations, those without a value too.
     """
 
     def __init__(
@@ -272,10 +275,12 @@ class PracticalBelief(Belief):
         posterior: Posterior | None,
         schedule: Schedule,
         values: Sequence[Evaluation] = (),
+        n_evaluations: int = 0,
     ) -> None:
         self._setting, self._problem = setting, problem
         self._recipe = recipes.get(problem.method)
         self.fitted, self.schedule, self.values = fitted, schedule, values
+        self.n_evaluations = n_evaluations
         self.targets: Targets = fitted.targets
         self.exact: bool | None = schedule.exact
         self.posterior: Posterior = self._empty() if posterior is None else posterior
