@@ -8,7 +8,7 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
-from kbo.optimize.known import first_points, known_results, unrecorded, untried
+from kbo.optimize.known import first_points, known_results, remaining, unrecorded
 from kbo.optimize.trials import Trial
 from kbo.space import Space
 
@@ -82,9 +82,9 @@ def test_known_results_are_recorded_once_and_points_to_try_may_be_complete_or_no
     trials = [Trial(0, A, 1.5, asked=False), Trial(1, B, -2.0)]  # the second one was evaluated in this run
     assert unrecorded([*KNOWN, KNOWN[0]], trials) == [KNOWN[0]]
     points = first_points([A, {"layers": 3}], SPACE)
-    assert untried(points, SPACE, []) == points == [{"choices": [A]}, {"context": {"layers": 3}}]
-    assert untried(points, SPACE, [Trial(0, A), Trial(1, A, asked=False)]) == points[1:]
-    assert untried(points, SPACE, [Trial(0, A), Trial(1, B)]) == []
+    assert remaining(points, SPACE, []) == points == [{"choices": [A]}, {"context": {"layers": 3}}]
+    assert remaining(points, SPACE, [Trial(0, A), Trial(1, A, asked=False)]) == points[1:]
+    assert remaining(points, SPACE, [Trial(0, A), Trial(1, B)]) == []
     listed = first_points([[0.5, 0.1], {1: 0.5}], Space([(0.0, 1.0)] * 2))
     assert listed == [{"choices": [[0.5, 0.1]]}, {"context": {1: 0.5}}]
 

@@ -29,12 +29,12 @@ from kbo.workers import processes
 from kbo.workers.call import Outcome
 from kbo.workers.choice import engine_of
 from kbo.workers.engine import Engine, Session
-from kbo.workers.here import Here
+from kbo.workers.in_process import InProcess
 from tests.commands import CliRunner
 from tests.processes import PATIENCE, runs, started, wait_until
 
 BOX = [(0.0, 1.0)] * 2
-ENGINES = [Here(), kbo.Threads(2), kbo.Processes(2)]
+ENGINES = [InProcess(), kbo.Threads(2), kbo.Processes(2)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers import neither this file nor PyTorch
 
@@ -111,7 +111,7 @@ def test_an_engine_evaluates_reports_and_stops(engine):
         assert trial.value in (None, bowl(trial.params))
 
 
-@pytest.mark.parametrize("engine", [Here(), kbo.Processes(2)], ids=repr)
+@pytest.mark.parametrize("engine", [InProcess(), kbo.Processes(2)], ids=repr)
 def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
     class Broken:
         def should_stop(self, trial, trials, maximize):
@@ -127,7 +127,7 @@ def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
         kbo.minimize(objective, BOX, 8, workers=engine, pruner=Broken())
 
 
-@pytest.mark.parametrize("engine", [Here(), kbo.Processes(1)], ids=repr)
+@pytest.mark.parametrize("engine", [InProcess(), kbo.Processes(1)], ids=repr)
 def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
     following, refused = tmp_path / "next", tmp_path / "refused"
 
@@ -156,7 +156,7 @@ def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
 def test_one_worker_gives_the_points_of_this_process():
     here, there = (kbo.minimize(bowl, BOX, 8, workers=w) for w in (1, kbo.Processes(1)))
     assert [trial.params for trial in here.trials] == [trial.params for trial in there.trials]
-    assert engine_of(1) == engine_of(None) == Here()
+    assert engine_of(1) == engine_of(None) == InProcess()
     assert engine_of(None, timeout=1.0) == kbo.Processes(1)
 
 
@@ -250,7 +250,7 @@ def test_the_time_budget_counts_all_calls_and_not_a_clock_that_is_set(tmp_path, 
         kbo.minimize(objective, BOX)
 
 
-@pytest.mark.parametrize(("engine", "running"), [(Here(), 1), (kbo.Processes(2), 2)], ids=repr)
+@pytest.mark.parametrize(("engine", "running"), [(InProcess(), 1), (kbo.Processes(2), 2)], ids=repr)
 @pytest.mark.usefixtures("clock")  # it stands still: a slow machine does not use up the time before a trial begins
 def test_trials_that_are_ended_with_the_run_were_not_lost(engine, running, tmp_path):
     options = {"workers": engine, "journal": tmp_path / "run.jsonl"}

@@ -21,28 +21,28 @@ class Guarded(ABC):
     """An object that computes what it holds from a record, again after a method was interrupted."""
 
     def __init__(self) -> None:
-        self._guard, self._torn = Lock(), False
+        self._guard, self._interrupted = Lock(), False
 
     @abstractmethod
     def _rebuild(self) -> None:
         """Compute everything again from the record."""
 
     def _whole(self, method: Callable[..., R], *args: Any, **options: Any) -> R:
-        if self._torn:
+        if self._interrupted:
             self._rebuild()
-        self._torn = True
+        self._interrupted = True
         gradients, threads = torch.is_grad_enabled(), torch.get_num_threads()
         try:
             found = method(self, *args, **options)
         except (InvalidInput, JournalError, RefutedAssumptions):  # after which memory is that of the record
-            self._torn = False
+            self._interrupted = False
             raise
         finally:  # an interrupt inside of PyTorch's own context managers leaves what they set
             if torch.is_grad_enabled() != gradients:
                 torch.set_grad_enabled(gradients)
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
-        self._torn = False
+        self._interrupted = False
         return found
 
 

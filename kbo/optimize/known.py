@@ -254,7 +254,7 @@ def _point(params: Any, space: Space) -> dict[str, Any]:
     return point
 
 
-def untried(points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def remaining(points: Sequence[dict[str, Any]], space: Space, trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Return those of ``first_points`` that no trial has begun with."""
     begun, left = [trial.params for trial in trials if trial.asked], []
     for point in points:

@@ -20,7 +20,7 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.belief import Setting
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only, outcome_of
-from kbo.optimize.known import first_points, known_results, unrecorded, untried
+from kbo.optimize.known import first_points, known_results, remaining, unrecorded
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import Result, result_of
@@ -320,7 +320,7 @@ class _Work:
     def _fill(self) -> None:
         """Begin trials, as many as may run."""
         while len(self._session.running) < self._session.capacity and not self._used_up():
-            first = untried(self._first, self._optimizer.space, self._optimizer.trials) if self._first else []
+            first = remaining(self._first, self._optimizer.space, self._optimizer.trials) if self._first else []
             trial = self._optimizer.begin(**next(iter(first), {}))
             self._session.start(trial.number, copy.copy(trial.params))
 

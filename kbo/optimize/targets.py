@@ -94,7 +94,8 @@ def linear(y: Tensor) -> Targets:
 
 def least_skewed(y: Tensor) -> Targets:
     """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
-    return max((_standardised(y, power) for power in _POWERS), key=lambda targets: targets.log_slope(y))
+    plain = linear(y)
+    return max([_standardised(plain, y, power) for power in _POWERS], key=lambda targets: targets.log_slope(y))
 
 
 def around(limit: float, y: Tensor, power: float) -> Targets:
@@ -106,8 +107,7 @@ def around(limit: float, y: Tensor, power: float) -> Targets:
     return replace(plain, location=float(transformed.mean()), unit=float(transformed.std()) or 1.0)
 
 
-def _standardised(y: Tensor, power: float) -> Targets:
-    plain = linear(y)
+def _standardised(plain: Targets, y: Tensor, power: float) -> Targets:
     transformed = replace(plain, power=power)(y)
     if power == 1.0 or not float(transformed.std()) > 0:
         return plain

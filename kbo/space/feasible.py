@@ -81,7 +81,7 @@ class Feasible:
             points = _moved(self._space, self._fixed, points, pool, generator, width=4)
         return points
 
-    def inward(self, points: Tensor, others: Tensor) -> Tensor:
+    def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return ``others`` [n P], those outside moved halfway to ``points`` [n P] inside, again and again."""
         found, outside = others.clone(), torch.arange(len(others))
         for _ in range(_HALVED):

@@ -86,7 +86,7 @@ class RunningTrial:
         return self.stopped
 
 
-def dialogue(send: Report, answer: Decision) -> tuple[Report, Decision]:
+def pipe(send: Report, answer: Decision) -> tuple[Report, Decision]:
     """Return how a trial reports and learns decisions over a connection that has one answer to each report.
 
     Reports do not wait for their answers, so a training run goes on; ``should_stop`` waits for all of them.

@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from kbo.workers.call import Outcome, RunningTrial, call, described, dialogue
+from kbo.workers.call import Outcome, RunningTrial, call, described, pipe
 from kbo.workers.preserved import preserved
 
 
@@ -43,7 +43,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
             return
         number, params = task
         connection.send(("begun", None))
-        report, decide = dialogue(lambda step, value: connection.send(("report", (step, value))), received.get)
+        report, decide = pipe(lambda step, value: connection.send(("report", (step, value))), received.get)
         if function is None:
             outcome = Outcome(number, failure=obstacle)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.workers.engine import Engine
-from kbo.workers.here import Here
+from kbo.workers.in_process import InProcess
 from kbo.workers.processes import Processes
 
 Workers = int | Engine | None
@@ -19,9 +19,9 @@ def engine_of(workers: Workers, timeout: float | None = None) -> Engine:
         InvalidInput: Neither a whole number of at least 1 nor an engine.
     """
     if workers is None:
-        return Here() if timeout is None else Processes(1)
+        return InProcess() if timeout is None else Processes(1)
     if isinstance(workers, Engine):
         return workers
     if isinstance(workers, type):
         raise InvalidInput(f"workers must be a number or an engine: write {workers.__name__}(...).")
-    return Here() if checks.whole("workers", workers, 1) == 1 else Processes(int(workers))
+    return InProcess() if checks.whole("workers", workers, 1) == 1 else Processes(int(workers))

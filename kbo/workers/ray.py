@@ -26,7 +26,7 @@ import cloudpickle
 from kbo import checks
 from kbo.errors import InvalidInput, KboError
 from kbo.extras import require
-from kbo.workers.call import Outcome, RunningTrial, call, dialogue
+from kbo.workers.call import Outcome, RunningTrial, call, pipe
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
 from kbo.workers.processes import LOADING, copied
@@ -223,7 +223,7 @@ def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, versi
     mailbox.put.remote(number, box, False)
     loaded = cloudpickle.loads(function)  # what it imports does not count in the time of the trial
     ray.get(mailbox.put.remote(number, box, True))
-    report, decide = dialogue(
+    report, decide = pipe(
         lambda step, value: ray.get(mailbox.put.remote(number, box, (step, value))),
         lambda: ray.get(mailbox.decision.remote(box)),
     )

@@ -92,8 +92,8 @@ class BoTorchTuner:
         posterior = self._fitted().posterior(self._features())
         mean, std = posterior.mean.detach(), posterior.variance.detach().sqrt()
         feasible = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()
-        merit = torch.where(feasible >= 0.5, mean[:, 0], -torch.inf)
-        return self._space.params(self._units[int((merit if bool(merit.isfinite().any()) else feasible).argmax())])
+        score = torch.where(feasible >= 0.5, mean[:, 0], -torch.inf)
+        return self._space.params(self._units[int((score if bool(score.isfinite().any()) else feasible).argmax())])
 
     def _features(self) -> Tensor:
         return self._space.features(torch.stack(self._units))

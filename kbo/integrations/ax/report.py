@@ -62,9 +62,9 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     points = [trial.arm.parameters for trial in trials]
     name = fitted.objective
     towards = Constraint(name, upper=0.0) if fitted.minimize else Constraint(name, lower=0.0)
-    merit, _ = fitted.margins(towards, points)
+    score, _ = fitted.margins(towards, points)
     slacks = [slack / width for slack, width in (fitted.margins(limit, points) for limit in fitted.limits)]
-    best = feasible_first(merit, torch.stack([torch.ones_like(merit), *slacks]).amin(0)).argmax()
+    best = feasible_first(score, torch.stack([torch.ones_like(score), *slacks]).amin(0)).argmax()
     return trials[best].index, dict(points[best])
 
 
@@ -78,7 +78,7 @@ def feasibility(client: Client) -> Feasibility | None:
     if not fitted.limits:
         return None
     _, point = recommended(client)
-    bounds, kept, chance = {}, True, 1.0
+    bounds, kept, probability = {}, True, 1.0
     for limit in fitted.limits:
         lower, mean, upper = (float(value) for value in fitted.intervals(limit.name, [point]))
         bounds[limit.name] = lower, mean, upper
@@ -86,9 +86,9 @@ def feasibility(client: Client) -> Feasibility | None:
         reached = fitted.models[limit.name].belief.probability(
             fitted.features(limit.name, [point]), limit.sign * limit.limit
         )
-        chance *= reached if limit.sign > 0 else 1 - reached
+        probability *= reached if limit.sign > 0 else 1 - reached
     if not fitted.models[fitted.objective].certified:
-        return Feasibility(tuple(fitted.limits), bounds, kept, chance, False)
+        return Feasibility(tuple(fitted.limits), bounds, kept, probability, False)
     ways = _selected(client, fitted)
     certified = all(model.belief.proved(ways) is not None for model in fitted.models.values())
     proved = 1 - sum(model.belief.assumptions()["delta"] for model in fitted.models.values())

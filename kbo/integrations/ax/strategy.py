@@ -115,7 +115,7 @@ def generation_strategy(
     supported = {"Supported": {"method": method, "draws": recipe.draws, "given": given}}
     transforms = [Supported, Seen, *GENERATOR_KEY_TO_GENERATOR_SETUP["Sobol"].transforms]
     filters = {"transforms": transforms, "transform_configs": supported}
-    filling = GenerationNode(
+    design = GenerationNode(
         name="Sobol",
         generator_specs=[GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": seed, **filters})],
         transition_criteria=[
@@ -149,7 +149,7 @@ def generation_strategy(
         },
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": dict(_SEARCH)}},
     )
-    return GenerationStrategy(name=name, nodes=[filling, GenerationNode(name=name, generator_specs=[spec])])
+    return GenerationStrategy(name=name, nodes=[design, GenerationNode(name=name, generator_specs=[spec])])
 
 
 def _settings(setting: Setting, constraints: Sequence[Constraint]) -> dict[str, Setting]:

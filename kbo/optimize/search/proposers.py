@@ -114,10 +114,10 @@ def initial_design(step: Step) -> Params | None:
     if step.belief is not None:
         return None
     search, centre_first = step.search, not step.setting.certified
-    return step.params(_filling(search.region, search.number - centre_first, step.seed, search.generator))
+    return step.params(_design_point(search.region, search.number - centre_first, step.seed, search.generator))
 
 
-def _filling(region: Region, number: int, seed: int, generator: torch.Generator) -> Tensor:
+def _design_point(region: Region, number: int, seed: int, generator: torch.Generator) -> Tensor:
     """Return point [P] of a space-filling design, the centre for -1; a random one of the choices."""
     if region.choices is not None:
         return region.sample(generator)

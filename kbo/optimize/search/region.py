@@ -124,9 +124,9 @@ class Region:
         """Return whether points [n P] satisfy the constraints of the space, [n]."""
         return self._space.satisfies(points)
 
-    def inward(self, points: Tensor, others: Tensor) -> Tensor:
+    def projected(self, points: Tensor, others: Tensor) -> Tensor:
         """Return ``others`` [n P], those that violate a constraint moved towards ``points`` [n P], which do not."""
-        return self._feasible.inward(points, others) if self.constrained else others
+        return self._feasible.projected(points, others) if self.constrained else others
 
     def _allowed(self, listed: list[Params]) -> list[Params]:
         """Return the choices that satisfy the constraints of the space."""

@@ -100,7 +100,7 @@ class Search:
                 i, j = torch.randint(len(random), (2, len(children)), generator=generator)
                 along = (parents + 2 * step * (random[i] - random[j])).clamp(0, 1)
                 children[::2] = along[::2]
-                children = region.inward(parents, children)
+                children = region.projected(parents, children)
             points = torch.cat([points, children])
             values = torch.cat([values, self._scores(score, children)])
         return points[row(features(points)) if row else int(values.argmax())]
@@ -119,7 +119,7 @@ class Search:
         x, generator = self.starts[0], self.generator
         P, dtype = len(x), x.dtype
         low, high = (x - radius).clamp_min(0), (x + radius).clamp_max(1)
-        place, inward = self.region.place, self.region.inward
+        place, projected = self.region.place, self.region.projected
 
         def scores(points: Tensor) -> Tensor:
             return self._scores(score, place(points))
@@ -129,7 +129,7 @@ class Search:
             steps = self.region.draw(n, generator) - x
             shape = steps.mT @ steps / steps.square().mean() / n + 1e-9 * shape
             steps = steps * (radius / steps.abs().amax(-1, keepdim=True)).clamp_max(1)
-            random = inward(x.expand(n, -1), x + steps * torch.rand(n, 1, generator=generator, dtype=dtype))
+            random = projected(x.expand(n, -1), x + steps * torch.rand(n, 1, generator=generator, dtype=dtype))
         else:
             random = low + (high - low) * torch.rand(n, P, generator=generator, dtype=dtype)
         points = torch.cat([x.unsqueeze(0), random])
@@ -138,7 +138,7 @@ class Search:
         root = radius / 3 * torch.linalg.cholesky(shape)
         for _ in range(_ROUNDS):
             cloud = (x + torch.randn(_CLOUD, P, generator=generator, dtype=dtype) @ root.mT).clamp(low, high)
-            cloud = inward(x.expand(_CLOUD, -1), cloud)
+            cloud = projected(x.expand(_CLOUD, -1), cloud)
             values = scores(cloud)
             elite = cloud[values.topk(_ELITE).indices]
             covariance = (elite - x).mT @ (elite - x) / _ELITE

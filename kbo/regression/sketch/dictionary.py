@@ -197,9 +197,9 @@ class FixedDictionary(Dictionary):
 
 
 def pivots(
-    row: Callable[[int], Tensor], prior: Tensor, m: int, tolerance: float, merit: Tensor | float = 1.0
+    row: Callable[[int], Tensor], prior: Tensor, m: int, tolerance: float, weight: Tensor | float = 1.0
 ) -> list[int]:
-    """Return at most m of n points, each with the largest product of merit and of what those before leave of it.
+    """Return at most m of n points, each with the largest product of weight and of what those before leave of it.
 
     Points of which nothing is left, up to the tolerance, are not among them.
 
@@ -208,12 +208,12 @@ def pivots(
         prior: The diagonal of that matrix [n].
         m: Largest number of points.
         tolerance: Fraction of the largest prior variance at which everything counts as explained.
-        merit: Positive numbers [n].
+        weight: Positive numbers [n].
     """
     rest, least = prior.clone(), tolerance * float(prior.max())
     rows, chosen = prior.new_zeros(m, len(prior)), []
     while len(chosen) < m and float(rest.max()) > least:
-        j, i = len(chosen), int((merit * (rest - least)).argmax())
+        j, i = len(chosen), int((weight * (rest - least)).argmax())
         rows[j] = (row(i) - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
         rest = (rest - rows[j].square()).clamp_min(0)
         chosen.append(i)

@@ -15,17 +15,17 @@ from kbo.workers.time_limit import call_with_limit, check_time_limit
 
 
 @dataclass(frozen=True)
-class Here(Engine):
+class InProcess(Engine):
     """This process: the function shares its memory, and compiled code cannot be interrupted."""
 
     @contextmanager
     def session(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> Iterator[Session]:
         if timeout is not None:
             check_time_limit("timeout", timeout)
-        yield _Here(function, timeout, on_report)
+        yield _InProcess(function, timeout, on_report)
 
 
-class _Here(Session):
+class _InProcess(Session):
     """One call, which runs while it is waited for."""
 
     def __init__(self, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> None:
