@@ -242,8 +242,12 @@ def device(name: str, X: Tensor, like: Tensor) -> Tensor:
 def rows(name: str, X: Tensor, like: Tensor | None = None, dim: int | None = None) -> Tensor:
     """Return ``X`` if it passes ``points`` and has shape [n d]."""
     if points(name, X, like, dim).ndim != 2:
-        raise InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
+        raise _no_rows(name, X, dim)
     return X
+
+
+def _no_rows(name: str, X: Tensor, dim: int | None) -> InvalidInput:
+    return InvalidInput(f"{name} must have shape [n {dim or 'd'}], got {tuple(X.shape)}: one row per point.")
 
 
 class OnHost(NamedTuple):
@@ -268,7 +272,8 @@ def observations(
     """
     points_name, targets_name = names
     shaped(points_name, X, like, dim)
-    places = rows(points_name, X.cpu(), dim=dim).tolist()  # one copy: other checks would each read the device
+    if X.ndim != 2:
+        raise _no_rows(points_name, X, dim)
     if tensor(targets_name, y).shape != X.shape[:1]:
         raise InvalidInput(
             f"{targets_name} must have shape [{X.shape[0]}], one target per row of {points_name}, got {tuple(y.shape)}."
@@ -281,7 +286,10 @@ def observations(
         _above_zero("weights", weights, y, "leave out an observation that is to count nothing")
     if not X.shape[0]:
         return OnHost([], [], None)
-    targets = points(targets_name, shaped(targets_name, y, X).cpu()).tolist()
+    places, targets = X.tolist(), shaped(targets_name, y, X).tolist()
+    if not math.isfinite(sum(map(sum, places)) + sum(targets)):
+        points(points_name, X)
+        points(targets_name, y)
     if (largest := max(map(abs, targets))) > (most := largest_target(y.dtype)):
         raise InvalidInput(
             f"{targets_name} has a value of size {largest:.3g}; squares of sizes above {most:.2g} overflow: "

@@ -41,8 +41,8 @@ def synchronize(device: torch.device) -> None:
 
 
 def read(*parts: Tensor) -> list[float]:
-    """Return the numbers of tensors on one device as floats, in one copy; each has one number or shape [r]."""
-    return torch.cat([part.double().flatten() for part in parts]).tolist()
+    """Return the numbers of tensors as floats; each has one number or shape [r]."""
+    return [number for part in parts for number in part.reshape(-1).tolist()]
 
 
 def on_host(*parts: Tensor) -> list[np.ndarray]:

@@ -276,6 +276,7 @@ class _Stationary(DenseKernel):
         return K
 
     def diagonal(self, X: Tensor) -> Tensor:
+        self._check(X)
         return X.new_full(X.shape[:-1], self.constant)
 
     def error(self, X: Tensor) -> float:
@@ -288,11 +289,15 @@ class _Stationary(DenseKernel):
         return self.shape(r) * self.scale
 
     def _coordinates(self, X: Tensor) -> Tensor:
+        return self._check(X) * self.inverse_lengthscale
+
+    def _check(self, X: Tensor) -> Tensor:
+        """Return the active columns of X, checked."""
         if self.columns is not None:
             X = X[..., self.columns]
         if (lengthscales := self.inverse_lengthscale.shape[-1]) not in (1, X.shape[-1]):
             raise InvalidInput(f"The kernel has {lengthscales} lengthscales for {X.shape[-1]} columns.")
-        return X * self.inverse_lengthscale
+        return X
 
 
 def _gaussian(r: Tensor) -> Tensor:

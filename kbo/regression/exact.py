@@ -115,7 +115,8 @@ class KernelRidge(Posterior):
                 self._factors.clear()
                 self._basis = None
         finally:  # an interrupt leaves no answers of the data before
-            self.note(weighted=self.data.weight_range != (1.0, 1.0), repeats=self.data.repeats)
+            if (weighted := self.data.weight_range != (1.0, 1.0)) or self.data.repeats[0]:
+                self.note(weighted=weighted, repeats=self.data.repeats)
             self.changed()
 
     def _prior_of(self, k: DenseKernel, X: Tensor, weights: Tensor | None, host: checks.OnHost) -> tuple[float, float]:

@@ -112,7 +112,8 @@ class NystromRidge(Posterior):
         try:
             self.sketch.update(X.double(), y.double(), None if weights is None else weights.double(), host)
         finally:  # an interrupt leaves no answers of the data before
-            self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
+            if self.sketch.weighted or self.sketch.repeats[0]:
+                self.note(weighted=self.sketch.weighted, repeats=self.sketch.repeats)
             self.changed()
 
     def _new_answers(self, ridge: float) -> Answers:
