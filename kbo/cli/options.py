@@ -38,7 +38,8 @@ FIRST = "Index of an arm that is pulled in one uncounted round before the first.
 WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 ENGINES = ("processes", "ray")
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
-RUN = "A journal (.jsonl) of `kbo tune` or `kbo.minimize`, or rows of `kbo run` (.parquet, or the folder)."
+JOURNAL = "A journal (.jsonl) of `kbo tune` or `kbo.minimize`."
+RUN = f"{JOURNAL[:-1]}, or rows of `kbo run` (.parquet, or the folder)."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]

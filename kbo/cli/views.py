@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbo.cli.options import Device, Run
+from kbo.cli.options import JOURNAL, Device, Run
 from kbo.errors import InvalidInput
 
 
@@ -36,7 +36,7 @@ def plot(
 
 
 def report(
-    run: Run,
+    run: Annotated[Path, typer.Argument(help=JOURNAL)],
     page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
 ) -> None:
     """Write the results of a run and the assumptions of its bounds as one HTML page.

@@ -30,7 +30,7 @@ from kbo.optimize.trials import Trial, quantity, violations
 from kbo.regression import Posterior
 
 
-class Limited(NamedTuple):
+class ConstraintBelief(NamedTuple):
     """A constraint and what is known of its quantity.
 
     Attributes:
@@ -137,13 +137,13 @@ def quantities(
     return Quantity(setting.shared(outputs), problem), limited
 
 
-def limits(limited: Sequence[Limited]) -> list[Limit]:
+def limits(limited: Sequence[ConstraintBelief]) -> list[Limit]:
     """Return the limits with the bounds that are reported."""
     found = [(one, one.belief.reported) for one in limited]
     return [Limit(one.belief.posterior, bound, lower=one.level) for one, bound in found if bound is not None]
 
 
-def preferred(score: Tensor, limited: Sequence[Limited], features: Tensor, trials: Sequence[Trial]) -> Tensor:
+def preferred(score: Tensor, limited: Sequence[ConstraintBelief], features: Tensor, trials: Sequence[Trial]) -> Tensor:
     """Return the scores [n] of completed trials, lower ones for those that are not sure to keep all limits.
 
     Args:
@@ -167,7 +167,7 @@ def feasibility(
     setting: Setting,
     constraints: Sequence[Constraint],
     undecided: Sequence[Constraint],
-    limited: Sequence[Limited],
+    limited: Sequence[ConstraintBelief],
     best: Trial,
     features: Tensor,
     ways: Sequence[str],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kbo.optimize.constrained import Limited, limits
+from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.slacks import least_possible
@@ -41,7 +41,7 @@ class Infeasible:
 
 @torch.no_grad()
 def certificate(
-    space: Space, limited: Sequence[Limited], constraints: Sequence[Constraint], tried: Tensor
+    space: Space, limited: Sequence[ConstraintBelief], constraints: Sequence[Constraint], tried: Tensor
 ) -> Infeasible | None:
     """Return the certificate that no point keeps all limits; None if there is none, or the points are too many.
 

@@ -14,7 +14,7 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
-from kbo.optimize.constrained import Feasibility, Limited, feasibility, preferred, quantities
+from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import Constraint, measured_only
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
@@ -182,7 +182,7 @@ class Inference(Run):
     def _after_learning(self) -> None:
         """Take note that one more trial has been learned from."""
 
-    def _limited(self, pending: Tensor | None = None) -> list[Limited]:
+    def _limited(self, pending: Tensor | None = None) -> list[ConstraintBelief]:
         """Return the constraints of which there is a belief, with what their posteriors are if points are ``pending``.
 
         Raises:
@@ -191,7 +191,7 @@ class Inference(Run):
         self._learn()
         return self._known_limits(pending)
 
-    def _known_limits(self, pending: Tensor | None = None) -> list[Limited]:
+    def _known_limits(self, pending: Tensor | None = None) -> list[ConstraintBelief]:
         found = []
         for constraint, one in self._limited_by:
             belief = one.belief()
@@ -199,7 +199,7 @@ class Inference(Run):
                 posterior = belief.searched
                 if pending is not None and len(pending):
                     posterior = Hypothetical(posterior, self.space.features(pending))
-                found.append(Limited(constraint, belief, posterior))
+                found.append(ConstraintBelief(constraint, belief, posterior))
         return found
 
     def _feasibility(self, best: Trial, ways: Sequence[str] = ()) -> Feasibility:

@@ -129,9 +129,9 @@ def minimize(
     Every exception that ends a run has its ``trials``.
     """
     engine = engine_of(workers, timeout)
-    limits = _Limits(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
+    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
-    loop = _Loop(objective, engine, limits, method, pruner, evaluated, try_first, progress, callbacks)
+    loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
     options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
     return loop.run(bounds, **options, maximize=False)
 
@@ -161,15 +161,15 @@ def maximize(
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
     engine = engine_of(workers, timeout)
-    limits = _Limits(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
+    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
-    loop = _Loop(objective, engine, limits, method, pruner, evaluated, try_first, progress, callbacks)
+    loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
     options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
     return loop.run(bounds, **options, maximize=True)
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _Budget:
     """Reasons to end a run or a trial; arguments of ``minimize``."""
 
     n_trials: int | None
@@ -196,7 +196,7 @@ class _Loop:
 
     objective: Callable[..., float]
     engine: Engine
-    limits: _Limits
+    budget: _Budget
     method: str | None
     pruner: Any
     evaluated: Any
@@ -207,7 +207,7 @@ class _Loop:
     def __post_init__(self) -> None:
         checks.function("objective", self.objective)
         checks.flag("progress", self.progress)
-        if self.limits.stop_at_gap and self.method is not None and not recipes.get(self.method).has_bounds:
+        if self.budget.stop_at_gap and self.method is not None and not recipes.get(self.method).has_bounds:
             raise InvalidInput(f"method {self.method!r} has no bounds, so no gap at which it could stop.")
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput("pruner needs an objective that takes two arguments, (params, trial), and reports.")
@@ -220,7 +220,7 @@ class _Loop:
         options["constraints"] = measured
         known = known_results(self.evaluated, space, options["maximize"], [c.name for c in measured])
         first = first_points(self.try_first, space)
-        optimizer = Optimizer(space, method=self.method, n_trials=self.limits.n_trials, journal=journal, **options)
+        optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)
         try:
             with self.on_trial.opened():
@@ -255,7 +255,7 @@ class _Loop:
                 raise
 
         try:
-            with self.engine.session(self.objective, self.limits.timeout, on_report) as session:
+            with self.engine.session(self.objective, self.budget.timeout, on_report) as session:
                 work = _Work(self, optimizer, session, first, path, trouble)
                 try:
                     for params, value in unrecorded(known, optimizer.trials):
@@ -282,25 +282,25 @@ class _Work:
     ) -> None:
         self._loop, self._optimizer, self._session, self._first, self._path = loop, optimizer, session, first, path
         self._trouble = trouble
-        self._limits, self._in_a_row = loop.limits, 0
-        limits = loop.limits
+        self._budget, self._in_a_row = loop.budget, 0
+        budget = loop.budget
         self._known = optimizer.n_finished
         points = optimizer.space.points(MOST_POINTS)
         self._n_points = math.inf if points is None else len(points)
         before = optimizer.open_session(
-            n_trials=limits.n_trials,
-            time_budget=limits.time_budget,
-            timeout=limits.timeout,
+            n_trials=budget.n_trials,
+            time_budget=budget.time_budget,
+            timeout=budget.timeout,
             workers=repr(loop.engine),
         )
-        self._end = math.inf if limits.time_budget is None else time.monotonic() + limits.time_budget - before
+        self._end = math.inf if budget.time_budget is None else time.monotonic() + budget.time_budget - before
 
     def until_stopped(self) -> str:
         """Run trials until there is a reason to stop, and return it."""
         for trial in self._optimizer.fail_lost():
             log.warning("trial %d failed: %s", trial.number, trial.failure)
         options = {"disable": not self._loop.progress, "desc": "kbo", "unit": "trial"}
-        with Bar(total=self._limits.n_trials, initial=self._known, **options) as bar:
+        with Bar(total=self._budget.n_trials, initial=self._known, **options) as bar:
             reason = self._settled()
             while not reason:
                 self._fill()
@@ -308,7 +308,7 @@ class _Work:
                 if not self._session.running:
                     return self._ended_by(self._used_up())
                 left = max(self._end - time.monotonic(), 0.0)
-                outcomes = self._session.wait(left if self._limits.end_running and left < math.inf else None)
+                outcomes = self._session.wait(left if self._budget.end_running and left < math.inf else None)
                 if self._trouble:
                     raise self._trouble[0]
                 if not outcomes:
@@ -338,17 +338,17 @@ class _Work:
         """Return why no further trial begins; an empty text if one may."""
         if self._optimizer.n_finished >= self._n_points and self._optimizer.exhausted():
             return "every point has been evaluated, and the objective has no noise"
-        n_trials, optimizer = self._limits.n_trials, self._optimizer
+        n_trials, optimizer = self._budget.n_trials, self._optimizer
         if n_trials is not None and optimizer.n_finished + len(self._session.running) >= n_trials:
             known = f", {self._known} of them were in the journal" if self._known else ""
             return f"the budget of {n_trials} trials is used{known}"
         if time.monotonic() >= self._end:
-            return f"the time budget of {self._limits.time_budget:g} s is used"
+            return f"the time budget of {self._budget.time_budget:g} s is used"
         return ""
 
     def _settled(self) -> str:
         """Return what is known well enough to stop for, in words; an empty text if nothing is."""
-        wanted, infeasible = self._limits.stop_at_gap, self._optimizer.infeasible()
+        wanted, infeasible = self._budget.stop_at_gap, self._optimizer.infeasible()
         if infeasible is not None:
             return str(infeasible)
         if wanted is None or (gap := self._optimizer.gap()) is None or gap.value > wanted or not gap.final:
@@ -365,7 +365,7 @@ class _Work:
         called = self._loop.on_trial
         reason = called(trial, result_of(self._optimizer, "", self._path)) if called else ""
         reason = reason or self._settled()
-        if self._in_a_row >= self._limits.max_failures and not reason:
+        if self._in_a_row >= self._budget.max_failures and not reason:
             failures = "1 trial" if self._in_a_row == 1 else f"{self._in_a_row} trials in a row"
             raise TooManyFailures(
                 f"{failures} failed, the last with: {trial.failure}. Correct the objective or its bounds."

@@ -27,9 +27,11 @@ _ON_GRID = 1e-6
 class Parameter:
     """A parameter of a space. The methods here are those of finitely many options with equal cells of [0, 1].
 
+    A subclass needs ``options`` only, and where it has none, every method.
+
     Attributes:
         columns: Number of feature columns.
-        log: Whether the scale is logarithmic.
+        log: Whether the scale of a ``Float`` or an ``Int`` is logarithmic.
         options: All values, in order; empty for a real number.
     """
 

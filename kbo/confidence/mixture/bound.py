@@ -166,7 +166,7 @@ class MartingaleMixture(SubGaussian):
         return bound
 
     def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return upper (sign 1) or lower (sign -1) bounds [...], and whether a ridge of a search proves F empty, []."""
+        """Return upper (sign 1) or lower (sign -1) bounds [...], and for a search whether a ridge proves F empty."""
         if self.kind == "cmm":
             values, empty = self._dual(state, X, signs).value()
             sides = values.reshape(len(signs), *X.shape[:-1])
@@ -185,11 +185,15 @@ class MartingaleMixture(SubGaussian):
         return mean, mean.new_tensor(widths).reshape(-1, *[1] * (mean.ndim - 1)) * safe_sqrt(variance)
 
     def _dual(self, state: Posterior, X: Tensor, signs: Sequence[int], ridges: Sequence[float] | None = None) -> Dual:
-        """Return the dual over the points of X [... d], read at these ridges first; None for those of the grid."""
+        """Return the dual over the points of X [... d], read at these ridges first; None for all of the grid.
+
+        A search for the best of many points reads a few ridges first, and leaves out the points that cannot be it.
+        """
         flat = X if checks.shaped("X", X).ndim > 1 else X.unsqueeze(0)
         read = self._read(state)
-        square, start = partial(self._squared_width, read.C, read.rounded), read.grid if ridges is None else ridges
-        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, square, read.grid, start)
+        squared_width = partial(self._squared_width, read.C, read.rounded)
+        start = read.grid if ridges is None else ridges
+        return Dual(state.all_ridges(flat.unsqueeze(-2)), signs, squared_width, read.grid, start)
 
     def _read(self, state: Posterior) -> _Read:
         """Return what the bounds need of the posterior alone, read from its device once after every change.

@@ -1,4 +1,4 @@
-"""The exact bound over the confidence set of a martingale mixture: one valley in the ridge.
+"""The exact bound over the confidence set of a martingale mixture, a minimum over the ridge.
 
 With ``C = (R + B sqrt|E|)^2`` and ``R^2(a) = C + a B^2 - quad(a)`` every ridge a bounds f over the set F,
 
@@ -52,7 +52,7 @@ class Dual:
     Args:
         all_ridges: The posterior at any ridge, with G groups of one point each.
         signs: 1 bounds f from above; -1 bounds -f from above.
-        square: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
+        squared_width: Maps quad and ridges, tensors or numbers, to ``R^2(a) / a``, negative where F is empty.
         limits: Increasing ridges, numbers, among which every search begins; the outer ones are its limits.
         start: Some of them, at which h is read before the search.
 
@@ -64,11 +64,12 @@ class Dual:
         self,
         all_ridges: AllRidges,
         signs: Sequence[int],
-        square: Callable[[Any, Any], Any],
+        squared_width: Callable[[Any, Any], Any],
         limits: Sequence[float],
         start: Sequence[float],
     ) -> None:
-        self.square, self.log_limits, self.log_start = square, list(map(math.log, limits)), list(map(math.log, start))
+        self.squared_width = squared_width
+        self.log_limits, self.log_start = list(map(math.log, limits)), list(map(math.log, start))
         with torch.no_grad():
             moments = all_ridges.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)
@@ -80,7 +81,7 @@ class Dual:
 
     def _h(self, moments: Moments, ridges: Tensor, signs: Tensor | int) -> tuple[Tensor, Tensor]:
         """Return h, and whether the ridge proves that F is empty."""
-        square = self.square(moments.quad, ridges)
+        square = self.squared_width(moments.quad, ridges)
         width = square.clamp_min(0).sqrt().to(moments.mean)
         return signs * moments.mean[..., 0] + width * safe_sqrt(moments.covariance[..., 0, 0]), square < 0
 
@@ -123,7 +124,7 @@ class Dual:
 
         def h(t: float) -> np.ndarray:
             means, variances, quad = moments_at(ridge := math.exp(t))
-            square = self.square(quad, ridge)
+            square = self.squared_width(quad, ridge)
             return np.full(len(means), -math.inf) if square < 0 else signs * means + np.sqrt(square * variances)
 
         return h

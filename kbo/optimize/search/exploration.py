@@ -13,7 +13,7 @@ from kbo import checks
 from kbo.confidence import Limit
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.optimize.belief import Belief
-from kbo.optimize.constrained import Limited, limits
+from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.recipes.safe import SafeSet
@@ -61,7 +61,7 @@ class Exploration:
         points = space.points(MOST_POINTS)
         self._whole = None if points is None else (points, self._safe_set(points))
 
-    def learn(self, limited: Sequence[Limited]) -> None:
+    def learn(self, limited: Sequence[ConstraintBelief]) -> None:
         """Take the bounds after a trial, if they are proved.
 
         Args:
@@ -79,7 +79,7 @@ class Exploration:
             self._refuted = error
             raise
 
-    def _take(self, limited: Sequence[Limited]) -> None:
+    def _take(self, limited: Sequence[ConstraintBelief]) -> None:
         self._limits = [replace(limit, state=limit.state.fork()) for limit in limits(limited)]
         if self._whole is not None:
             self._whole[1].update(self._limits)

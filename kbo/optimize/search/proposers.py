@@ -1,6 +1,7 @@
 """Proposers of the next point: functions that are tried in order, each with its condition.
 
 A setting lists those that it uses (``Setting.proposers``). Each returns parameters, or None where it does not apply.
+Without noise, parameters that have been evaluated are then replaced by random ones (``Optimizer._next``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.quasirandom import SobolEngine
 
 from kbo.confidence import FixedWidth, Limit
 from kbo.optimize.belief import Belief, Problem
-from kbo.optimize.constrained import Limited
+from kbo.optimize.constrained import ConstraintBelief
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.region import Region
@@ -62,7 +63,7 @@ class Step:
     tried: Tensor
     belief: Belief | None
     posterior: Posterior | None
-    limited: Sequence[Limited]
+    limited: Sequence[ConstraintBelief]
     exploration: Exploration | None
     recommend: Callable[[], Trial | None]
 
@@ -94,7 +95,7 @@ def repetition(step: Step) -> Params | None:
 
 
 def at_random(step: Step) -> Params | None:
-    """Return random parameters, for methods without bounds."""
+    """Return random parameters if the method has no bounds."""
     return None if step.recipe.has_bounds else step.params(step.search.region.sample(step.search.generator))
 
 

@@ -37,7 +37,7 @@ class Search:
         space: Maps points to features.
         region: The part of the space that is searched.
         starts: Promising points [s P], the best one first.
-        number: The number of the trial.
+        number: The number of the trial, from 0.
         generator: Source of randomness.
         effort: Part of the points of a whole search that are scored.
     """

@@ -134,7 +134,8 @@ class Practical(Setting):
     def search(self, confidence: Confidence, posterior: Posterior, search: Search) -> Tensor:
         """Return the next point [P] of the unit cube, for example ``search.argmax(score)`` of a score [n].
 
-        The search near the best trial, where there is no noise, comes before it unless it is overridden.
+        Without noise every second point is near the best trial, or has the largest expected improvement, unless this
+        method is overridden.
         """
         return argmax_upper(confidence, posterior, search)
 
