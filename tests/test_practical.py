@@ -13,7 +13,7 @@ from torch.distributions import MultivariateNormal
 import kbo
 from kbo.confidence import AlternatingWidth
 from kbo.optimize import optimizer as optimizer_module
-from kbo.optimize.belief import Evaluation
+from kbo.optimize.belief import Evaluation, Problem
 from kbo.optimize.result import result_of
 from kbo.optimize.search import bounds, proposers
 from kbo.optimize.search.region import Region
@@ -463,3 +463,62 @@ def test_a_subclass_replaces_parts_and_is_named_in_the_journal_and_the_account(t
     assert kbo.Optimizer(LINE, setting=Latest(), constraints=[kbo.Constraint("m", upper=1.0)]).ask()
     assert "pass its optimiser" in Record.of(path).obstacle
     assert "pass its optimiser" in Record.of(path).obstacle
+
+
+# Beliefs are functions of the evaluations
+
+
+def evaluations(seed: int, n: int = 30) -> list[Evaluation]:
+    """Evaluations in two dimensions that end in another order than they began, with repeats, failures, an outlier."""
+    generator = seeded(seed)
+    points = torch.rand(n, 2, generator=generator, dtype=torch.float64).tolist()
+    points[7], points[12] = points[3], points[3]
+    values = torch.randn(n, generator=generator, dtype=torch.float64).tolist()
+    values[9], values[20], values[25] = None, None, 1e6
+    order = (torch.arange(n) + 3 * torch.rand(n, generator=generator)).argsort().tolist()
+    return [Evaluation(i, tuple(points[i]), values[i], ["failed"] * (values[i] is None)) for i in order]
+
+
+CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), 1.0, 1e8)
+
+
+@pytest.mark.parametrize(
+    ("setting", "method"),
+    [
+        (kbo.Practical(), "ucb"),
+        (kbo.Practical(noise_std=0.0), "dmm-ucb"),
+        (CERTIFIED, "cmm-ucb"),
+        (replace(CERTIFIED, completion_independent_of_noise=True), "amm-ucb"),
+        (replace(CERTIFIED, noise_std=None), "dmm-ucb-adaptive"),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_belief_is_the_same_whether_evaluations_come_at_once_or_one_by_one_and_does_not_change(setting, method, seed):
+    ends, problem, X = evaluations(seed), Problem(method, None, Space([(0.0, 1.0)] * 2)), torch.rand(5, 2).double()
+    known, steps = None, []
+    for n in range(len(ends) + 1):
+        known = setting.fit(problem, ends[:n], known)
+        steps.append(known and (known, known.searched.predict(X)))
+    whole = setting.fit(problem, ends)
+    for mine, other in ((whole.posterior, known.posterior), (whole.searched, known.searched)):
+        close(torch.stack(mine.predict(X)), torch.stack(other.predict(X)), 1e-9)
+    assert whole.guarantee() == known.guarantee()
+    assert [one.number for one in whole.values] == [one.number for one in known.values]
+    for belief, before in filter(None, steps):
+        close(torch.stack(belief.searched.predict(X)), torch.stack(before), 1e-12)
+
+
+def test_the_model_of_a_limit_on_the_objective_is_most_accurate_there():
+    optimizer = run(12, constraints=[kbo.Constraint("objective", upper=0.4)])
+    ((_, quantity),) = optimizer._limited_by
+    assert quantity.belief().targets.centre == -0.4
+
+
+def test_random_points_and_the_design_leave_no_point_of_a_finite_space_out():
+    space = {"a": kbo.Int(0, 5), "b": kbo.Int(0, 3)}
+    plain, several = kbo.Optimizer(space, seed=3), kbo.Optimizer(space, seed=3)
+    one_by_one = []
+    for _ in range(3):
+        one_by_one.append(plain.ask())
+        plain.tell(one_by_one[-1], 0.0)
+    assert several.ask(3) == one_by_one

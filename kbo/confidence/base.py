@@ -242,7 +242,7 @@ def one_set(X: Tensor) -> Tensor:
 
 
 def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:
-    """Return the first row of the largest score [A] and its value [A], in one transfer.
+    """Return the first row of the largest score [A] and its value [A].
 
     Raises:
         InvalidInput: The value or a score is NaN.

@@ -19,7 +19,10 @@ from kbo.optimize.constraint import Constraint
 from kbo.optimize.recommendation import Sureness
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
-from kbo.space import Space
+from kbo.space import Params, Space
+
+Proposer = Callable[[Any], Params | None]
+"""Returns parameters for a ``kbo.optimize.search.proposers.Step``, or None where it does not apply."""
 
 NO_BOUND = "none: the method has no bounds, or there are too few trials to compute them"
 
@@ -189,7 +192,7 @@ class Setting(ABC):
     default_method: ClassVar[str]
     certified: ClassVar[bool]
     about_limits: ClassVar[str]
-    proposers: ClassVar[Sequence[Callable[..., Any]]]
+    proposers: ClassVar[Sequence[Proposer]]
     delta: float
     start: Sequence[Any] = ()
 
@@ -199,7 +202,7 @@ class Setting(ABC):
 
     @abstractmethod
     def fit(self, problem: Problem, evaluations: Sequence[Evaluation], before: Any = None) -> Belief | None:
-        """Return the belief after all evaluations of a quantity; None while there are too few.
+        """Return the belief after all evaluations of a quantity; None, or one without values, while there are too few.
 
         Args:
             problem: The method and the space.

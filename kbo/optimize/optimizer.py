@@ -242,17 +242,20 @@ class Optimizer(Inference):
         tried = torch.cat([self._units_of(self._trials.all), units])
         belief = self._belief() if recipe.has_bounds else None
         search = self._search(region, number, 0.5 if many else 1.0)
-        known = self.space.table is not None if belief is None else bool(belief.exact)
+        if recipe.has_bounds and (self.space.table is not None if belief is None else belief.exact):
+            search = search.unvisited(tried)
+        limited = self._limited(running) if belief is not None or self._exploration is not None else []
         return Step(
             setting=self.setting,
             problem=self._problem,
-            recipe=recipe,
+            has_bounds=recipe.has_bounds,
+            draws=recipe.draws,
             seed=self.seed,
-            search=search.unvisited(tried if known else running),
+            search=search,
             tried=tried,
             belief=belief,
             posterior=None if belief is None else self._hypothetical(belief, running),
-            limited=self._limited(running) if recipe.has_bounds else [],
+            limited=limited,
             exploration=self._exploration,
             recommend=self._recommended,
         )

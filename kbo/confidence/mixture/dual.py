@@ -68,8 +68,9 @@ class Dual:
         limits: Sequence[float],
         start: Sequence[float],
     ) -> None:
-        self.squared_width = squared_width
-        self.log_limits, self.log_start = list(map(math.log, limits)), list(map(math.log, start))
+        self.squared_width: Callable[[Any, Any], Any] = squared_width
+        self.log_limits: list[float] = list(map(math.log, limits))
+        self.log_start: list[float] = list(map(math.log, start))
         with torch.no_grad():
             moments = all_ridges.grid(start)
         each, ridges = torch.arange(moments.mean.shape[1], device=moments.mean.device), moments.mean.new_tensor(start)

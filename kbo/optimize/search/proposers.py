@@ -25,7 +25,6 @@ from kbo.optimize.search.search import RANDOM_POINTS, Search
 from kbo.optimize.search.trust_region import trust_radius
 from kbo.optimize.slacks import LEAST_STD, log_probability
 from kbo.optimize.trials import Trial
-from kbo.recipes import Recipe
 from kbo.regression import Posterior
 from kbo.space import Params
 
@@ -43,9 +42,11 @@ class Step:
     Attributes:
         setting: The setting; anything with what proposers of its own need.
         problem: Method and space.
-        recipe: The entry of the method.
+        has_bounds: Whether the method has bounds.
+        draws: Whether it draws functions.
         seed: The seed of the run.
-        search: The part of the space, with promising points and the randomness of this trial.
+        search: The part of the space, with promising points and the randomness of this trial; in a small finite space
+            without noise, or in a table, without the points that were tried.
         tried: Points [n P] of the unit cube of trials, and of those that are pending besides.
         belief: That of the objective; None while there is none.
         posterior: The posterior from which the point is chosen: pending points count as observed at the mean, failed
@@ -57,7 +58,8 @@ class Step:
 
     setting: Any
     problem: Problem
-    recipe: Recipe
+    has_bounds: bool
+    draws: bool
     seed: int
     search: Search
     tried: Tensor
@@ -96,7 +98,7 @@ def repetition(step: Step) -> Params | None:
 
 def at_random(step: Step) -> Params | None:
     """Return random parameters if the method has no bounds."""
-    return None if step.recipe.has_bounds else step.params(step.search.region.sample(step.search.generator))
+    return None if step.has_bounds else step.params(step.search.region.sample(step.search.generator))
 
 
 def safe_exploration(step: Step) -> Params | None:
@@ -207,7 +209,7 @@ def near_the_best(step: Step) -> Params | None:
 def by_draw(step: Step) -> Params | None:
     """Return, for methods that draw functions, a point at which a draw as wide as the confidence is nearly largest."""
     (belief, posterior), search = step.known(), step.search
-    if not step.recipe.draws or step.limited:
+    if not step.draws or step.limited:
         return None
     confidence, starts = belief.for_trial(search.number), search.space.features(search.starts)
     with torch.no_grad():

@@ -54,7 +54,7 @@ class Search:
 
         The same search if the space is not small and finite, if a context or choices are given, or if no point is left.
         """
-        points = self.space.points(MOST_POINTS) if len(visited) and not self.region.partial else None
+        points = None if self.region.partial else self.space.points(MOST_POINTS)
         if points is None:
             return self
         seen = set(map(tuple, visited.tolist()))

@@ -17,7 +17,7 @@ from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Setting
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
@@ -71,7 +71,7 @@ class Certified(Setting):
         "the search is among points that possibly keep them; the rule compares trials that are certain to, if "
         "there are any"
     )
-    proposers = (at_random, initial_design, by_draw, by_upper_bound)
+    proposers: ClassVar[Sequence[Proposer]] = (at_random, initial_design, by_draw, by_upper_bound)
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, type(self).__name__)
@@ -215,7 +215,7 @@ class Order(NamedTuple):
     """The order in which values enter a bound.
 
     Attributes:
-        next: The first trial that has not entered.
+        next: The first trial that has not entered; the one after the latest, where values enter at once.
         waiting: The evaluations that wait for it.
         mixed: Whether values of trials at one point were exchanged among them.
         overtaken: The number of trials that had not reported when a later one did, where that is declared harmless.
@@ -241,7 +241,7 @@ class Order(NamedTuple):
         return self._replace(next=max(self.next, evaluation.number + 1), overtaken=overtaken), entering
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CertifiedBelief(Belief):
     """The posterior of a method, with the bounds of the given assumptions.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Setting
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.recommendation import Sureness, joint_targets, sureness
 from kbo.optimize.search.bounds import argmax_upper
@@ -104,7 +104,7 @@ class Practical(Setting):
         "the search adds the log-probability that they are kept; the rule compares trials within them by two standard "
         "deviations, if there are any"
     )
-    proposers = (
+    proposers: ClassVar[Sequence[Proposer]] = (
         repetition,
         at_random,
         initial_design,
@@ -183,12 +183,11 @@ class Practical(Setting):
         values += [one._replace(value=cut(one.value)) for one in evaluations[known:] if one.value is not None]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
-        schedule = Schedule(n_initial, exact) if before is None else before.schedule
-        while schedule.n < len(values):
-            schedule = schedule.after(values, estimated=self.noise_std is None)
-        n = schedule.n_fitted
-        if n == 0:
+        if len(values) < n_initial:
             return None
+        schedule = Schedule(n_initial, exact) if before is None else before.schedule
+        schedule = schedule.after(values, estimated=self.noise_std is None)
+        n = schedule.n_fitted
         if before is not None and before.schedule.n_fitted == n:
             fitted, posterior = before.fitted, before.posterior.fork()
         else:
@@ -218,16 +217,13 @@ class Practical(Setting):
                 f"constraint {constraint.name!r}: the search of {type(self).__name__} chooses points without "
                 "constraints: leave it out, or return the penalised value as the objective."
             )
-        if constraint.name == OBJECTIVE:
-            return self.shared(outputs)
         if constraint.norm_bound is not None or constraint.kernel is not None:
             raise InvalidInput(
                 f"constraint {constraint.name!r}: norm_bound and kernel are for kbo.Certified(...); the practical "
                 "setting estimates them."
             )
-        return _OfLimit(
-            self.delta, self.scale, self.norm_factor, self.n_initial, constraint.noise_std, limit=constraint.limit
-        )
+        noise_std = self.noise_std if constraint.name == OBJECTIVE else constraint.noise_std
+        return _OfLimit(self.delta, self.scale, self.norm_factor, self.n_initial, noise_std, limit=constraint.limit)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values; a subclass by its name."""
@@ -280,8 +276,10 @@ class PracticalBelief(Belief):
     ) -> None:
         self._setting, self._problem = setting, problem
         self._recipe = recipes.get(problem.method)
-        self.fitted, self.schedule, self.values = fitted, schedule, values
-        self.n_evaluations = n_evaluations
+        self.fitted: Fitted = fitted
+        self.schedule: Schedule = schedule
+        self.values: Sequence[Evaluation] = values
+        self.n_evaluations: int = n_evaluations
         self.targets: Targets = fitted.targets
         self.exact: bool | None = schedule.exact
         self.posterior: Posterior = self._empty() if posterior is None else posterior

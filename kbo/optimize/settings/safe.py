@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kbo import checks, recipes
 from kbo.errors import InvalidInput
+from kbo.optimize.belief import Proposer
 from kbo.optimize.search.proposers import safe_exploration
 from kbo.optimize.settings.certified import Certified
 from kbo.space import Space
@@ -51,7 +52,7 @@ class Safe(Certified):
         "; apart from start, every trial began at parameters that were certain to keep all limits, by bounds on trials "
         "before any that failed, was stopped early, lost or not returned by ask, unless that is declared harmless"
     )
-    proposers = (safe_exploration,)
+    proposers: ClassVar[Sequence[Proposer]] = (safe_exploration,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -53,22 +53,27 @@ class Schedule(NamedTuple):
     highest: float = -math.inf
 
     def after(self, values: Sequence[Evaluation], estimated: bool) -> Schedule:
-        """Return the schedule after one value more.
+        """Return the schedule after more values.
 
         Args:
-            values: All evaluations with a value, as many as the schedule knows and more; they are ``cut``.
+            values: All evaluations with a value, those that the schedule knows first; they are ``cut``.
             estimated: Whether the noise level is estimated; else ``exact`` is given.
         """
-        number, features, y, _ = values[self.n]
-        assert y is not None
-        exact, repetition = self.exact, self.repetition
-        if estimated and exact is not False:
-            same = next((one for one in values[: self.n] if one.features == features), None)
-            if same is not None:
-                assert same.value is not None
-                found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)
-                if found is not exact:
-                    exact, repetition = found, (same.number, number)
+        schedule, first = self, {}
+        for one in values[: self.n]:
+            first.setdefault(one.features, one)
+        for one in values[self.n :]:
+            schedule = schedule._after(values, first.setdefault(one.features, one), estimated)
+        return schedule
+
+    def _after(self, values: Sequence[Evaluation], same: Evaluation, estimated: bool) -> Schedule:
+        """Return the schedule after one value more, of which ``same`` is the first evaluation at its point."""
+        new, exact, repetition = values[self.n], self.exact, self.repetition
+        y: Any = new.value
+        if same is not new and estimated and exact is not False:
+            found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)  # pyright: ignore
+            if found is not exact:
+                exact, repetition = found, (same.number, new.number)
         n, lowest, highest = self.n + 1, min(self.lowest, y), max(self.highest, y)
         known = self._replace(n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest)
         outside = self.n_fitted and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
