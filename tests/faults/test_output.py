@@ -7,8 +7,8 @@ import logging
 import pytest
 
 import kbo
-from kbo.draw import lines
 from kbo.errors import InvalidInput, JournalError
+from kbo.report.figures.history import trace
 
 ESCAPE = "\x1b[31m"
 
@@ -43,7 +43,7 @@ def test_the_largest_numbers_can_be_drawn(tmp_path, far, maximize):
     for told in ([*values, *far, 0.1], [*far, *values]):
         optimizer = finished(told, maximize=maximize)
         assert kbo.report.write(optimizer, tmp_path / "run.html").exists()
-        lines.trace(optimizer.trials, tmp_path / "run.png", title="run")
+        trace(optimizer.trials, tmp_path / "run.png", title="run")
 
 
 def test_a_run_or_a_page_that_is_none_is_refused_by_name(tmp_path):
