@@ -124,6 +124,7 @@ def test_run_plays_contextual_problems_with_sketches(tmp_path):
         (["reproduce", "mixture", "--table", "3"], "no table 3"),
         (["plot", "missing.parquet"], "no file"),
         (["report", "missing.jsonl"], "cannot read the journal"),
+        (["report", "rows.parquet"], "kbo plot rows.parquet"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):

@@ -45,6 +45,10 @@ def report(
     """
     from kbo.report import write
 
+    if run.suffix == ".parquet" or run.is_dir():
+        raise InvalidInput(
+            f"{run} has rows of `kbo run`, and a page is made of a journal: draw it with `kbo plot {run}`."
+        )
     typer.echo(f"page     {write(run, page)}")
 
 
