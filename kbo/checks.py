@@ -287,7 +287,7 @@ def observations(
     if not X.shape[0]:
         return OnHost([], [], None)
     places, targets = X.tolist(), shaped(targets_name, y, X).tolist()
-    if not math.isfinite(sum(map(sum, places)) + sum(targets)):
+    if not math.isfinite(sum(map(sum, places)) + sum(targets)):  # which is quick, and may overflow by itself
         points(points_name, X)
         points(targets_name, y)
     if (largest := max(map(abs, targets))) > (most := largest_target(y.dtype)):

@@ -243,7 +243,7 @@ def heights(sizes: list[int], radii: list[float], t: int, delta: float) -> list[
 def contal(size: int, level: int, t: int, delta: float) -> float:
     """Return ``sqrt(2 ln((size + 1) level^2 t^2 pi^4 / (36 delta)))`` for a level that adds up to ``size`` points.
 
-    Algorithm 1, with the ``36 delta`` that a union over levels and rounds needs.
+    Contal, Malherbe & Vayatis (2015), Algorithm 1, with the ``36 delta`` that a union over levels and rounds needs.
     """
     return math.sqrt(2 * math.log((size + 1) * level**2 * t**2 * math.pi**4 / (36 * delta)))
 

@@ -43,8 +43,14 @@ class Evaluation(NamedTuple):
     selected: Sequence[str] = ()
 
 
+def data(values: Sequence[Evaluation], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+    """Return features [n D] and values [n] of evaluations that have one, on a device; by default on the CPU."""
+    X = torch.tensor([one.features for one in values], dtype=torch.float64, device=device)
+    return X, X.new_tensor([one.value for one in values])
+
+
 class Problem(NamedTuple):
-    """What is the same for all quantities of a run.
+    """Method and space, the same for all quantities of a run.
 
     Attributes:
         method: A name of ``kbo.recipes.names()``.
@@ -178,7 +184,7 @@ class Belief(ABC):
 
 
 class Setting(ABC):
-    """What a run may assume, or how it estimates that.
+    """Assumptions of a run, or the way in which it estimates them.
 
     Attributes:
         default_method: The method if none is given.

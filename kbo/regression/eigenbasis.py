@@ -101,7 +101,7 @@ class Resolvent(Stateful, ABC):
 
     @abstractmethod
     def multipliers(self, ridges: Number) -> tuple[Number | float, Number | float]:
-        """What multiplies ``p'H^-1 q`` in the covariance, and ``y'H^-1 y`` in ``quad``."""
+        """Return the factors of ``p'H^-1 q`` in the covariance, and of ``y'H^-1 y`` in ``quad``."""
 
     def shifted(self, ridges: Tensor, checked: bool = True) -> Shifted:
         """Return ``H(a)`` at ridges [r]; where it has no factor an error, or NaN for the caller to find."""

@@ -20,7 +20,7 @@ from kbo.optimize.trials import Trials, violations
 from kbo.space import Rule, Space
 
 _OWN = ("class", "model", "search", "recommend")
-"""What a journal names of a setting of the caller's own; all but the first before kbo 0.18."""
+"""Entries of a journal that name a setting of the caller's own; all but the first before kbo 0.18."""
 
 
 @dataclass(frozen=True)

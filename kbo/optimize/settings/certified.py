@@ -17,7 +17,7 @@ from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
@@ -218,13 +218,13 @@ class Order(NamedTuple):
         next: The first trial that has not entered; the one after the latest, where values enter at once.
         waiting: The evaluations that wait for it.
         mixed: Whether values of trials at one point were exchanged among them.
-        overtaken: The number of trials that had not reported when a later one did, where that is declared harmless.
+        unreported: The number of trials that had not reported when a later one did, where that is declared harmless.
     """
 
     next: int = 0
     waiting: Mapping[int, Evaluation] = {}
     mixed: bool = False
-    overtaken: int = 0
+    unreported: int = 0
 
     def after(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
         """Return the order after an evaluation, and the values that enter then: in the order of the starts."""
@@ -236,9 +236,9 @@ class Order(NamedTuple):
 
     def at_once(self, evaluation: Evaluation) -> tuple[Order, list[Evaluation]]:
         """Return the same where completion is declared to be independent of the noise: a value enters at once."""
-        overtaken = self.overtaken + max(evaluation.number - self.next, 0)
+        unreported = self.unreported + max(evaluation.number - self.next, 0)
         entering = [evaluation] if evaluation.value is not None else []
-        return self._replace(next=max(self.next, evaluation.number + 1), overtaken=overtaken), entering
+        return self._replace(next=max(self.next, evaluation.number + 1), unreported=unreported), entering
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -260,7 +260,7 @@ class CertifiedBelief(Belief):
     method: Method
     device: torch.device
     posterior: Posterior
-    order: Order = field(default_factory=lambda: Order())
+    order: Order = field(default_factory=Order)
     values: Sequence[Evaluation] = ()
     selected: Mapping[str, int] = field(default_factory=dict)
     n_evaluations: int = 0
@@ -287,7 +287,7 @@ class CertifiedBelief(Belief):
             entering += more
         posterior = self.posterior.fork() if entering else self.posterior
         for one in entering:
-            posterior.update(*self._data([one]))
+            posterior.update(*data([one], self.device))
         if entering:
             self._check(posterior)
         return replace(
@@ -298,11 +298,6 @@ class CertifiedBelief(Belief):
             selected=Counter(self.selected) + Counter(way for one in evaluations for way in one.selected),
             n_evaluations=self.n_evaluations + len(evaluations),
         )
-
-    def _data(self, values: Sequence[Evaluation]) -> tuple[Tensor, Tensor]:
-        """Return features [n D] and values [n] where the posterior is."""
-        X = torch.tensor([one.features for one in values], dtype=torch.float64, device=self.device)
-        return X, X.new_tensor([one.value for one in values])
 
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
@@ -325,7 +320,7 @@ class CertifiedBelief(Belief):
     @cached_property
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        return Hypothetical(self.posterior, *self._data(self._late)) if self._late else self.posterior
+        return Hypothetical(self.posterior, *data(self._late, self.device)) if self._late else self.posterior
 
     @property
     def _late(self) -> list[Evaluation]:
@@ -354,7 +349,7 @@ class CertifiedBelief(Belief):
             return NO_BOUND
         promise = self.setting.promise
         if statement := self.proved(selected):
-            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self.order.overtaken})]
+            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self.order.unreported})]
             declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
             late = len(self._late)
             waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""

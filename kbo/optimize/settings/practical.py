@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.recommendation import Sureness, joint_targets, sureness
 from kbo.optimize.search.bounds import argmax_upper
@@ -191,14 +191,13 @@ class Practical(Setting):
         if before is not None and before.schedule.n_fitted == n:
             fitted, posterior = before.fitted, before.posterior.fork()
         else:
-            X, y = _data(values[:n])
+            X, y = data(values[:n])
             fitted, posterior = self.model(X, y, 0.0 if schedule.fitted_exactly else self.noise_std), None
         belief = PracticalBelief(self, problem, fitted, posterior, schedule, values, len(evaluations))
-        parts = [values[:n]] if posterior is None else []
-        parts += [[one] for one in values[n if posterior is None else posterior.n :]]  # as they came
-        for part in parts:
-            X, y = _data(part)
-            belief.posterior.update(X.to(space.device), fitted.targets(y).to(space.device))
+        if posterior is None:
+            belief.add(values[:n])
+        for one in values[belief.posterior.n :]:  # as they came, since a sketch depends on that
+            belief.add([one])
         return belief
 
     def shared(self, outputs: int) -> Practical:
@@ -245,12 +244,6 @@ class _OfLimit(Practical):
         return fit_limited(self.limit, X, y, noise_std)
 
 
-def _data(values: Sequence[Evaluation]) -> tuple[Tensor, Tensor]:
-    """Return features [n D] and values [n] on the CPU."""
-    X = torch.tensor([one.features for one in values], dtype=torch.float64)
-    return X, X.new_tensor([one.value for one in values])
-
-
 class PracticalBelief(Belief):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
@@ -291,6 +284,11 @@ class PracticalBelief(Belief):
             dictionary = FocusedDictionary(_LEFT_OUT * self.fitted.noise_std**2, *ANCHORS)
             posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
         return posterior
+
+    def add(self, values: Sequence[Evaluation]) -> None:
+        """Update the posterior, as long as nobody has the belief."""
+        (X, y), device = data(values), self._problem.space.device
+        self.posterior.update(X.to(device), self.targets(y).to(device))
 
     def score(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, unless the rule is the caller's own, and else what the rule says."""

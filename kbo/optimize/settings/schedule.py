@@ -28,7 +28,7 @@ def cut(value: float) -> float:
 
 
 class Schedule(NamedTuple):
-    """What follows from the first values, before any model.
+    """State of the fits after some values, before any model.
 
     Attributes:
         next_fit: Number of values at which the model is fitted next.
