@@ -155,7 +155,7 @@ def ax_run(limited: bool = False, method: str | None = None, **options: Any) -> 
         client.configure_experiment(parameters=parameters)
         client.configure_optimization(objective="-loss", outcome_constraints=["m <= 0.9"] if limited else None)
         positional = [] if method is None else [method]
-        client.set_generation_strategy(kbo_ax.generation_strategy(*positional, seed=0, n_initial=5, **options))
+        client.set_generation_strategy(kbo_ax.generation_strategy(*positional, seed=0, **options))
         points = []
         for _ in range(15):
             for index, params in client.get_next_trials(max_trials=2).items():

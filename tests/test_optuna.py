@@ -5,7 +5,6 @@ import itertools
 import math
 import os
 import pickle
-import random
 import statistics
 import threading
 import time
@@ -27,7 +26,7 @@ from optuna.trial import TrialState, create_trial  # noqa: E402
 
 import kbo  # noqa: E402
 from kbo.errors import InvalidInput  # noqa: E402
-from kbo.integrations.optuna import KBOSampler, kbo_candidates_func  # noqa: E402
+from kbo.integrations.optuna import KBOSampler  # noqa: E402
 from kbo.integrations.optuna.space import SearchSpace, shared_distributions  # noqa: E402
 from tests.processes import PATIENCE, started, wait_until  # noqa: E402
 
@@ -583,40 +582,3 @@ def test_methods_and_settings_of_every_kind_run():
 
 
 # BoTorchSampler
-
-
-def test_candidates_func_considers_running_trials():
-    integration = pytest.importorskip("optuna_integration")
-
-    def botorch(**options):
-        return integration.BoTorchSampler(candidates_func=kbo_candidates_func, seed=0, n_startup_trials=5, **options)
-
-    def noisy(trial):
-        return line(trial) + random.Random(trial.number).gauss(0.0, 0.3)
-
-    found = {True: 0.0, False: 0.0}
-    for n in (8, 9, 10, 11):  # steps of different widths
-        trials = run(noisy, n, botorch()).trials
-        for considered in found:
-            study = optuna.create_study(sampler=botorch(consider_running_trials=considered))
-            study.add_trials(trials)
-            found[considered] += gaps([study.ask().suggest_float("x", 0.0, 1.0) for _ in range(2)])[0]
-    assert found[False] < 4e-3
-    assert found[True] > 0.05
-
-
-def test_candidates_func_scales_leaves_out_what_is_not_finite_and_refuses_what_it_cannot_do():
-    X = torch.linspace(-5, 5, 12, dtype=torch.float64).unsqueeze(-1)
-    y = 1e6 - 1e4 * (X - 2) ** 2
-    bounds = torch.tensor([[-5.0], [5.0]], dtype=torch.float64)
-    best = kbo_candidates_func(X, y, None, bounds, None)
-    assert best.shape == (1, 1)
-    assert abs(best - 2) < 0.3
-    again = kbo_candidates_func(torch.cat([X, X[:1]]), torch.cat([y, y[:1] * math.inf]), None, bounds, None)
-    assert abs(again - 2) < 0.3
-    first = kbo_candidates_func(X[:1], y[:1], None, bounds, None)
-    assert -5 <= float(first) <= 5
-    limited = kbo_candidates_func(X, y, torch.cat([X - 0.5, -X - 9], -1), bounds, None)  # x <= 0.5
-    assert 0 < limited < 0.6
-    with pytest.raises(InvalidInput, match=r"train_obj must be .*one objective"):
-        kbo_candidates_func(X, torch.cat([y, y], -1), None, bounds, None)

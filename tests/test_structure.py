@@ -20,7 +20,8 @@ PUBLIC = {"_replace", "_asdict", "_exit"}
 """Documented names of the standard library that begin with an underscore."""
 
 LIBRARIES = {
-    "kbo/integrations/ax/report.py": {"_maybe_generation_strategy"},
+    "kbo/integrations/ax/node.py": {"_gen_metadata"},
+    "kbo/integrations/ax/report.py": {"_maybe_generation_strategy", "_experiment"},
     "kbo/integrations/optuna/sampler.py": {"_process_constraints_after_trial"},
     "kbo/integrations/optuna/study.py": {"_trial_id", "_study_id", "_storage"},
 }

@@ -15,7 +15,7 @@ from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
-from kbo.optimize.constraint import Constraint, measured_only
+from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
 from kbo.optimize.infeasible import Infeasible, certificate
@@ -124,13 +124,25 @@ class Inference(Run):
         return known[0].sureness(*self._data(rivals), chosen, self._generator(len(self._trials.finished)))
 
     @guarded
-    def interval(self, params: Params) -> tuple[float, float, float] | None:
-        """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound."""
-        known = self._bounded()
-        if known is None:
-            return None
+    def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:
+        """Return lower bound, mean and upper bound of a quantity (without noise); None while there is no bound.
+
+        Args:
+            params: The parameters.
+            name: "objective", or the name of a constraint that the assumptions alone do not decide.
+
+        Raises:
+            InvalidInput: Parameters outside the space, or no such quantity.
+        """
         features = self.space.features(self.space.unit(params).unsqueeze(0))
-        low, mean, high = (self._sign * float(value) for value in known[0].interval(features))
+        known = {OBJECTIVE: (self._sign, self._objective)}
+        known |= {c.name: (c.sign, one) for c, one in self._limited_by if c.name != OBJECTIVE}
+        sign, one = known[checks.one_of("name", name, known)]
+        self._learn()
+        belief = one.belief()
+        if belief is None or not belief.bounded:
+            return None
+        low, mean, high = (sign * float(value) for value in belief.interval(features))
         return min(low, high), mean, max(low, high)
 
     def _header(self) -> dict[str, Any]:

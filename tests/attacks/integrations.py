@@ -122,7 +122,7 @@ def in_ax(play: Play) -> None:
         [RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))], name="test"
     )
     client.configure_optimization(objective="-loss")
-    client.set_generation_strategy(kbo_ax.generation_strategy(setting=loss.setting, n_initial=2))
+    client.set_generation_strategy(kbo_ax.generation_strategy(setting=loss.setting))
     box, done = [client], []
 
     def more() -> None:

@@ -163,7 +163,7 @@ def test_ax_takes_a_device(device):
             [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in "xy"]
         )
         client.configure_optimization(objective="-loss")
-        client.set_generation_strategy(generation_strategy(seed=0, n_initial=3, device=d))
+        client.set_generation_strategy(generation_strategy(setting=kbo.Practical(n_initial=3), seed=0, device=d))
         for _ in range(5):
             for number, params in client.get_next_trials(1).items():
                 client.complete_trial(number, {"loss": noisy([params["x"], params["y"]])})

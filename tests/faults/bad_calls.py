@@ -550,19 +550,16 @@ def _integrations() -> Iterator[Call]:
     import optuna
 
     from kbo.integrations import ax
-    from kbo.integrations.optuna import KBOSampler, kbo_candidates_func
+    from kbo.integrations.optuna import KBOSampler
 
     def studied(sampler: Any) -> Any:
         study = optuna.create_study(sampler=sampler)
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
         return study.best_value
 
-    options, box = "method setting n_trials seed constraints device", [[0.0, 0.0], [1.0, 1.0]]
+    options = "method setting n_trials seed constraints device"
     yield Call("KBOSampler", KBOSampler, options, studied, n_startup_trials=None, constraints_func=None)
-    given = {"train_x": lambda: X(1), "train_obj": lambda: y(1).unsqueeze(-1), "train_con": None, "pending_x": None}
-    bounds = torch.tensor(box, dtype=torch.float64)
-    yield Call("kbo_candidates_func", kbo_candidates_func, bounds=bounds, **given)
-    yield Call("ax.generation_strategy", ax.generation_strategy, options, n_initial=None)
+    yield Call("ax.generation_strategy", ax.generation_strategy, options)
     yield Call("ax.guarantee", ax.guarantee, "client")
     yield Call("ax.recommended", ax.recommended, "client")
     yield Call("ax.feasibility", ax.feasibility, "client")

@@ -7,18 +7,18 @@
     lower, mean, upper = kbo_ax.interval(client, {"x1": 0.5, "x2": 1.5})
     print(kbo_ax.guarantee(client))
 
-The import registers the models and acquisition functions of kbo with Ax's storage. A process that loads an experiment
-needs it as much as the one that saved it.
+The import registers the strategy, models and acquisition functions of kbo with Ax's storage. A process that loads an
+experiment needs it as much as the one that saved it.
 """
 
 from kbo.extras import require
 
 require("kbo.integrations.ax", "ax", "ax")
 
+from kbo.integrations.ax.node import generation_strategy
 from kbo.integrations.ax.report import feasibility, guarantee, interval, recommended
 from kbo.integrations.ax.space import from_parameters, to_parameter_constraints, to_parameters
 from kbo.integrations.ax.storage import register
-from kbo.integrations.ax.strategy import generation_strategy
 
 __all__ = [
     "feasibility",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
 from ax.core.parameter_constraint import ParameterConstraint
+from ax.core.search_space import SearchSpace
 from ax.exceptions.core import UserInputError
 
 from kbo import checks
@@ -28,18 +30,50 @@ def from_parameters(parameters: Sequence[Config], parameter_constraints: Sequenc
         InvalidInput: A parameter that is neither a range nor a choice, or cannot be one of kbo; a constraint that Ax
             cannot read, or that no parameters satisfy.
     """
-    parents: dict[str, tuple[str, list[Any]]] = {}
+    entries = []
     for config in checks.instance("parameters", parameters, Sequence):
-        for value, names in (getattr(config, "dependent_parameters", None) or {}).items():
-            for name in names:
-                parents.setdefault(name, (config.name, []))[1].append(value)
-    parts: list[Any] = []
-    for config in parameters:
         with checks.inside(f"parameter {checks.shown(getattr(config, 'name', config))}"):
-            entry = {config.name: _parameter(config)}
-        parts.append(When(*parents[config.name], entry) if config.name in parents else entry)
+            entries.append((config.name, _parameter(config), getattr(config, "dependent_parameters", None)))
+    texts = checks.instance("parameter_constraints", parameter_constraints, Sequence)
+    return _space(entries, [_linear(text) for text in texts])
+
+
+def from_search_space(search_space: SearchSpace) -> Space:
+    """The space of an experiment; as by ``from_parameters``, but ranges with steps are ``kbo.Ordinal`` there.
+
+    Raises:
+        InvalidInput: A parameter that is a task, a fidelity or computed from others.
+    """
+    entries = []
+    for p in search_space.parameters.values():
+        special = p.is_fidelity or getattr(p, "is_task", False)
+        if special or not isinstance(p, (RangeParameter, ChoiceParameter, FixedParameter)):
+            raise InvalidInput(
+                f"parameter {p.name!r}: kbo has no model of tasks, fidelities and parameters that are computed from "
+                f"others, got {p!r}: fix it or leave it out."
+            )
+        entries.append((p.name, _of_experiment(p), p.dependents if p.is_hierarchical else None))
+    limits = [Linear(one.constraint_dict, upper=one.bound) for one in search_space.parameter_constraints]
+    return _space(entries, limits)
+
+
+def _of_experiment(p: Any) -> Parameter:
+    if isinstance(p, RangeParameter):
+        return (Int if p.parameter_type == ParameterType.INT else Float)(p.lower, p.upper, p.log_scale)
+    if isinstance(p, FixedParameter):
+        return Fixed(p.value)
+    return (Ordinal if p.is_ordered else Choice)(p.values)
+
+
+def _space(entries: Iterable[tuple[str, Parameter, Mapping[Any, Any] | None]], constraints: Sequence[Linear]) -> Space:
+    """The space of parameters by name, each with the names of those that are active where it has a certain value."""
+    entries, parents = list(entries), {}
+    for parent, _, dependents in entries:
+        for value, names in (dependents or {}).items():
+            for name in names:
+                parents.setdefault(name, (parent, []))[1].append(value)
     return Space(
-        parts, [_linear(text) for text in checks.instance("parameter_constraints", parameter_constraints, Sequence)]
+        [When(*parents[name], {name: p}) if name in parents else {name: p} for name, p, _ in entries], constraints
     )
 
 

@@ -21,17 +21,18 @@ from kbo import checks, devices
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace, conditions_of, shared_distributions
 from kbo.integrations.optuna.study import (
-    StudyModel,
     constraints_of,
-    event_of,
+    ended,
     finished,
     mark,
     publish,
     running,
     selected,
+    suggested,
 )
+from kbo.integrations.replay import Replay, replay
 from kbo.integrations.settings import resolved
-from kbo.optimize import Constraint, Optimizer, Practical
+from kbo.optimize import Constraint, Practical
 from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
@@ -131,7 +132,8 @@ class KBOSampler(BaseSampler):
             )
         where = devices.device("device", device)
         self._options = {"method": method, "n_trials": n_trials, "seed": self._seed, "device": where}
-        self._lock, self._model = threading.RLock(), None
+        self._lock: threading.RLock = threading.RLock()
+        self._model: Replay | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key not in ("_lock", "_model")}
@@ -168,7 +170,7 @@ class KBOSampler(BaseSampler):
         """The next point, chosen again if another worker chose meanwhile; of two at once, the later trial's."""
         params, pending = {}, running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = space.decode(self._model_of(study, space).suggest(trial, pending))
+            params = space.decode(suggested(self._model_of(study, space), space, trial, pending))
             known, pending = pending, running(study, space, trial)
             if pending.keys() - known.keys():
                 continue
@@ -207,9 +209,10 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             if model is None:
                 return None
-            values = model.search_space.complete(params)
+            space: SearchSpace = model.problem[0]
+            values = space.complete(params)
             if values is None:
-                names = list(model.search_space.distributions)
+                names = list(space.distributions)
                 raise InvalidInput(f"expected values of the study's parameters {names}, got {dict(params)!r}.")
             return model.optimizer.interval(values)
 
@@ -233,14 +236,13 @@ class KBOSampler(BaseSampler):
         """
         with self._lock:
             model = self._known(study)
-            trial = None if model is None else model.optimizer.recommended()
-            if model is None or trial is None:
+            best = None if model is None else model.recommended
+            if best is None:
                 raise InvalidInput(
                     "no trial of the study is complete and has all constraints, so there is none to recommend: run "
                     "some first, and let the objective set the constraints that the sampler is given."
                 )
-            number = model.events[trial.number].number
-        return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == number)
+        return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key)
 
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
@@ -248,7 +250,7 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             return None if model is None else model.optimizer.feasibility(selected(study))
 
-    def _known(self, study: Study) -> StudyModel | None:
+    def _known(self, study: Study) -> Replay | None:
         """The model of the finished trials; None if they have no parameters."""
         _check_single_objective(study)
         distributions = shared_distributions(finished(study))
@@ -259,7 +261,7 @@ class KBOSampler(BaseSampler):
         known = {} if self._setting.certified else conditions_of(finished(study), distributions)
         return SearchSpace(distributions, known)
 
-    def _model_of(self, study: Study, search_space: SearchSpace) -> StudyModel:
+    def _model_of(self, study: Study, search_space: SearchSpace) -> Replay:
         """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
         trials = finished(study)
         if self._setting.certified:
@@ -271,14 +273,12 @@ class KBOSampler(BaseSampler):
                         f"trial {trial.number} has {varied}, others have {search_space.distributions}. Suggest all of "
                         "them in every trial, or use kbo.Practical()."
                     )
-        events = [event for trial in trials if (event := event_of(trial, search_space)) is not None]
         maximize, constraints = study.direction == StudyDirection.MAXIMIZE, constraints_of(trials, self._constraints)
-        if (model := self._model) is None or not model.continues_to(search_space, maximize, constraints, events):
-            options = {"setting": self._setting, "maximize": maximize, "constraints": constraints, **self._options}
-            optimizer = Optimizer(search_space.space, **options)
-            self._model = model = StudyModel(search_space, optimizer, [])
-        model.add(events[len(model.events) :])
-        return model
+        options = {"setting": self._setting, "maximize": maximize, "constraints": constraints, **self._options}
+        known = [one for trial in trials if (one := ended(trial, search_space)) is not None]
+        problem = search_space, maximize, constraints
+        self._model = replay(self._model, problem, {"bounds": search_space.space, **options}, known)
+        return self._model
 
 
 def _checked(constraints: Any, setting: Setting) -> list[Constraint]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace
-from kbo.optimize import Constraint, Optimizer
+from kbo.integrations.replay import Ended, Replay
+from kbo.optimize import Constraint
 from kbo.optimize.constraint import OBJECTIVE
 from kbo.optimize.trials import in_words, overtaken
 
@@ -26,55 +26,13 @@ _CHOSEN = "kbo:chosen"
 _STUDY, _PROPOSED = "kbo:study:", "kbo:proposed"
 
 
-class Event(NamedTuple):
-    """A finished trial: its number, values in the space of kbo, result (None if it has none), constraints and end."""
-
-    number: int
-    values: dict[str, Any]
-    result: float | None
-    measured: dict[str, float]
-    pruned: bool
-    reports: tuple[tuple[int, float], ...]
-
-
-@dataclass
-class StudyModel:
-    """An optimiser over a search space, and the trials that it has seen, in that order."""
-
-    search_space: SearchSpace
-    optimizer: Optimizer
-    events: list[Event]
-
-    def continues_to(
-        self, search_space: SearchSpace, maximize: bool, constraints: Sequence[Constraint], events: Sequence[Event]
-    ) -> bool:
-        """Whether these events begin with those that the optimiser has seen."""
-        same = self.search_space == search_space and self.optimizer.maximize == maximize
-        same = same and self.optimizer.constraints == tuple(constraints)
-        return same and self.events == events[: len(self.events)]
-
-    def add(self, events: Iterable[Event]) -> None:
-        """Add finished trials."""
-        for event in events:
-            trial = self.optimizer.expect(event.values)
-            for step, value in event.reports:
-                self.optimizer.report(trial, step, value)
-            if event.pruned:
-                self.optimizer.prune(trial)
-            else:
-                self.optimizer.tell(trial, (event.result, event.measured))
-            self.events.append(event)
-
-    def suggest(self, trial: FrozenTrial, pending: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """The next values, apart from pending ones."""
-        fixed = _or_none(self.search_space.encode, _fixed(trial)) or {}
-        if fixed.keys() == set(self.search_space.space.active_names(fixed)):
-            return fixed
-        values = self.optimizer.suggest(
-            trial.number, context=fixed, pending=[pending[number] for number in sorted(pending)]
-        )
-        assert isinstance(values, dict)
-        return values
+def suggested(model: Replay, search_space: SearchSpace, trial: FrozenTrial, pending: Mapping[int, Any]) -> Any:
+    """The next values, apart from pending ones by the numbers of their trials."""
+    fixed = _or_none(search_space.encode, _fixed(trial)) or {}
+    if fixed.keys() == set(search_space.space.active_names(fixed)):
+        return fixed
+    others = [pending[number] for number in sorted(pending)]
+    return model.optimizer.suggest(trial.number, context=fixed, pending=others)
 
 
 def finished(study: Study) -> list[FrozenTrial]:
@@ -97,14 +55,14 @@ def selected(study: Study) -> list[str]:
     return in_words(ways)
 
 
-def event_of(trial: FrozenTrial, search_space: SearchSpace) -> Event | None:
-    """A finished trial as an event; None if it has no parameter of this space or a value outside its distribution."""
+def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
+    """A finished trial; None if it has no parameter of this space or a value outside its distribution."""
     values = _or_none(search_space.complete, trial.params)
     if values is None:
         return None
     reports = tuple((step, y) for step, y in sorted(trial.intermediate_values.items()) if math.isfinite(y))
     pruned = trial.state == TrialState.PRUNED
-    return Event(trial.number, values, result_of(trial), dict(trial.constraints), pruned, reports)
+    return Ended(trial.number, values, result_of(trial), dict(trial.constraints), pruned, reports)
 
 
 def constraints_of(trials: Iterable[FrozenTrial], given: Sequence[Constraint]) -> list[Constraint]:
