@@ -8,7 +8,7 @@ all refuse objectives of several outcomes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from botorch.acquisition.input_constructors import acqf_input_constructor
@@ -27,16 +27,12 @@ from kbo.errors import InvalidInput
 from kbo.models import PosteriorModel
 
 
-def register(kind: type[ConfidenceAcquisition], **made: Callable[[Any], Any]) -> None:
+def register(kind: type[ConfidenceAcquisition]) -> None:
     """Enter an acquisition function in BoTorch's table; its options there are the arguments of its constructor.
 
     A ``seed`` is combined with the number of data: draws differ as soon as there are other data, and are the same after
     a restart. The entry raises InvalidInput if there are several outcomes, constraints on outcomes, or an objective
     other than the outcome.
-
-    Args:
-        kind: The class.
-        made: Options that are made from the model.
     """
 
     def construct(
@@ -57,20 +53,16 @@ def register(kind: type[ConfidenceAcquisition], **made: Callable[[Any], Any]) ->
             )
         if "seed" in inspect.signature(kind).parameters:
             options["seed"] = 1_000_003 * options.get("seed", 0) + model.train_targets.shape[-1]
-        return {"model": model, **options, **{name: make(model) for name, make in made.items()}}
+        return {"model": model, **options}
 
     _enter(kind, construct, "constraints", "objective")
 
 
-def register_constrained(kind: type[ConstrainedKernelUCB], **made: Callable[[Any], Any]) -> None:
+def register_constrained(kind: type[ConstrainedKernelUCB]) -> None:
     """Enter an acquisition function under limits; its options are confidences and pending points.
 
     The objective is the outcome with a weight in ``posterior_transform``. Limits are ``constraints_tuple``: A [k m] and
     b [k 1] with ``A f(x) <= b``, each on one outcome. The entry raises InvalidInput for other limits and objectives.
-
-    Args:
-        kind: The class.
-        made: Options that are made from the model.
     """
 
     def construct(
@@ -95,7 +87,7 @@ def register_constrained(kind: type[ConstrainedKernelUCB], **made: Callable[[Any
             "constraints": _intervals(*constraints_tuple),
             "posterior_transform": ScalarizedPosteriorTransform(weights[weighted], transform.offset),
         }
-        return {**given, **options, **{name: make(model) for name, make in made.items()}}
+        return {**given, **options}
 
     _enter(kind, construct, "constraints_tuple", "objective")
 
