@@ -242,6 +242,20 @@ def test_a_journal_of_version_0_6_continues(tmp_path, name):
         assert optimizer.interval(pending) == pytest.approx(bounds, rel=1e-9)
 
 
+@pytest.mark.parametrize("version", ["0.8", "0.11", "0.14"])
+def test_journals_of_later_versions_continue_with_their_pending_trial(tmp_path, version):
+    """Values and a failure; from 0.11 conditions, reports and a pruned trial; in 0.14 measurements too."""
+    path = shutil.copy(Path(__file__).parent / "journals" / f"journal-{version}.0-events.jsonl", tmp_path)
+    space = [{"rate": kbo.Float(1e-4, 1e-1, log=True), "n": kbo.Int(1, 8), "kind": ["a", "b"]}]
+    space += [kbo.When("kind", "b", {"depth": kbo.Int(2, 6)})] * (version != "0.8")
+    limits = [kbo.Constraint("memory", upper=8.0)] * (version == "0.14")
+    space = space if version != "0.8" else space[0]
+    optimizer = kbo.Optimizer(space, setting=kbo.Practical(n_initial=4), seed=7, journal=path, constraints=limits)
+    ends = ["complete"] * 3 + ["failed"] + ["complete", "complete" if version == "0.8" else "pruned"] + ["complete"] * 3
+    assert [trial.status for trial in optimizer.trials] == [*ends, "pending"]
+    assert optimizer.ask() == optimizer.trials[-1].params
+
+
 def command(*arguments):
     return CliRunner().invoke(app, ["journal", *map(str, arguments)])
 
