@@ -20,7 +20,7 @@ from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
 from kbo.optimize.settings import fitting, practical
-from kbo.optimize.settings.fitting import Loss, fit
+from kbo.optimize.settings.fitting import Loss, bowl, fit
 from kbo.optimize.settings.model import FocusedDictionary, fit_values
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes import PRACTICAL_WIDTHS
@@ -70,30 +70,43 @@ def at_once(optimizer):
 # The fit
 
 
-def dense_log_posterior(X, y, theta, constant):
+def dense_log_posterior(X, y, theta, constant, height):
     """The same density from GPyTorch's kernel, torch's normal distributions and the priors as they are written."""
     D = X.shape[-1]
     kernel = MaternKernel(nu=2.5, ard_num_dims=D).double()
     kernel.lengthscale = theta[:-1].exp()
     A = kernel(X).to_dense().detach() + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64)
-    likelihood = MultivariateNormal(torch.full_like(y, constant), A).log_prob(y)
+    bowl = sum((2 * x - 1) ** 2 - 1 / 3 for x in X.T) / math.sqrt(4 * D / 45)
+    likelihood = MultivariateNormal(constant - height * bowl, A).log_prob(y)
     covariance = 0.2 * torch.eye(D, dtype=torch.float64) + 3.0
     away = theta[:-1] - torch.full((D,), math.sqrt(2) + math.log(D) / 2, dtype=torch.float64)
-    return float(likelihood - away @ torch.linalg.solve(covariance, away) / 2 - (theta[-1] + 4) ** 2 / 2)
+    of_height = (height - 0.4) ** 2 / 2
+    return float(likelihood - away @ torch.linalg.solve(covariance, away) / 2 - (theta[-1] + 4) ** 2 / 2 - of_height)
 
 
 @pytest.mark.parametrize(("n", "d"), [(7, 1), (25, 3)])
-def test_the_log_posterior_is_the_dense_one_at_its_best_constant_and_its_gradient_too(n, d):
+def test_the_log_posterior_is_the_dense_one_at_its_best_trend_and_its_gradient_too(n, d):
     X, y = data(n, d)
     loss, theta = Loss(X, y), torch.randn(d + 1, generator=seeded(1), dtype=torch.float64)
     value, gradient = loss(theta.numpy())
-    c = loss.constant(theta.numpy())
-    assert -float(value) == pytest.approx(dense_log_posterior(X, y, theta, c), rel=1e-9)
-    for other in (c - 0.01, c + 0.01):
-        assert dense_log_posterior(X, y, theta, other) < -float(value)
+    c, h = loss.trend(theta.numpy())
+    assert -float(value) == pytest.approx(dense_log_posterior(X, y, theta, c, h), rel=1e-9)
+    for other in ((c - 0.01, h), (c + 0.01, h), (c, h - 0.01), (c, h + 0.01)):
+        assert dense_log_posterior(X, y, theta, *other) < -float(value)
     steps = 1e-5 * torch.eye(d + 1, dtype=torch.float64)
     numerical = [(loss((theta + e).numpy())[0] - loss((theta - e).numpy())[0]) / 2e-5 for e in steps]
     close(torch.from_numpy(gradient), torch.tensor(numerical, dtype=torch.float64), 1e-6)
+
+
+def test_the_bowl_has_variance_1_and_follows_the_data():
+    X = torch.rand(200_000, 3, generator=seeded(0), dtype=torch.float64)
+    assert float(bowl(X).mean()) == pytest.approx(0, abs=0.01)
+    assert float(bowl(X).var()) == pytest.approx(1, abs=0.01)
+    X, noise = X[:60], 0.3 * torch.randn(60, generator=seeded(1), dtype=torch.float64)
+    for height in (1.0, -1.0):
+        y = -height * bowl(X) + noise
+        assert fit(X, (y - y.mean()) / y.std()).height * height > 0.5
+    assert fit(X, noise / noise.std(), with_bowl=False).height == 0.0
 
 
 @pytest.mark.parametrize("noise_std", [None, 0.5])
@@ -105,7 +118,7 @@ def test_the_fit_is_a_maximum_and_keeps_a_given_noise_level(noise_std):
     theta = torch.cat([fitted.kernel.lengthscale[0].log(), log_variance])
     value, gradient = loss(theta.numpy())
     assert float(abs(gradient[: 3 if noise_std is None else 2]).max()) < 0.05
-    assert fitted.constant == pytest.approx(loss.constant(theta.numpy()))
+    assert (fitted.constant, fitted.height) == pytest.approx(loss.trend(theta.numpy()))
     for seed in range(10 * (noise_std is None)):
         assert loss((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] > value
 
@@ -268,13 +281,13 @@ def test_the_local_search_follows_a_narrow_oblique_valley_inside_the_box():
 @pytest.mark.parametrize("noise_std", [0.0, 1.0])
 def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std):
     space = Space([(0.0, 1.0)] * 3)
-    optimizer, values, near = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=1), [], []
+    optimizer, values, near = kbo.Optimizer(space, setting=kbo.Practical(noise_std=noise_std), seed=2), [], []
     for number in range(21):
         x = space.unit(optimizer.ask())
         if number > 6 and number % 2:
             best = space.unit(optimizer.recommended().params)
             near.append(float((x - best).abs().max()) <= trust_radius(values))
-        y = float((x - 0.3).square().sum() + (20 * x).sin().sum())
+        y = float((20 * x).sin().sum() - 3 * (x - 0.4).square().sum())
         optimizer.tell(space.params(x), y)
         values.append(Evaluation(number, tuple(x.tolist()), -y))
     assert all(near) == (noise_std == 0)
@@ -284,11 +297,11 @@ def test_every_second_trial_is_near_the_best_one_if_there_is_no_noise(noise_std)
 
 
 def test_long_runs_are_sketched_and_short_ones_exact(monkeypatch):
-    assert isinstance(run(6).belief().posterior, KernelRidge)
+    assert isinstance(run(6).belief().posterior.state, KernelRidge)
     monkeypatch.setattr(practical, "MOST_EXACT", 10)
     monkeypatch.setattr(practical, "ANCHORS", (9, 6))
     optimizer = run(25)
-    late, posterior = at_once(optimizer), optimizer.belief().posterior
+    late, posterior = at_once(optimizer), optimizer.belief().posterior.state
     assert isinstance(posterior, NystromRidge)
     assert posterior.n == 25
     assert posterior.m < 9
@@ -386,9 +399,10 @@ def dense_sureness(optimizer, count=100_000):
     belief, trials = optimizer.belief(), optimizer.completed()
     X = torch.tensor([[trial.params["x"]] for trial in trials], dtype=torch.float64)
     y = torch.tensor([(1 if optimizer.maximize else -1) * trial.value for trial in trials], dtype=torch.float64)
-    K = gram(belief.fitted.kernel, X, X)
+    K, prior = gram(belief.fitted.kernel, X, X), -belief.fitted.height * bowl(X)
     A = K + belief.fitted.noise_std**2 * torch.eye(len(y), dtype=torch.float64)
-    mean, covariance = K @ torch.linalg.solve(A, belief.targets(y)), K - K @ torch.linalg.solve(A, K)
+    mean = prior + K @ torch.linalg.solve(A, belief.targets(y) - prior)
+    covariance = K - K @ torch.linalg.solve(A, K)
     values, vectors = torch.linalg.eigh(covariance)
     normal = torch.randn(count, len(y), generator=seeded(7), dtype=torch.float64)
     draws = belief.targets.values(mean + (normal * values.clamp_min(0).sqrt()) @ vectors.T)

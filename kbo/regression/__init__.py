@@ -30,6 +30,7 @@ from kbo.regression.sketch.state import NystromRidge
 from kbo.regression.views.adaptive_ridge import AdaptiveRidge
 from kbo.regression.views.batch import BatchView
 from kbo.regression.views.hypothetical import Hypothetical
+from kbo.regression.views.prior_mean import PriorMean
 from kbo.regression.views.tracked import Tracked
 from kbo.regression.views.view import View
 
@@ -57,6 +58,7 @@ __all__ = [
     "OnlineRowSampling",
     "Posterior",
     "PriorAnswers",
+    "PriorMean",
     "Provenance",
     "RidgeSchedule",
     "Rounding",

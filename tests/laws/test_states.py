@@ -22,7 +22,7 @@ from kbo.confidence import MartingaleMixture
 from kbo.errors import IllConditionedWarning, InvalidInput, NotPositiveDefinite
 from kbo.linalg import PANEL
 from kbo.models import KernelRidgeGP
-from kbo.regression import AllRidges, FixedDictionary, GreedyDictionary, Hypothetical, Tracked
+from kbo.regression import AllRidges, FixedDictionary, GreedyDictionary, Hypothetical, PriorMean, Tracked
 from kbo.regression.all_ridges import InChunks
 from kbo.testing import check_posterior
 from tests.dense import Dense, close
@@ -445,6 +445,45 @@ def test_hypothetical_data_equal_a_real_update(exact, device, n):
     close(mean, state.predict(Z, RIDGES)[0])
     close(variance, once.predict(Z, RIDGES)[1])
     assert (without.n, without.log_det(), without.quad()) == (n, state.log_det(), state.quad())
+
+
+def prior_mean(X):
+    return (0.3 * X).sum(-1).sin()
+
+
+def test_a_prior_mean_is_that_of_a_posterior_of_the_rest(case, device):
+    X, y = case.data(40, device)
+    Z, P, view = (
+        case.points(6, 1).to(device),
+        case.points(3, 2).to(device),
+        PriorMean(case.fed(X[:0], y[:0]), prior_mean),
+    )
+    for rows, targets in zip(X.split(8), y.split(8), strict=True):
+        view.update(rows, targets)
+    rest, fork = case.fed(X[:0], y[:0]), view.fork()
+    for rows, targets in zip(X.split(8), y.split(8), strict=True):
+        rest.update(rows, targets - prior_mean(rows))
+    fork.update(P, P.sum(-1))
+    raised = prior_mean(Z)
+
+    def same_as_rest(found, expected, shift):
+        close(found[0], expected[0] + shift)
+        close(found[1], expected[1])
+
+    same_as_rest(view.predict(Z, RIDGES), rest.predict(Z, RIDGES), raised)
+    same_as_rest(view.at().factored(Z)[:2], rest.at().factored(Z)[:2], raised)
+    close(torch.stack([view.quad(), view.log_det()]), torch.stack([rest.quad(), rest.log_det()]))
+    groups = Z.unsqueeze(-2)
+    same_as_rest(view.all_ridges(groups).grid(RIDGES), rest.all_ridges(groups).grid(RIDGES), raised.unsqueeze(-1))
+    some = torch.tensor([4, 1], device=device)
+    chosen = view.all_ridges(groups).select(some).at(torch.tensor([0.1, 0.3], dtype=torch.float64, device=device))
+    close(chosen.mean[0, 0], view.predict(Z[4:5], 0.1)[0][0])
+    shifted = Hypothetical(rest, P, P.sum(-1) - prior_mean(P))
+    same_as_rest(Hypothetical(view, P, P.sum(-1)).predict(Z), shifted.predict(Z), raised)
+    with torch.enable_grad():
+        assert gradcheck(lambda Z: view.predict(Z), Z[:2].clone().requires_grad_())
+    with pytest.raises(InvalidInput, match="mean must be"):
+        PriorMean(rest, 0.0)
 
 
 def test_weights_of_hypothetical_data_are_kept_in_forks_and_drawn_functions(case, device):

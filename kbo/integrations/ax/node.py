@@ -184,8 +184,8 @@ def generation_strategy(
 
     The model and the search are those of ``kbo.Optimizer``: its bounds are in ``interval``, ``recommended``,
     ``feasibility`` and ``guarantee`` of this package. Ax's analyses fit Ax's own model, and ``client.predict`` has none
-    before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters; choices that
-    Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
+    before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters. Choices
+    that Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
 
     Where all values of the objective come with a standard error, the largest one is the noise level of the practical
     setting.

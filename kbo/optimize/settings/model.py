@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, fit
+from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
 from kbo.optimize.targets import Targets, around, least_skewed, linear
 from kbo.regression import GreedyDictionary
 from kbo.regression.sketch.dictionary import Observed, pivots
@@ -23,19 +23,35 @@ class Fitted:
     Args:
         kernel: The kernel, on the features of the space.
         noise_std: The noise level, in units of the targets.
-        targets: The map from values of the objective to targets, of which the prior mean is 0.
-        largest_sem: The largest standard error of the values, if it was taken for the noise level.
+        targets: The map from values of the objective to targets.
+        height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
     """
 
     kernel: Kernel
     noise_std: float
     targets: Targets
-    largest_sem: float | None = None
+    height: float = 0.0
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
         checks.positive("noise_std of Fitted", self.noise_std)
         checks.instance("targets of Fitted", self.targets, Targets)
+        checks.number("height of Fitted", self.height)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The prior mean ``-h q(x)`` of targets at points of the unit cube.
+
+    Args:
+        height: The height h of the bowl q.
+    """
+
+    height: float
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the prior mean [...] at points X [... D]."""
+        return -self.height * bowl(X)
 
 
 _MOST_NOISE = 1e50
@@ -43,9 +59,10 @@ _MOST_NOISE = 1e50
 
 
 def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
-    """Fit kernel, noise level and constant to values y [n] in units of the objective, larger ones better, at X [n D].
+    """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
-    Values are standardised; if that makes them more likely, under their own constant, they are made less skewed, too.
+    Values are standardised; if that makes them more likely, under their own trend, they are made less skewed, too. Of
+    many values the trend is constant: these say themselves where the objective is good.
 
     Args:
         X: Points of the unit cube.
@@ -65,7 +82,7 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
         )
     checks.maybe(checks.non_negative, "noise_std", noise_std)
     plain = linear(y)
-    return _fitted([plain] if noise_std else [plain, least_skewed(y)], X, y, noise_std)
+    return _fitted([plain] if noise_std else [plain, least_skewed(y)], X, y, noise_std, with_bowl=n <= MOST)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -73,20 +90,21 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
 
     If that makes the values more likely, those far from the limit are drawn together, on both sides.
     """
-    return _fitted([around(limit, y, power) for power in ((1.0,) if noise_std else (1.0, 0.0))], X, y, noise_std)
+    powers = (1.0,) if noise_std else (1.0, 0.0)
+    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, with_bowl=False)
 
 
-def _fitted(candidates: Sequence[Targets], X: Tensor, y: Tensor, noise_std: float | None) -> Fitted:
+def _fitted(candidates: Sequence[Targets], X: Tensor, y: Tensor, noise_std: float | None, *, with_bowl: bool) -> Fitted:
     """Fit a model for each of several targets, and return the one under which the values are likeliest."""
 
     def fit_of(targets: Targets) -> Fit:
         level = noise_std and min(max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE)
-        return fit(X, targets(y), level or None, exact=noise_std == 0)
+        return fit(X, targets(y), level or None, exact=noise_std == 0, with_bowl=with_bowl)
 
     fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
     part = min(len(y), MOST)
     targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
-    return Fitted(found.kernel, found.noise_std, targets.above(found.constant))
+    return Fitted(found.kernel, found.noise_std, targets.above(found.constant), found.height)
 
 
 class FocusedDictionary(GreedyDictionary):

@@ -33,11 +33,11 @@ from kbo.optimize.search.proposers import (
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.trust_region import trust_radius
 from kbo.optimize.settings.fitting import unit_kernel
-from kbo.optimize.settings.model import Fitted, FocusedDictionary, fit_limited, fit_values
+from kbo.optimize.settings.model import Fitted, FocusedDictionary, Trend, fit_limited, fit_values
 from kbo.optimize.settings.schedule import Schedule, cut
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
-from kbo.regression import KernelRidge, NystromRidge, Posterior
+from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.space import Space
 
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
@@ -283,7 +283,7 @@ class PracticalBelief(Belief):
         if self.schedule.n_fitted > MOST_EXACT and type(posterior) is KernelRidge:
             dictionary = FocusedDictionary(_LEFT_OUT * self.fitted.noise_std**2, *ANCHORS)
             posterior = NystromRidge(posterior.kernel, posterior.ridge, dictionary)
-        return posterior
+        return PriorMean(posterior, Trend(self.fitted.height)) if self.fitted.height else posterior
 
     def add(self, values: Sequence[Evaluation]) -> None:
         """Update the posterior, as long as nobody has the belief."""
@@ -336,8 +336,6 @@ class PracticalBelief(Belief):
         """Return the noise level in words, and where it comes from."""
         given, used = self._setting.noise_std, self.fitted.noise_std * self.targets.scale
         level = f"standard deviation {used:.3g}"
-        if self.fitted.largest_sem is not None:
-            return f"{level}, the largest standard error given, but at least a hundredth of the spread of the values"
         if given:
             changed = "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
             return f"standard deviation {given:.3g}{changed}, given"
@@ -363,7 +361,7 @@ class PracticalBelief(Belief):
 
     @cached_property
     def norm_bound(self) -> float:
-        """The estimate of the norm, of the objective less its constant, in the posterior's units."""
+        """The estimate of the norm, of the objective less its trend, in the posterior's units."""
         s = self._setting
         unknown = UnknownNorm(self.fitted.noise_std, s.delta, scale=s.scale, guess=1.0, multiple=s.norm_factor)
         return unknown.norm_bound(self.posterior)
@@ -392,7 +390,7 @@ class PracticalBelief(Belief):
         if self.reported is None:
             return NO_BOUND
         values = "objective" if self.targets.power == 1 else "transformed objective"
-        norm = f"the norm bound ({self.assumptions()['norm_bound']:.3g}, of the {values} less its constant)"
+        norm = f"the norm bound ({self.assumptions()['norm_bound']:.3g}, of the {values} less its trend)"
         fitted = "the kernel" if self.exact or self._noise_given else "the kernel, the noise level"
         return (
             f"practical, not certified: {fitted} and {norm} are estimates from the same data, so the interval may be "
@@ -401,7 +399,7 @@ class PracticalBelief(Belief):
 
     @property
     def _noise_given(self) -> bool:
-        return self._setting.noise_std is not None or self.fitted.largest_sem is not None
+        return self._setting.noise_std is not None
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""

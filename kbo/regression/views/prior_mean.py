@@ -1,0 +1,79 @@
+"""A posterior of a function with a prior mean that is known.
+
+The underlying posterior is that of the function less its prior mean m: targets y become ``y - m(x)``, and m is added to
+the mean. ``quad``, ``rss`` and norm bounds are about the function less m; variances are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.regression.all_ridges import AllRidges, Moments
+from kbo.regression.posterior import Answers, Posterior
+from kbo.regression.views.view import View, ViewAnswers, given
+
+
+class PriorMean(View):
+    """The posterior of a function with a prior mean.
+
+    Args:
+        state: The posterior of the function less its prior mean; update it here.
+        mean: The prior mean, from points [... d] to values [...]. It is differentiable and does not change.
+
+    Raises:
+        InvalidInput: The state is no posterior, or the mean no function.
+    """
+
+    def __init__(self, state: Posterior, mean: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(state)
+        self.mean: Callable[[Tensor], Tensor] = checks.function("mean", mean)
+
+    def at(self, ridge: float | None = None) -> Answers:
+        return _Raised(self, self.state.at(ridge))
+
+    @torch.no_grad()
+    def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Add observations X [r d], y [r]."""
+        self.check_data(X, y, weights)
+        self.state.update(X, y - self.mean(X), **given(weights))
+
+    def fork_frozen(self) -> Posterior:
+        return PriorMean(self.state.fork_frozen(), self.mean)
+
+    def all_ridges(self, X: Tensor | None = None) -> AllRidges:
+        return self.state.all_ridges() if X is None else _RaisedRidges(self, X, self.state.all_ridges(X))
+
+
+class _Raised(ViewAnswers):
+    state: PriorMean
+
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        mean, variance = self.inner.predict(X)
+        return mean + self.state.mean(X), variance
+
+    def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, U, V = self.inner.factored(X)
+        return mean + self.state.mean(X), U, V
+
+
+class _RaisedRidges(AllRidges):
+    def __init__(self, view: PriorMean, X: Tensor, inner: AllRidges) -> None:
+        super().__init__(view, X)
+        self._inner = inner
+        self.log_det, self.quad, self.rss = inner.log_det, inner.quad, inner.rss
+
+    def at(self, ridges: Tensor) -> Moments:
+        return self._raised(self._inner.at(ridges))
+
+    def grid(self, ridges: Sequence[float]) -> Moments:
+        return self._raised(self._inner.grid(ridges))
+
+    def select(self, groups: Tensor) -> AllRidges:
+        return _RaisedRidges(self.state, self._groups[groups], self._inner.select(groups))
+
+    def _raised(self, moments: Moments) -> Moments:
+        return moments._replace(mean=moments.mean + self.state.mean(self._groups))
