@@ -135,7 +135,7 @@ def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_on
 
 def test_replaying_a_long_run_costs_one_fit_and_leads_to_the_same_point(monkeypatch):
     fits = []
-    monkeypatch.setattr(practical, "fit_values", lambda X, y, *a: fits.append(len(y)) or fit_values(X, y, *a))
+    monkeypatch.setattr(practical, "fit_values", lambda X, y, *a, **k: fits.append(len(y)) or fit_values(X, y, *a, **k))
     step_by_step = run(30)
     late = at_once(step_by_step)
     fits.clear()

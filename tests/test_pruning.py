@@ -1,6 +1,7 @@
 """Early stopping: decisions of pruners, the same after a journal is opened again, and pruned trials in the search."""
 
 import dataclasses
+import math
 import random
 
 import numpy as np
@@ -10,7 +11,7 @@ from gpytorch.kernels import MaternKernel
 from scipy import stats
 
 import kbo
-from kbo.optimize.pruning import Curves, Pruning, _probability_above, matched_values, resolve
+from kbo.optimize.pruning import Curves, Pruning, prediction, resolve
 from kbo.optimize.trials import Trial
 
 BOX = {"x": (0.0, 1.0)}
@@ -47,15 +48,19 @@ XS = [round(0.01 + 0.98 * ((i * 0.618) % 1), 6) for i in range(24)]
 
 def test_the_probability_is_that_of_a_prediction_interval():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=9)
-    y = 0.5 * x + rng.normal(size=9)
+    x = rng.normal(size=6)
+    y = 0.5 * x + rng.normal(size=6)
     line = stats.linregress(x, y)
     predicted = line.intercept + line.slope * 0.7
-    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 7)
-    error = residual * np.sqrt(1 + 1 / 9 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-    assert _probability_above(1.2, 0.7, x, y) == pytest.approx(stats.t.sf((1.2 - predicted) / error, 7))
-    assert _probability_above(1.0, 5.0, np.ones(5), np.ones(5)) == 1.0  # equal curves: no error, and no worse
-    assert _probability_above(1.1, 5.0, np.ones(5), np.ones(5)) == 0.0
+    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 4)
+    error = residual * np.sqrt(1 + 1 / 6 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    probability = stats.t.sf((y.max() - predicted) / error, 4)
+    trials = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
+    trials.append(trial(6, [0.7]))
+    assert Curves(probability + 1e-6).should_stop(trials[-1], trials, maximize=True)
+    assert not Curves(probability - 1e-6).should_stop(trials[-1], trials, maximize=True)
+    equal = [trial(i, [1.0, 0.0], 1.0) for i in range(6)]  # equal curves: no error, and no worse
+    assert not Curves().should_stop(trial(6, [5.0]), [*equal, trial(6, [5.0])], maximize=True)
 
 
 @pytest.mark.parametrize("maximize", [False, True])
@@ -136,12 +141,23 @@ def test_what_is_no_pruner_is_refused():
         kbo.minimize(lambda params: 0.0, BOX, 3, pruner="curves")
 
 
-def test_a_pruned_trial_matches_the_value_of_its_rank():
+def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_regression_among_more():
     done = [trial(i, [10.0 * i, 0.0], float(i * i)) for i in range(4)]
-    pruned = [trial(4, [v]) for v in (-5.0, 10.0, 15.0, 99.0)]
-    pruned = [dataclasses.replace(each, number=4 + i) for i, each in enumerate(pruned)]
-    assert matched_values(pruned, done) == {4: 0.0, 5: 1.0, 6: 2.5, 7: 9.0}
-    assert matched_values([trial(4, []), trial(5, [1.0])], [trial(0, [], 1.0)]) == {}
+    found = [prediction(trial(4, [v]), done, maximize=False) for v in (-5.0, 10.0, 15.0, 99.0)]
+    assert [one.value for one in found] == [0.0, 1.0, 2.5, 9.0]
+    assert {one.error for one in found} == {4.5}
+    assert prediction(trial(4, []), done, maximize=False) is None
+    assert prediction(trial(5, [1.0]), [trial(0, [], 1.0)], maximize=False) is None
+    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    y = 2 * x + np.array([0.1, -0.1, 0.1, -0.1, 0.1, -0.1])
+    done = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
+    line = stats.linregress(x, y)
+    worse, better = (prediction(trial(9, [v]), done, maximize=False) for v in (12.0, -3.0))
+    assert worse.value == pytest.approx(line.intercept + 12 * line.slope), "worse than every value"
+    residual = y - line.intercept - line.slope * x
+    spread = residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    assert worse.error == pytest.approx(math.sqrt(spread))
+    assert better.value == y.min(), "never better than the best value"
 
 
 def told(optimizer, n=10):
@@ -161,22 +177,32 @@ def pruned_at(optimizer, x, value):
     return optimizer
 
 
-def test_a_pruned_trial_changes_the_search_and_nothing_else(monkeypatch):
-    seen = []
-    recording = (lambda step: seen.append(step.posterior), *kbo.Practical.proposers)
-    monkeypatch.setattr(kbo.Practical, "proposers", recording)
-    plain, *others = (told(kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))) for _ in range(3))
-    runs = [plain, *(pruned_at(run, 0.31, value) for run, value in zip(others, (0.2, 9.0), strict=True))]
-    for run in runs:
-        run.suggest()
-    at = torch.tensor([[0.31]], dtype=torch.float64)
-    plain, good, bad = (float(posterior.predict(at)[0]) for posterior in seen)
-    assert bad < good
-    assert bad < plain
-    for run in runs[1:]:
-        assert run.recommended().number == runs[0].recommended().number
-        assert run.interval({"x": 0.31}) == runs[0].interval({"x": 0.31})
+def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
+    plain, good, bad = (told(kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))) for _ in range(3))
+    pruned_at(good, 0.31, 0.2)
+    pruned_at(bad, 0.9, 9.0)
+    for run in (good, bad):
+        prediction = run.belief().values[-1]
+        assert prediction.error > 0
+        assert run.belief().posterior.n == 11
+        assert "1 trial stopped early: final values predicted" in run.belief().account()["predicted"]
         assert "11 trials, 1 stopped early; " in str(kbo.optimize.result.result_of(run, "", None))
+    assert bad.interval({"x": 0.9})[1] > plain.interval({"x": 0.9})[1]
+    assert "predicted" not in plain.belief().account()
+    again = kbo.Optimizer(BOX, setting=kbo.Practical(noise_std=0.05))
+    again._open(list(bad.events))
+    assert again.interval({"x": 0.9}) == bad.interval({"x": 0.9})
+
+
+def test_reports_say_how_bad_values_are_that_the_search_cuts():
+    optimizer = kbo.Optimizer(BOX)
+    for i in range(20):
+        optimizer.tell({"x": i / 19}, 100.0 if i == 19 else (i / 19 - 0.3) ** 2 + 0.01 * (-1) ** i)
+    assert optimizer.belief().cuts
+    low, mean, high = optimizer.interval({"x": 1.0})
+    assert low < mean < high
+    assert mean > 50
+    assert float(-optimizer.belief().interval(torch.tensor([[1.0]], dtype=torch.float64))[1]) < 10
 
 
 def test_a_pruned_trial_certifies_nothing_and_its_value_is_not_used():

@@ -35,18 +35,25 @@ class Evaluation(NamedTuple):
         features: Its features [D].
         value: The value of the quantity; None if it has none.
         selected: Those of ``kbo.optimize.trials.WAYS`` in which its noise may have decided which values there are.
+        error: The standard error of a value that is predicted, because the trial was stopped early; None for others.
     """
 
     number: int
     features: tuple[float, ...]
     value: float | None
     selected: Sequence[str] = ()
+    error: float | None = None
 
 
 def data(values: Sequence[Evaluation], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Return features [n D] and values [n] of evaluations that have one, on a device; by default on the CPU."""
     X = torch.tensor([one.features for one in values], dtype=torch.float64, device=device)
     return X, X.new_tensor([one.value for one in values])
+
+
+def errors(values: Sequence[Evaluation]) -> Tensor:
+    """Return standard errors [n] of values besides their noise, 0 where they were observed."""
+    return torch.tensor([one.error or 0.0 for one in values], dtype=torch.float64)
 
 
 class Problem(NamedTuple):
@@ -78,6 +85,11 @@ class Belief(ABC):
     values: Sequence[Evaluation]
     targets: Targets = Targets()
     exact: bool | None = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some values are cut in the posterior's units."""
+        return any(one.value is not None and one.value < self.targets.floor for one in self.values)
 
     @property
     def searched(self) -> Posterior:
@@ -219,6 +231,10 @@ class Setting(ABC):
             InvalidInput: The method does not fit the space, or the kernel does not.
             RefutedAssumptions: No function satisfies the given assumptions and fits the values.
         """
+
+    def described(self) -> Setting:
+        """Return the setting whose beliefs describe the objective in reports; by default the same."""
+        return self
 
     @abstractmethod
     def shared(self, outputs: int) -> Setting:

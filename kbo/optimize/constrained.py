@@ -103,6 +103,7 @@ class Quantity:
 
     def __init__(self, setting: Setting, problem: Problem, named: str = "") -> None:
         self.evaluations: list[Evaluation] = []
+        self._description: tuple[int, Belief | None] = 0, None
         self._setting, self._problem, self._named, self._fitted_to = setting, problem, named, 0
         self._belief = setting.fit(problem, [])
 
@@ -120,6 +121,19 @@ class Quantity:
                 raise
             self._belief, self._fitted_to = belief, len(self.evaluations)
         return self._belief if self._belief is not None and self._belief.values else None
+
+    def description(self) -> Belief | None:
+        """Return the belief for reports, in which bad values are not cut; None while there are too few.
+
+        Raises:
+            RefutedAssumptions: As ``belief``.
+        """
+        belief, n, described = self.belief(), len(self.evaluations), self._setting.described()
+        if belief is None or described is self._setting or not belief.cuts:
+            return belief
+        if self._description[0] != n:
+            self._description = n, described.fit(self._problem, self.evaluations)
+        return self._description[1]
 
 
 def quantities(

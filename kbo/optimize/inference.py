@@ -19,6 +19,7 @@ from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
 from kbo.optimize.infeasible import Infeasible, certificate
+from kbo.optimize.pruning import prediction
 from kbo.optimize.recommendation import Sureness
 from kbo.optimize.run import Run
 from kbo.optimize.settings import resolve
@@ -64,6 +65,18 @@ class Inference(Run):
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
         return self._belief()
+
+    @guarded
+    def description(self) -> Belief | None:
+        """Compute the belief with which the objective is described: as ``belief``, but bad values are as they are.
+
+        The practical setting cuts values that are far on the bad side in the model with which it searches.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
+        """
+        self._learn()
+        return self._objective.description()
 
     @guarded
     def feasibility(self, ways: Sequence[str] = ()) -> Feasibility | None:
@@ -139,7 +152,7 @@ class Inference(Run):
         known |= {c.name: (c.sign, one) for c, one in self._limited_by if c.name != OBJECTIVE}
         sign, one = known[checks.one_of("name", name, known)]
         self._learn()
-        belief = one.belief()
+        belief = one.description()
         if belief is None or not belief.bounded:
             return None
         low, mean, high = (sign * float(value) for value in belief.interval(features))
@@ -183,13 +196,20 @@ class Inference(Run):
             return
         rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).tolist()
         for trial, features in zip(fresh, map(tuple, rows), strict=True):
-            measured = [(self._objective, self._sign, trial.value)]
-            measured += [(one, c.sign, quantity(trial, c)) for c, one in self._limited_by]
-            for one, sign, value in measured:
+            measured = [(self._objective, self._sign, *self._value_of(trial))]
+            measured += [(one, c.sign, quantity(trial, c), None) for c, one in self._limited_by]
+            for one, sign, value, error in measured:
                 value = None if value is None else sign * value
-                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected))
+                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected, error))
             self._learned += 1
             self._after_learning()
+
+    def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
+        """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
+        if not trial.pruned or self.setting.certified:
+            return trial.value, None
+        before = [other for other in self._trials.finished[: self._learned] if other.status == "complete"]
+        return prediction(trial, before, self.maximize) or (None, None)
 
     def _after_learning(self) -> None:
         """Take note that one more trial has been learned from."""

@@ -20,7 +20,6 @@ from kbo.optimize.constrained import limits
 from kbo.optimize.events import Event
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
-from kbo.optimize.pruning import matched_values
 from kbo.optimize.search.bounds import SpaceGap, argmax_lower, largest_upper
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.proposers import Step
@@ -182,12 +181,12 @@ class Optimizer(Inference):
         keep them, and in the safe setting that of the points which are certain to. None while there is no bound, and
         while the recommendation is not known to keep all constraints.
         """
-        best, known = self._recommended(), self._bounded()
-        if best is None or known is None:
+        best = self._recommended()
+        belief = self._objective.description()
+        if best is None or belief is None or (reported := belief.reported) is None:
             return None
         if self.constraints and not self._feasibility(best).kept:
             return None
-        belief, reported = known
         search = self._search(Region(self.space), len(self._trials.finished))
         lower = float(belief.interval(self._features([best]))[0][0])
         if self._exploration is not None:
@@ -280,16 +279,15 @@ class Optimizer(Inference):
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.
 
         Points [n P] that are ``pending`` count as observed at the mean. Failed trials count as observed at the worst
-        value so far, or the search would return to them: the data say nothing against them. So do pruned ones, in the
-        practical setting at the value that matches their last report.
+        value so far, or the search would return to them: the data say nothing against them. So do pruned ones of whose
+        value nothing is predicted.
         """
         posterior, trials = belief.searched, self._trials
-        if without := trials.failed + trials.pruned:
-            worst = self._sign * min(map(self._signed, trials.complete))
-            matched = {} if self.setting.certified else matched_values(trials.pruned, trials.complete)
-            values = [belief.target(self._sign * matched.get(trial.number, worst)) for trial in without]
+        predicted = {one.number for one in belief.values if one.error is not None}
+        if without := trials.failed + [trial for trial in trials.pruned if trial.number not in predicted]:
+            worst = belief.target(min(map(self._signed, trials.complete)))
             X = self._features(without)
-            posterior = Hypothetical(posterior, X, X.new_tensor(values))
+            posterior = Hypothetical(posterior, X, X.new_full((len(X),), worst))
         return Hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
 
     def _after_learning(self) -> None:

@@ -11,10 +11,9 @@ import copy
 import math
 import operator
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from scipy.special import stdtr
@@ -80,20 +79,33 @@ class Curves:
             return False
         sign = 1 if maximize else -1
         best = max(sign * other.value for other in trials if other.value is not None)
-        near = np.argsort(abs(known[:, 0] - value), kind="stable")[: max(_FEWEST, math.ceil(len(known) / 2))]
-        return _probability_above(best, sign * value, *(sign * known[near]).T) < self.delta
+        mean, error = _regression(value, known)
+        margin = sign * mean - best
+        above = float(stdtr(_nearest(len(known)) - 2, margin / error)) if error > 0 else float(margin >= 0)
+        return above < self.delta
 
 
-def _probability_above(best: float, value: float, x: np.ndarray, y: np.ndarray) -> float:
-    """Return the probability that a y at x = ``value`` is above ``best``, by linear regression of y [n] on x [n]."""
-    n, dx, dy = len(x), x - x.mean(), y - y.mean()
+def _regression(value: float, known: np.ndarray) -> tuple[float, float]:
+    """Return mean and standard error of a final value, by linear regression on nearest pairs of reports and values.
+
+    Args:
+        value: The report.
+        known: Reports at the same step, and final values [n 2].
+    """
+    n = _nearest(len(known))
+    x, y = known[np.argsort(abs(known[:, 0] - value), kind="stable")[:n]].T
+    dx, dy = x - x.mean(), y - y.mean()
     spread = dx @ dx
     slope = max(dx @ dy / spread, 0.0) if spread > 0 else 0.0
     residual = dy - slope * dx
     leverage = (value - x.mean()) ** 2 / spread if spread > 0 else 0.0
     error = math.sqrt(residual @ residual / (n - 2) * (1 + 1 / n + leverage))
-    margin = y.mean() + slope * (value - x.mean()) - best
-    return float(stdtr(n - 2, margin / error)) if error > 0 else float(margin >= 0)
+    return float(y.mean() + slope * (value - x.mean())), error
+
+
+def _nearest(n: int) -> int:
+    """Return how many of n completed trials are taken for a regression."""
+    return max(_FEWEST, math.ceil(n / 2))
 
 
 def curves_at(step: int, trials: Iterable[Trial]) -> list[tuple[float, float]]:
@@ -250,27 +262,38 @@ class Pruning:
         return self._stops.get(number, False)
 
 
-def matched_values(pruned: Iterable[Trial], complete: Sequence[Trial]) -> dict[int, float]:
-    """Return final values for pruned trials: of completed ones, the value of the same rank as the last report.
+class Prediction(NamedTuple):
+    """The final value that a trial would have had.
 
-    The rank is that among the values of completed trials at the same step; between two ranks it is interpolated. So a
-    trial that was stopped as the worst of all gets the worst value, and none gets a better one than was observed.
+    Attributes:
+        value: The value.
+        error: Its standard error.
+    """
+
+    value: float
+    error: float
+
+
+def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Prediction | None:
+    """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does.
+
+    With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
+    at the same step. No prediction is better than the best value.
 
     Args:
-        pruned: The pruned trials.
-        complete: The completed ones.
+        trial: The pruned trial.
+        complete: Completed trials.
+        maximize: Whether larger values are better.
 
     Returns:
-        Values by the numbers of the trials, without those for whose steps there is no completed one.
+        The prediction; None without a report, or a completed trial with the same step.
     """
-    last: dict[int, list[tuple[int, float]]] = defaultdict(list)  # numbers and last values, by the step of these
-    for trial in pruned:
-        if trial.reports:
-            step, value = trial.reports[-1]
-            last[step].append((trial.number, value))
-    found: dict[int, float] = {}
-    for step, ends in last.items():
-        if pairs := curves_at(step, complete):
-            at_step, final = np.sort(np.array(pairs), axis=0).T
-            found |= {number: float(np.interp(value, at_step, final)) for number, value in ends}
-    return found
+    known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(-1, 2)
+    if not len(known):
+        return None
+    value, (x, y) = trial.reports[-1][1], known.T
+    if len(known) < _FEWEST:
+        mean, error = float(np.interp(value, np.sort(x), np.sort(y))), float(np.ptp(y)) / 2
+    else:
+        mean, error = _regression(value, known)
+    return Prediction(min(mean, y.max()) if maximize else max(mean, y.min()), error)

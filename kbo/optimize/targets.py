@@ -53,6 +53,10 @@ class Targets:
         z = (y.clamp_min(self.floor) - self.centre) / self.spread
         return (_power(z, *self._powers) - self.location) / self.unit
 
+    def errors(self, y: Tensor, errors: Tensor) -> Tensor:
+        """Return the standard errors of the targets of values with standard errors, of one shape."""
+        return (self(y + errors) - self(y - errors)) / 2
+
     def values(self, targets: Tensor) -> Tensor:
         """Return the values with these targets."""
         return self.centre + self.spread * _inverse(self.location + self.unit * targets, *self._powers)
@@ -82,19 +86,19 @@ class Targets:
         return replace(self, location=self.location + self.unit * constant)
 
 
-def linear(y: Tensor) -> Targets:
-    """Return the cut and standardisation of values [n]; where all are equal, the unit is 1."""
+def linear(y: Tensor, cut: bool = True) -> Targets:
+    """Return the cut, unless it is left out, and standardisation of values [n]; where all are equal, the unit is 1."""
     low, high = y.quantile(0.25), y.quantile(0.75)
-    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+    floor = float(low - OUTLYING * (high - low)) if high > low and cut else -math.inf
     y = y.clamp_min(floor)
     peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
     spread = float((y / peak).std()) * peak
     return Targets(float((y / peak).mean()) * peak, spread if spread > 0 else 1.0, floor)
 
 
-def least_skewed(y: Tensor) -> Targets:
+def least_skewed(y: Tensor, cut: bool = True) -> Targets:
     """Return the map with the power under which values [n] are most likely as draws of a normal distribution."""
-    plain = linear(y)
+    plain = linear(y, cut)
     return max([_standardised(plain, y, power) for power in _POWERS], key=lambda targets: targets.log_slope(y))
 
 

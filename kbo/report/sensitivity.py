@@ -63,7 +63,7 @@ def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
         RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
     """
     optimizer = Record.of(run, kernel).reopened()
-    space, belief = optimizer.space, optimizer.belief()
+    space, belief = optimizer.space, optimizer.description()
     if belief is None:
         raise InvalidInput("there is no importance: too few evaluations for a model.")
     P, generator = space.dimension, torch.Generator().manual_seed(0)

@@ -16,13 +16,15 @@ GROWTH, SHRINKAGE = 1.5, 0.6
 
 
 def trust_radius(values: Iterable[Evaluation]) -> float:
-    """Return the half width of the box after evaluations without noise, which all have a value.
+    """Return the half width of the box after evaluations without noise; predicted values are left out.
 
     A better evaluation outside the box moves it there and restores its size.
     """
     radius, centre, best = START, None, -math.inf
-    for _, features, y, _ in values:
+    for _, features, y, _, error in values:
         assert y is not None
+        if error is not None:  # a prediction
+            continue
         inside = centre is not None and max(map(abs, map(sub, features, centre))) <= radius
         if y > best:
             centre, best = features, y

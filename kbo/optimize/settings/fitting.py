@@ -130,10 +130,19 @@ class Loss:
         X: Points [n D].
         y: Targets [n].
         noise: Mean and variance of the prior of the logarithm of the noise variance.
+        errors: Standard errors [n] of the targets besides the noise; zeros by default.
         with_bowl: Whether the trend has a bowl, or is constant.
     """
 
-    def __init__(self, X: Tensor, y: Tensor, noise: tuple[float, float] = NOISE, *, with_bowl: bool = True) -> None:
+    def __init__(
+        self,
+        X: Tensor,
+        y: Tensor,
+        noise: tuple[float, float] = NOISE,
+        errors: Tensor | None = None,
+        *,
+        with_bowl: bool = True,
+    ) -> None:
         n, D = X.shape
         mean, variance = BOWL
         self.B: Array = np.column_stack([np.ones(n), -bowl(X).numpy()])[:, : 1 + with_bowl]
@@ -143,6 +152,7 @@ class Loss:
         self.squares: Array = self.X**2
         self.X_and_ones: Array = np.column_stack([self.X, np.ones(n)])
         self.y: Array = y.numpy()
+        self.extra: Array | float = 0.0 if errors is None else errors.square().numpy()
         self.y_and_B: Array = np.column_stack([self.y, self.B])
         self.means: Array = np.array([_lengthscale_mean(D)] * D + [noise[0]])
         covariance = np.diag([OWN] * D + [noise[1]])
@@ -179,14 +189,14 @@ class Loss:
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
         """Return the lower factor of A, the derivative of the kernel, the most likely b, and ``A^-1 (y - B b)`` [n].
 
-        ``A = K + s^2 I``, and the derivative is ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``, 0 on the diagonal, where r is
-        the scaled distance; both are [n n].
+        ``A = K + s^2 I``, with squares of errors added; the derivative is ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``,
+        0 on the diagonal, where r is the scaled distance; both are [n n].
         """
         scaled = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-scaled)
         slope = (1 + scaled) * decay
         A = squareform(slope + scaled * scaled * decay / 3, checks=False)
-        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1])
+        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1]) + self.extra
         L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError(f"the kernel matrix is not positive definite at row {failed}")
@@ -216,7 +226,15 @@ class Fit:
     log_density: float
 
 
-def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = False, with_bowl: bool = True) -> Fit:
+def fit(
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None = None,
+    errors: Tensor | None = None,
+    *,
+    exact: bool = False,
+    with_bowl: bool = True,
+) -> Fit:
     """Fit kernel, noise level and trend to standardised y [n] at X [n D]; a function of the data alone.
 
     Where the likelihood cannot be computed, the prior medians serve. It is computed on the CPU, wherever the data are:
@@ -226,10 +244,13 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = F
         X: Points of the unit cube.
         y: Targets of mean 0 and standard deviation 1.
         noise_std: The noise level, if it is given and not to be fitted.
+        errors: Standard errors [n] of the targets besides the noise; zeros by default.
         exact: Whether the targets have no noise.
         with_bowl: Whether the trend has a bowl, or is constant.
     """
-    loss = Loss(*_part(X.cpu(), y.cpu()), NOISELESS if exact else NOISE, with_bowl=with_bowl)
+    rows = _rows(len(y))
+    extra = None if errors is None else errors.cpu()[rows]
+    loss = Loss(X.cpu()[rows], y.cpu()[rows], NOISELESS if exact else NOISE, extra, with_bowl=with_bowl)
     box = [(mean - _RANGE, mean + _RANGE) for mean in loss.means.tolist()]
     fallback = loss.means.copy()
     if noise_std is not None:
@@ -246,11 +267,10 @@ def fit(X: Tensor, y: Tensor, noise_std: float | None = None, *, exact: bool = F
     return Fit(kernel, math.exp(theta[-1] / 2), *loss.trend(theta), -loss_there)
 
 
-def _part(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return all data, or a part that is the same for the same number of them."""
-    if len(y) <= MOST:
-        return X, y
+def _rows(n: int) -> Tensor:
+    """Return the rows of n data that are fitted: all, or a part that is the same for the same n."""
+    if n <= MOST:
+        return torch.arange(n)
     first = MOST // 2
-    others = torch.randperm(len(y) - first, generator=torch.Generator().manual_seed(len(y)))[: MOST - first]
-    rows = torch.cat([torch.arange(first), first + others])
-    return X[rows], y[rows]
+    others = torch.randperm(n - first, generator=torch.Generator().manual_seed(n))[: MOST - first]
+    return torch.cat([torch.arange(first), first + others])

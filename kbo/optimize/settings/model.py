@@ -58,7 +58,9 @@ _MOST_NOISE = 1e50
 """Largest noise level in standard deviations of the values: squares of larger ones would overflow."""
 
 
-def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
+def fit_values(
+    X: Tensor, y: Tensor, noise_std: float | None = None, errors: Tensor | None = None, *, cut: bool = True
+) -> Fitted:
     """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
     Values are standardised; if that makes them more likely, under their own trend, they are made less skewed, too. Of
@@ -70,6 +72,8 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
         noise_std: The noise level in units of the objective, if it is known: then values are standardised only,
             and a level below a hundredth of their spread counts as that; 0 if there is no noise: then the "noise" that
             is fitted is the part that the kernel does not explain.
+        errors: Standard errors [n] of the values besides the noise, of those that are predicted; zeros by default.
+        cut: Whether values far on the bad side are cut first, which helps a search and hides how bad they are.
 
     Raises:
         InvalidInput: Arguments that cannot be used.
@@ -81,8 +85,9 @@ def fit_values(X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
             f"{y.dtype}."
         )
     checks.maybe(checks.non_negative, "noise_std", noise_std)
-    plain = linear(y)
-    return _fitted([plain] if noise_std else [plain, least_skewed(y)], X, y, noise_std, with_bowl=n <= MOST)
+    plain = linear(y, cut)
+    candidates = [plain] if noise_std else [plain, least_skewed(y, cut)]
+    return _fitted(candidates, X, y, noise_std, errors, with_bowl=n <= MOST)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -91,15 +96,24 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
     If that makes the values more likely, those far from the limit are drawn together, on both sides.
     """
     powers = (1.0,) if noise_std else (1.0, 0.0)
-    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, with_bowl=False)
+    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, None, with_bowl=False)
 
 
-def _fitted(candidates: Sequence[Targets], X: Tensor, y: Tensor, noise_std: float | None, *, with_bowl: bool) -> Fitted:
+def _fitted(
+    candidates: Sequence[Targets],
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None,
+    errors: Tensor | None,
+    *,
+    with_bowl: bool,
+) -> Fitted:
     """Fit a model for each of several targets, and return the one under which the values are likeliest."""
 
     def fit_of(targets: Targets) -> Fit:
         level = noise_std and min(max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE)
-        return fit(X, targets(y), level or None, exact=noise_std == 0, with_bowl=with_bowl)
+        extra = None if errors is None else targets.errors(y, errors)
+        return fit(X, targets(y), level or None, extra, exact=noise_std == 0, with_bowl=with_bowl)
 
     fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
     part = min(len(y), MOST)

@@ -14,7 +14,7 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data, errors
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.recommendation import Sureness, joint_targets, sureness
 from kbo.optimize.search.bounds import argmax_upper
@@ -98,6 +98,7 @@ class Practical(Setting):
     n_initial: int | None = None
     noise_std: float | None = None
 
+    cut: ClassVar[bool] = True
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
@@ -191,14 +192,24 @@ class Practical(Setting):
         if before is not None and before.schedule.n_fitted == n:
             fitted, posterior = before.fitted, before.posterior.fork()
         else:
-            X, y = data(values[:n])
-            fitted, posterior = self.model(X, y, 0.0 if schedule.fitted_exactly else self.noise_std), None
+            noise_std = 0.0 if schedule.fitted_exactly else self.noise_std
+            fitted, posterior = self._fitted(values[:n], noise_std), None
         belief = PracticalBelief(self, problem, fitted, posterior, schedule, values, len(evaluations))
         if posterior is None:
             belief.add(values[:n])
         for one in values[belief.posterior.n :]:  # as they came, since a sketch depends on that
             belief.add([one])
         return belief
+
+    def _fitted(self, values: Sequence[Evaluation], noise_std: float | None) -> Fitted:
+        """Return the model of values; one of the caller's own gets those that were observed."""
+        observed = [one for one in values if one.error is None]
+        if self.overrides("model"):
+            return self.model(*data(observed), noise_std)
+        return fit_values(*data(values), noise_std, errors(values), cut=self.cut)
+
+    def described(self) -> Practical:
+        return self if type(self) is not Practical else _Description(**vars(self))
 
     def shared(self, outputs: int) -> Practical:
         """Return the setting itself: nominal probabilities are not shared."""
@@ -232,6 +243,13 @@ class Practical(Setting):
     def _given(self) -> dict[str, Any]:
         """Return the arguments; of those that were added after 0.9 only those that differ from the default."""
         return {name: value for name, value in vars(self).items() if value is not None or name == "n_initial"}
+
+
+@dataclass(frozen=True)
+class _Description(Practical):
+    """The setting of reports: bad values are as they are."""
+
+    cut: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -288,7 +306,13 @@ class PracticalBelief(Belief):
     def add(self, values: Sequence[Evaluation]) -> None:
         """Update the posterior, as long as nobody has the belief."""
         (X, y), device = data(values), self._problem.space.device
-        self.posterior.update(X.to(device), self.targets(y).to(device))
+        weights = None if not any(one.error for one in values) else self._weights(y, errors(values)).to(device)
+        self.posterior.update(X.to(device), self.targets(y).to(device), weights)
+
+    def _weights(self, y: Tensor, error: Tensor) -> Tensor:
+        """Return the weights [n] of values y [n] with standard errors [n] besides their noise."""
+        variance = self.fitted.noise_std**2
+        return variance / (variance + self.targets.errors(y, error).square())
 
     def score(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, unless the rule is the caller's own, and else what the rule says."""
@@ -325,8 +349,11 @@ class PracticalBelief(Belief):
                 f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of each range"
             )
             search = "expected improvement" if self._problem.space.conditions else near
+        count = sum(one.error is not None for one in self.values)
+        stopped = f"{count} trial{'s' * (count > 1)} stopped early: final values predicted from the last report"
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
+            **({"predicted": stopped} if count else {}),
             "noise": self._noise(),
             "search": f"{search}{by['search']}",
             "rule": f"the largest score{by['recommend']}" if by["recommend"] else f"the {default}",

@@ -61,9 +61,11 @@ class Schedule(NamedTuple):
         """
         schedule, first = self, {}
         for one in values[: self.n]:
-            first.setdefault(one.features, one)
+            if one.error is None:
+                first.setdefault(one.features, one)
         for one in values[self.n :]:
-            schedule = schedule._after(values, first.setdefault(one.features, one), estimated)
+            same = first.setdefault(one.features, one) if one.error is None else one
+            schedule = schedule._after(values, same, estimated)
         return schedule
 
     def _after(self, values: Sequence[Evaluation], same: Evaluation, estimated: bool) -> Schedule:

@@ -204,7 +204,7 @@ def _centre(optimizer: Optimizer, at: Params | None, *parameters: str) -> Tensor
 
 def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, ...]:
     """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube."""
-    belief = optimizer.belief()
+    belief = optimizer.description()
     assert belief is not None
     low, mean, high = (bound.cpu() for bound in belief.interval(optimizer.space.features(points)))
     return (low, mean, high) if optimizer.maximize else (-high, -mean, -low)
