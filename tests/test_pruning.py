@@ -48,31 +48,31 @@ XS = [round(0.01 + 0.98 * ((i * 0.618) % 1), 6) for i in range(24)]
 
 def test_the_probability_is_that_of_a_prediction_interval():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=6)
-    y = 0.5 * x + rng.normal(size=6)
+    x = rng.normal(size=10)
+    y = 2 * x + rng.normal(size=10)
     line = stats.linregress(x, y)
     predicted = line.intercept + line.slope * 0.7
-    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 4)
-    error = residual * np.sqrt(1 + 1 / 6 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-    probability = stats.t.sf((y.max() - predicted) / error, 4)
+    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 8)
+    error = residual * np.sqrt(1 + 1 / 10 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    probability = stats.t.sf((y.max() - predicted) / error, 8)
     trials = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
-    trials.append(trial(6, [0.7]))
+    trials.append(trial(10, [0.7]))
     assert Curves(probability + 1e-6).should_stop(trials[-1], trials, maximize=True)
     assert not Curves(probability - 1e-6).should_stop(trials[-1], trials, maximize=True)
-    equal = [trial(i, [1.0, 0.0], 1.0) for i in range(6)]  # equal curves: no error, and no worse
-    assert not Curves().should_stop(trial(6, [5.0]), [*equal, trial(6, [5.0])], maximize=True)
+    equal = [trial(i, [1.0, 0.0], 1.0) for i in range(10)]  # equal curves: no error, and no worse
+    assert not Curves().should_stop(trial(10, [5.0]), [*equal, trial(10, [5.0])], maximize=True)
 
 
 @pytest.mark.parametrize("maximize", [False, True])
 def test_curves_stop_a_trial_that_will_not_be_the_best(maximize):
     sign = -1 if maximize else 1
-    done = [trial(i, [sign * (2 + i), sign * (1 + 0.1 * i)], sign * 0.1 * i) for i in range(6)]
-    good, bad = trial(6, [sign * 1.9]), trial(6, [sign * 5.0])
+    done = [trial(i, [sign * (2 + i), sign * (1 + 0.1 * i)], sign * 0.1 * i) for i in range(10)]
+    good, bad = trial(10, [sign * 1.9]), trial(10, [sign * 7.0])
     assert not Curves().should_stop(good, [*done, good], maximize)
     assert Curves().should_stop(bad, [*done, bad], maximize)
-    assert not Curves().should_stop(bad, [*done[:5], bad], maximize)  # too few
-    pruned = [dataclasses.replace(trial(7 + i, [9.0]), pruned=True) for i in range(19)]
-    assert Curves().should_stop(bad, [*done, bad, *pruned[:18]], maximize)
+    assert not Curves().should_stop(bad, [*done[:9], bad], maximize)  # too few
+    pruned = [dataclasses.replace(trial(11 + i, [9.0]), pruned=True) for i in range(31)]
+    assert Curves().should_stop(bad, [*done, bad, *pruned[:30]], maximize)
     assert not Curves().should_stop(bad, [*done, bad, *pruned], maximize)  # the model would learn too little
 
 
@@ -145,17 +145,17 @@ def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_r
     done = [trial(i, [10.0 * i, 0.0], float(i * i)) for i in range(4)]
     found = [prediction(trial(4, [v]), done, maximize=False) for v in (-5.0, 10.0, 15.0, 99.0)]
     assert [one.value for one in found] == [0.0, 1.0, 2.5, 9.0]
-    assert {one.error for one in found} == {4.5}
+    assert {one.error for one in found} == {9 / 4}
     assert prediction(trial(4, []), done, maximize=False) is None
     assert prediction(trial(5, [1.0]), [trial(0, [], 1.0)], maximize=False) is None
-    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    y = 2 * x + np.array([0.1, -0.1, 0.1, -0.1, 0.1, -0.1])
+    x = np.arange(1.0, 11.0)
+    y = 2 * x + 0.1 * (-1) ** np.arange(10)
     done = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
     line = stats.linregress(x, y)
-    worse, better = (prediction(trial(9, [v]), done, maximize=False) for v in (12.0, -3.0))
+    worse, better = (prediction(trial(19, [v]), done, maximize=False) for v in (12.0, -3.0))
     assert worse.value == pytest.approx(line.intercept + 12 * line.slope), "worse than every value"
     residual = y - line.intercept - line.slope * x
-    spread = residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    spread = residual @ residual / 8 * (1 + 1 / 10 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
     assert worse.error == pytest.approx(math.sqrt(spread))
     assert better.value == y.min(), "never better than the best value"
 

@@ -28,11 +28,11 @@ from kbo.space import Space
 if TYPE_CHECKING:
     import optuna
 
-_FEWEST = 6
-"""Completed trials with the same step from which on a regression line is drawn; as many as fill the space."""
+_FEWEST = 10
+"""Completed trials with the same step from which on a regression line is drawn."""
 
 _PRUNED = 3
-"""Pruned trials for each completed one, at most: the model is fitted to completed trials alone, and would not learn."""
+"""Pruned trials for each completed one, at most: predictions of their values rest on completed ones."""
 
 
 @runtime_checkable
@@ -54,28 +54,29 @@ class Curves:
     """Stops a trial whose final value is, by the curves of completed trials, unlikely to be the best.
 
     The final value is predicted from the last reported one by linear regression over completed trials: the half of
-    them, and at least six, whose values at the same step are nearest. The trial is stopped if the prediction interval
+    them, and at least ten, whose values at the same step are nearest. The trial is stopped if the prediction interval
     (Student's t, Seber & Lee 2003, ch. 5) leaves it a probability of less than ``delta`` to end better than every
-    completed trial. The first trials run to their end, until six are complete, and then for each complete one at most
-    three are stopped, so that the model gets values where the trials are.
+    completed trial. The first trials run to their end, and then for each complete one at most three are stopped.
 
     Args:
         delta: Probability below which a trial is stopped. Larger values stop more trials.
+        n_startup: Trials with the same step that are complete before one is stopped, at least ten.
 
     Raises:
-        InvalidInput: A number that is no probability.
+        InvalidInput: A number that is no probability, or fewer trials.
     """
 
-    def __init__(self, delta: float = 0.15) -> None:
+    def __init__(self, delta: float = 0.1, n_startup: int = _FEWEST) -> None:
         self.delta: float = checks.probability("delta", delta)
+        self.n_startup: int = checks.whole("n_startup", n_startup, _FEWEST)
 
     def __repr__(self) -> str:
-        return f"Curves(delta={self.delta:g})"
+        return f"Curves(delta={self.delta:g}, n_startup={self.n_startup})"
 
     def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         step, value = trial.reports[-1]
         known = np.array(curves_at(step, trials)).reshape(-1, 2)
-        if len(known) < _FEWEST or sum(other.pruned for other in trials) > _PRUNED * len(known):
+        if len(known) < self.n_startup or sum(other.pruned for other in trials) > _PRUNED * len(known):
             return False
         sign = 1 if maximize else -1
         best = max(sign * other.value for other in trials if other.value is not None)
@@ -277,7 +278,7 @@ class Prediction(NamedTuple):
 def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Prediction | None:
     """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does.
 
-    With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
+    With fewer than ten completed trials it is, of their final values, the one with the rank of the report among theirs
     at the same step. No prediction is better than the best value.
 
     Args:
@@ -293,7 +294,9 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
         return None
     value, (x, y) = trial.reports[-1][1], known.T
     if len(known) < _FEWEST:
-        mean, error = float(np.interp(value, np.sort(x), np.sort(y))), float(np.ptp(y)) / 2
+        mean = float(np.interp(value, np.sort(x), np.sort(y)))
+        missed = np.interp(x, np.sort(x), np.sort(y)) - y  # by the same rule for the completed trials
+        error = math.hypot(float(np.sqrt(np.mean(missed**2))), float(np.ptp(y)) / len(y))
     else:
         mean, error = _regression(value, known)
     return Prediction(min(mean, y.max()) if maximize else max(mean, y.min()), error)
