@@ -48,17 +48,17 @@ XS = [round(0.01 + 0.98 * ((i * 0.618) % 1), 6) for i in range(24)]
 
 def test_the_probability_is_that_of_a_prediction_interval():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=10)
-    y = 2 * x + rng.normal(size=10)
+    x = rng.normal(size=6)
+    y = 2 * x + rng.normal(size=6)
     line = stats.linregress(x, y)
     predicted = line.intercept + line.slope * 0.7
-    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 8)
-    error = residual * np.sqrt(1 + 1 / 10 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-    probability = stats.t.sf((y.max() - predicted) / error, 8)
+    residual = np.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 4)
+    error = residual * np.sqrt(1 + 1 / 6 + (0.7 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    probability = stats.t.sf((y.max() - predicted) / error, 4)
     trials = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
-    trials.append(trial(10, [0.7]))
-    assert Curves(probability + 1e-6).should_stop(trials[-1], trials, maximize=True)
-    assert not Curves(probability - 1e-6).should_stop(trials[-1], trials, maximize=True)
+    trials.append(trial(6, [0.7]))
+    assert Curves(probability + 1e-6, n_startup=6).should_stop(trials[-1], trials, maximize=True)
+    assert not Curves(probability - 1e-6, n_startup=6).should_stop(trials[-1], trials, maximize=True)
     equal = [trial(i, [1.0, 0.0], 1.0) for i in range(10)]  # equal curves: no error, and no worse
     assert not Curves().should_stop(trial(10, [5.0]), [*equal, trial(10, [5.0])], maximize=True)
 
@@ -148,14 +148,14 @@ def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_r
     assert {one.error for one in found} == {9 / 4}
     assert prediction(trial(4, []), done, maximize=False) is None
     assert prediction(trial(5, [1.0]), [trial(0, [], 1.0)], maximize=False) is None
-    x = np.arange(1.0, 11.0)
-    y = 2 * x + 0.1 * (-1) ** np.arange(10)
+    x = np.arange(1.0, 7.0)
+    y = 2 * x + 0.1 * (-1) ** np.arange(6)
     done = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
     line = stats.linregress(x, y)
     worse, better = (prediction(trial(19, [v]), done, maximize=False) for v in (12.0, -3.0))
     assert worse.value == pytest.approx(line.intercept + 12 * line.slope), "worse than every value"
     residual = y - line.intercept - line.slope * x
-    spread = residual @ residual / 8 * (1 + 1 / 10 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    spread = residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
     assert worse.error == pytest.approx(math.sqrt(spread))
     assert better.value == y.min(), "never better than the best value"
 

@@ -28,7 +28,7 @@ from kbo.space import Space
 if TYPE_CHECKING:
     import optuna
 
-_FEWEST = 10
+_FEWEST = 6
 """Completed trials with the same step from which on a regression line is drawn."""
 
 _PRUNED = 3
@@ -54,19 +54,19 @@ class Curves:
     """Stops a trial whose final value is, by the curves of completed trials, unlikely to be the best.
 
     The final value is predicted from the last reported one by linear regression over completed trials: the half of
-    them, and at least ten, whose values at the same step are nearest. The trial is stopped if the prediction interval
+    them, and at least six, whose values at the same step are nearest. The trial is stopped if the prediction interval
     (Student's t, Seber & Lee 2003, ch. 5) leaves it a probability of less than ``delta`` to end better than every
     completed trial. The first trials run to their end, and then for each complete one at most three are stopped.
 
     Args:
         delta: Probability below which a trial is stopped. Larger values stop more trials.
-        n_startup: Trials with the same step that are complete before one is stopped, at least ten.
+        n_startup: Trials with the same step that are complete before one is stopped, at least six.
 
     Raises:
         InvalidInput: A number that is no probability, or fewer trials.
     """
 
-    def __init__(self, delta: float = 0.1, n_startup: int = _FEWEST) -> None:
+    def __init__(self, delta: float = 0.1, n_startup: int = 10) -> None:
         self.delta: float = checks.probability("delta", delta)
         self.n_startup: int = checks.whole("n_startup", n_startup, _FEWEST)
 
@@ -278,7 +278,7 @@ class Prediction(NamedTuple):
 def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Prediction | None:
     """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does.
 
-    With fewer than ten completed trials it is, of their final values, the one with the rank of the report among theirs
+    With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
     at the same step. No prediction is better than the best value.
 
     Args:
