@@ -14,7 +14,8 @@ from kbo.space import Float, Int, Params, Space
 DIMENSIONS = (2, 5, 10, 20)
 """Dimensions of bbob; those of bbob-mixint begin with 5."""
 
-NOISES = ("none", "gauss", "heavy")
+NOISES = {"none": 0.0, "gauss": NOISE_LEVEL, "heavy": NOISE_LEVEL, "gauss-0.5": 0.5, "gauss-2": 2.0}
+"""Standard deviations of the noise, in interquartile ranges of the function, by name; of "heavy" that of "gauss"."""
 
 _GAUSS_TO_T3 = 0.6744897501960817 / 0.7648923284043453
 """Ratio of the upper quartiles of the standard normal distribution and Student's t with three degrees of freedom."""
@@ -42,7 +43,8 @@ class BBOB(TuningProblem):
         dim: 2, 5, 10 or 20 (5, 10 or 20 with ``integers``).
         instance: Number of the instance, which shifts and rotates the function.
         noise: "none"; "gauss", with a standard deviation of 5% of the function's interquartile range over the box
-            (1024 Sobol points); or "heavy", Student's t with 3 degrees of freedom and the same quartiles as "gauss".
+            (1024 Sobol points); "gauss-0.5" and "gauss-2", with a half and twice that range; or "heavy", Student's t
+            with 3 degrees of freedom and the same quartiles as "gauss".
         integers: The function of bbob-mixint, with four fifths of its parameters whole numbers, instead of that of
             bbob, on [-5, 5]^dim.
         seed: Seed of the noise; None draws from the system.
@@ -84,7 +86,7 @@ class BBOB(TuningProblem):
         self.noise_scale: float = 0.0
         if noise != "none":
             spread = interquartile_ranges(lambda params: torch.tensor(self.noiseless(params)).double(), self.space)
-            self.noise_scale = NOISE_LEVEL * float(spread)
+            self.noise_scale = NOISES[noise] * float(spread)
 
     def __call__(self, params: Params) -> float:
         z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64)

@@ -68,7 +68,7 @@ def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = N
         suite: "bbob" or "bbob-mixint", the functions of COCO, or "hpo", learners on small data.
         half: "development" or "held-out".
         dim: Dimension of functions, by default 5.
-        noise: Noise of functions, "none", "gauss" (the default) or "heavy".
+        noise: Noise of functions, a key of ``kbo.problems.bbob.NOISES``; by default "gauss".
 
     Raises:
         InvalidInput: There is no such suite or half, or it has no such dimension or noise.

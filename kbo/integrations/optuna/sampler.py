@@ -55,9 +55,9 @@ class KBOSampler(BaseSampler):
     in this study: one of ``study.add_trial``, or of another sampler or an earlier version, may have been selected by
     its noise, and removes it. For the choice of the next point, failed
     trials, and those with infinite values, have the worst value so far. The last value of a pruned trial is not used as
-    such, because it is a value of another function, the objective of fewer steps: in the practical setting the trial
-    has the final value, among those of complete trials, with the rank of its last value among theirs at that step; in
-    the certified setting it counts as failed. Trials with a value outside its distribution (``enqueue_trial`` allows
+    such, because it is a value of another function, the objective of fewer steps: in the practical setting its final
+    value is predicted from it, by completed trials with the same step, and enters the model with its error; in the
+    certified setting it counts as failed. Trials with a value outside its distribution (``enqueue_trial`` allows
     that) are left out. Where ``enqueue_trial`` fixes some of the parameters, the others are chosen for them.
 
     **Constraints.** Those of the trials, by ``trial.set_constraint`` or ``constraints_func`` (then their names are "0",

@@ -63,11 +63,14 @@ _LEFT_OUT = 0.1
 class Practical(Setting):
     """Everything is estimated: useful bounds without a guarantee.
 
-    Kernel (Matern 5/2, one lengthscale per feature) and noise are fitted by marginal likelihood, first after the
-    initial design and again whenever the data have grown by 30%. Values far on the bad side are cut first, and all are
-    made less skewed (Yeo & Johnson 2000) where that makes them more likely. After the initial design the best trial is
-    repeated once (not in ``ask`` with a context or ``choices``): equal values mean that the objective has no noise.
-    Then the best observed trial is recommended, otherwise the one with the largest mean less one standard deviation.
+    Kernel (Matern 5/2, one lengthscale per feature), noise and a quadratic trend, which is expected to be best in the
+    centre, are fitted by marginal likelihood, first after the initial design and again whenever the data have grown by
+    30%. Values far on the bad side are cut first, and all are made less skewed (Yeo & Johnson 2000) where that makes
+    them more likely; reports describe the objective by a model of uncut values. Trials that were stopped early have a
+    predicted value and its error. After the initial design the best trial is repeated once (not in ``ask`` with a
+    context or ``choices``): equal values mean that the objective has no noise. Then the best observed trial is
+    recommended, otherwise the one with the largest mean less one standard deviation.
+
     The search takes one and two standard deviations above the mean in turn, and four every eighth time ("ucb"), or the
     bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
     best trial, in a box that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et
