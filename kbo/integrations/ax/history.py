@@ -57,10 +57,10 @@ def outcomes(experiment: Experiment) -> Columns:
     """The last value of each metric in trials that are complete, to the digits that Ax stores."""
     table, found = experiment.lookup_data().df, {}
     complete = [experiment.trials[index].status == TrialStatus.COMPLETED for index in table["trial_index"]]
-    for row in table[complete].itertuples():
+    for row in table[complete].to_dict("records"):
         for kind in ("mean", "sem"):
-            value = float(getattr(row, kind))
-            found.setdefault(f"{kind} {row.metric_name}", {})[row.trial_index, row.arm_name] = value
+            column = found.setdefault(f"{kind} {row['metric_name']}", {})
+            column[row["trial_index"], row["arm_name"]] = float(row[kind])
     return {name: rounded(column) for name, column in found.items()}
 
 

@@ -83,7 +83,7 @@ class KBONode(ExternalGenerationNode):
         Raises:
             InvalidInput: The optimisation is not one that kbo can do.
         """
-        config = experiment.optimization_config
+        config: Any = experiment.optimization_config
         objective, maximize = _objective(config)
         space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
         self.data = outcomes(experiment)

@@ -55,7 +55,8 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     best = _known(client)[-1].recommended
     if best is None:
         raise InvalidInput("no trial is complete, so there is none to recommend: run some first.")
-    return best.key[0], {**best.params}
+    params: Any = best.params
+    return best.key[0], {**params}
 
 
 def feasibility(client: Client) -> Feasibility | None:

@@ -59,7 +59,8 @@ def from_search_space(search_space: SearchSpace) -> Space:
 
 def _of_experiment(p: Any) -> Parameter:
     if isinstance(p, RangeParameter):
-        return (Int if p.parameter_type == ParameterType.INT else Float)(p.lower, p.upper, p.log_scale)
+        ends: Any = p.lower, p.upper
+        return (Int if p.parameter_type == ParameterType.INT else Float)(*ends, p.log_scale)
     if isinstance(p, FixedParameter):
         return Fixed(p.value)
     return (Ordinal if p.is_ordered else Choice)(p.values)
