@@ -123,6 +123,21 @@ def test_the_fit_is_a_maximum_and_keeps_a_given_noise_level(noise_std):
         assert loss((theta + 0.5 * torch.randn(3, generator=seeded(seed)).double()).numpy())[0] > value
 
 
+@pytest.mark.parametrize(("height", "visible"), [(0.0, False), (4.0, True)])
+def test_a_run_says_when_a_constant_and_noise_explain_its_values(height, visible):
+    optimizer, noise = kbo.Optimizer([(0.0, 1.0)] * 2, seed=0), seeded(0)
+    for _ in range(25):
+        x = optimizer.ask()
+        optimizer.tell(x, height * (x[0] - 0.3) ** 2 + 0.3 * float(torch.randn((), generator=noise)))
+    assert ("effects" in optimizer.belief().account()) != visible
+    X, y = data(20, 2)
+    kernel = fit(X, y).kernel
+    K = gram(kernel, X, X) + fit(X, y).noise_std ** 2 * torch.eye(20, dtype=torch.float64)
+    mean = fit(X, y).constant - fit(X, y).height * bowl(X)
+    null = torch.distributions.Normal(y.mean(), y.std(unbiased=False)).log_prob(y).sum()
+    assert fit(X, y).gain == pytest.approx(float(MultivariateNormal(mean, K).log_prob(y) - null), rel=1e-6)
+
+
 def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_ones(monkeypatch):
     X, y = data(60, 2)
     monkeypatch.setattr(fitting, "MOST", 30)

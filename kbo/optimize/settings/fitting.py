@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -166,8 +167,7 @@ class Loss:
             np.linalg.LinAlgError: The matrix is not positive definite at working precision.
         """
         L, slope, b, alpha = self._terms(theta)
-        D, rest, off = self.X.shape[1], self.y - self.B @ b, b - self.b0
-        log_likelihood = -(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum()
+        D, off, log_likelihood = self.X.shape[1], b - self.b0, self._log_likelihood(L, b, alpha)
         # -M, of which only the lower triangle is used
         M = _syr(-1.0, alpha, a=_potri(L, lower=True, overwrite_c=True)[0], lower=True, overwrite_a=True)
         by_noise = -M.diagonal().sum() * math.exp(theta[-1]) / 2
@@ -180,6 +180,16 @@ class Loss:
         return (away @ pull + off @ self.P @ off) / 2 - log_likelihood, pull - np.append(
             pairs * np.exp(-2 * theta[:-1]), by_noise
         )
+
+    def gain(self, theta: Array) -> float:
+        """Return the log-likelihood of the targets at theta, less that of a constant and noise alone."""
+        L, _, b, alpha = self._terms(theta)
+        variance = max(float(self.y.var()), sys.float_info.min)
+        return self._log_likelihood(L, b, alpha) + len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
+
+    def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
+        rest = self.y - self.B @ b
+        return float(-(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum())
 
     def trend(self, theta: Array) -> tuple[float, float]:
         """Return the most likely constant c and height h at theta."""
@@ -215,6 +225,7 @@ class Fit:
         noise_std: The standard deviation s of the noise.
         constant: The constant c.
         height: The height h of the bowl.
+        gain: The log-likelihood of the targets, less that of a constant and noise alone.
         log_density: The logarithm of the density there, up to a constant that does not depend on the targets;
             minus infinity if it could not be computed.
     """
@@ -223,6 +234,7 @@ class Fit:
     noise_std: float
     constant: float
     height: float
+    gain: float
     log_density: float
 
 
@@ -262,9 +274,10 @@ def fit(
         start[-1] += noise if noise_std is None else 0.0
     found = [(math.inf, fallback), *_on_one_thread(lambda: list(_minima(loss, starts, box)))]
     loss_there, theta = min(found, key=lambda pair: pair[0])
+    gain = loss.gain(theta) if loss_there < math.inf else math.inf
     kernel = unit_kernel(X.shape[-1])
     kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
-    return Fit(kernel, math.exp(theta[-1] / 2), *loss.trend(theta), -loss_there)
+    return Fit(kernel, math.exp(theta[-1] / 2), *loss.trend(theta), gain, -loss_there)
 
 
 def _rows(n: int) -> Tensor:

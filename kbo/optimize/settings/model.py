@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,14 @@ class Fitted:
         noise_std: The noise level, in units of the targets.
         targets: The map from values of the objective to targets.
         height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
+        gain: The log-likelihood of the values, less that of a constant and noise alone.
     """
 
     kernel: Kernel
     noise_std: float
     targets: Targets
     height: float = 0.0
+    gain: float = math.inf
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
@@ -118,7 +121,7 @@ def _fitted(
     fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
     part = min(len(y), MOST)
     targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
-    return Fitted(found.kernel, found.noise_std, targets.above(found.constant), found.height)
+    return Fitted(found.kernel, found.noise_std, targets.above(found.constant), found.height, found.gain)
 
 
 class FocusedDictionary(GreedyDictionary):

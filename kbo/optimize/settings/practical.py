@@ -40,6 +40,8 @@ from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.space import Space
 
+NO_EFFECT = "none is visible: a constant and noise explain the values as well as the parameters do"
+
 GRID = tuple(10 ** (-1 + 0.4 * i) for i in range(9))
 """Multiples of the mixture ridge for the practical "dmm-ucb": 0.1 to about 160."""
 
@@ -357,6 +359,7 @@ class PracticalBelief(Belief):
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
             **({"predicted": stopped} if count else {}),
+            **({} if self.exact or self.fitted.gain > 0 else {"effects": NO_EFFECT}),
             "noise": self._noise(),
             "search": f"{search}{by['search']}",
             "rule": f"the largest score{by['recommend']}" if by["recommend"] else f"the {default}",
