@@ -177,7 +177,7 @@ class Loss:
         pairs = (self.X * sums[:, :D]).sum(0) - sums[:, D] @ self.squares
         away = theta - self.means
         pull = self.precision @ away
-        return (away @ pull + off @ self.P @ off) / 2 - log_likelihood, pull - np.append(
+        return float(away @ pull + off @ self.P @ off) / 2 - log_likelihood, pull - np.append(
             pairs * np.exp(-2 * theta[:-1]), by_noise
         )
 
