@@ -278,7 +278,9 @@ def _regression() -> Iterator[Call]:
     yield Call("Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp())
     yield Call("BatchView", r.BatchView, "state points", predicted)
     yield method("BatchView.observe", lambda: r.BatchView(S(), X(3, 4)), index=1)
-    yield Call("PriorMean", r.PriorMean, "state", lambda view: view.predict(X()), mean=torch.linalg.vector_norm)
+    yield Call(
+        "PriorMean", lambda state: r.PriorMean(state, lambda X: X.sum(-1)), "state", lambda view: view.predict(X())
+    )
     yield Call("Tracked", r.Tracked, "state points", lambda tracked: tracked.predict())
     yield Call("PrecomputedKernel", kernels.PrecomputedKernel, "", of_rows, gram=torch.eye(4, dtype=torch.float64))
     for kind, make in {"KernelRidge": S, "NystromRidge": N, "AdaptiveRidge": A}.items():
