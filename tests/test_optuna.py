@@ -329,6 +329,24 @@ def test_a_pruned_trial_counts_by_its_last_report():
     assert far < 0.6
 
 
+def test_an_interrupt_while_trials_are_learned_changes_nothing_later(monkeypatch):
+    study = run(line, 7, KBOSampler(seed=0))
+    study.sampler.recommended(study)
+    study.optimize(line, n_trials=1)
+    tell, left = kbo.Optimizer.tell, [1]
+
+    def interrupted(*arguments):
+        if left.pop():
+            raise KeyboardInterrupt
+        return tell(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(kbo.Optimizer, "tell", interrupted)
+        study.sampler.recommended(study)
+    study.optimize(line, n_trials=3)
+    assert study.sampler.recommended(study).number == KBOSampler(seed=0).recommended(study).number
+
+
 def test_enqueued_trials_are_tried_completed_and_used():
     study = run(bowl, 5)
     study.enqueue_trial({"x": 0.31, "y": 0.79})

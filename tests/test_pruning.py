@@ -12,6 +12,7 @@ from scipy import stats
 
 import kbo
 from kbo.optimize.pruning import Curves, Pruning, prediction, resolve
+from kbo.optimize.targets import linear
 from kbo.optimize.trials import Trial
 
 BOX = {"x": (0.0, 1.0)}
@@ -144,19 +145,22 @@ def test_what_is_no_pruner_is_refused():
 def test_the_value_of_a_pruned_trial_is_predicted_by_its_rank_among_few_and_by_regression_among_more():
     done = [trial(i, [10.0 * i, 0.0], float(i * i)) for i in range(4)]
     found = [prediction(trial(4, [v]), done, maximize=False) for v in (-5.0, 10.0, 15.0, 99.0)]
-    assert [one.value for one in found] == [0.0, 1.0, 2.5, 9.0]
-    assert {one.error for one in found} == {9 / 4}
+    assert [one.value for one in found] == pytest.approx([0.0, 1.0, 2.5, 9.0])
+    assert found[0].error == pytest.approx(9 / 4)
+    assert found[2].error == pytest.approx(math.hypot(9 / 4, 1.5 / 4)), "it is 1.5 from every value"
     assert prediction(trial(4, []), done, maximize=False) is None
-    assert prediction(trial(5, [1.0]), [trial(0, [], 1.0)], maximize=False) is None
+    assert prediction(trial(5, [1.0]), done[:2], maximize=False) is None
+    far = prediction(trial(5, [1e300]), [trial(i, [1e200 * i, 0.0], 1e200 * i) for i in range(7)], maximize=False)
+    assert far is None or math.isfinite(far.value + far.error)
     x = np.arange(1.0, 7.0)
     y = 2 * x + 0.1 * (-1) ** np.arange(6)
     done = [trial(i, [a, 0.0], b) for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))]
     line = stats.linregress(x, y)
     worse, better = (prediction(trial(19, [v]), done, maximize=False) for v in (12.0, -3.0))
-    assert worse.value == pytest.approx(line.intercept + 12 * line.slope), "worse than every value"
+    assert worse.value == pytest.approx(12), "worse than every value, but not than the report"
     residual = y - line.intercept - line.slope * x
     spread = residual @ residual / 4 * (1 + 1 / 6 + (12 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-    assert worse.error == pytest.approx(math.sqrt(spread))
+    assert worse.error == pytest.approx(math.hypot(math.sqrt(spread), (12 - y.max()) / 4))
     assert better.value == y.min(), "never better than the best value"
 
 
@@ -196,13 +200,20 @@ def test_a_pruned_trial_is_an_evaluation_with_a_predicted_value():
 
 def test_reports_say_how_bad_values_are_that_the_search_cuts():
     optimizer = kbo.Optimizer(BOX)
-    for i in range(20):
-        optimizer.tell({"x": i / 19}, 100.0 if i == 19 else (i / 19 - 0.3) ** 2 + 0.01 * (-1) ** i)
-    assert optimizer.belief().cuts
-    low, mean, high = optimizer.interval({"x": 1.0})
+    for i in range(30):
+        x = i / 29
+        optimizer.tell({"x": x}, (100.0 if x > 0.8 else (x - 0.3) ** 2) + 0.01 * (-1) ** i)
+    belief = optimizer.belief()
+    assert belief.cuts
+    low, mean, high = optimizer.interval({"x": 0.95})
     assert low < mean < high
-    assert mean > 50
-    assert float(-optimizer.belief().interval(torch.tensor([[1.0]], dtype=torch.float64))[1]) < 10
+    assert 30 < mean < 300
+    cut = belief.interval(torch.tensor([[0.95], [0.3]], dtype=torch.float64))
+    assert float(-cut[1][0]) < 1
+    assert optimizer.interval({"x": 0.3})[1] == pytest.approx(float(-cut[1][1])), "where nothing is cut"
+    y = torch.tensor([-3.0, -0.5, -0.4, -0.3, -0.2, 0.0, -1e9], dtype=torch.float64)
+    targets = linear(y, cut=False)
+    torch.testing.assert_close(targets.values(targets(y)), y)
 
 
 def test_a_pruned_trial_certifies_nothing_and_its_value_is_not_used():

@@ -61,7 +61,8 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
     Raises:
         InvalidInput: The arguments cannot be used.
     """
-    if before is None or before.problem != problem or before.trials != trials[: len(before.trials)]:
+    whole = before is not None and len(before.optimizer.trials) == len(before.trials)  # not after an interrupt
+    if before is None or not whole or before.problem != problem or before.trials != trials[: len(before.trials)]:
         before = Replay(problem, Optimizer(**options), [])
     for one in trials[len(before.trials) :]:
         trial = before.optimizer.expect(one.params)

@@ -89,7 +89,7 @@ class Belief(ABC):
     @property
     def cuts(self) -> bool:
         """Whether some values are cut in the posterior's units."""
-        return any(one.value is not None and one.value < self.targets.floor for one in self.values)
+        return not self.targets.compression and any((one.value or 0.0) < self.targets.floor for one in self.values)
 
     @property
     def searched(self) -> Posterior:

@@ -122,6 +122,27 @@ class Quantity:
             self._belief, self._fitted_to = belief, len(self.evaluations)
         return self._belief if self._belief is not None and self._belief.values else None
 
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
+
+        Where the lower bound is below the level at which bad values are cut, it and the mean are those of
+        ``description``, but at most one range of all values below the worst of them.
+
+        Raises:
+            RefutedAssumptions: As ``belief``.
+        """
+        belief = self.belief()
+        if belief is None or not belief.bounded:
+            return None
+        lower, mean, upper = belief.interval(features)
+        described = self.description()
+        if described is None or described is belief:
+            return lower, mean, upper
+        known = [one.value for one in belief.values if one.value is not None]
+        least, cut = 2 * min(known) - max(known), lower <= belief.targets.floor
+        low, middle, _ = (bound.clamp_min(least).minimum(upper) for bound in described.interval(features))
+        return torch.where(cut, low, lower), torch.where(cut, middle, mean), upper
+
     def description(self) -> Belief | None:
         """Return the belief for reports, in which bad values are not cut; None while there are too few.
 

@@ -68,9 +68,7 @@ class Inference(Run):
 
     @guarded
     def description(self) -> Belief | None:
-        """Compute the belief with which the objective is described: as ``belief``, but bad values are as they are.
-
-        The practical setting cuts values that are far on the bad side in the model with which it searches.
+        """Compute a belief that describes bad values, too: in ``belief`` the practical setting cuts them.
 
         Raises:
             RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
@@ -152,11 +150,22 @@ class Inference(Run):
         known |= {c.name: (c.sign, one) for c, one in self._limited_by if c.name != OBJECTIVE}
         sign, one = known[checks.one_of("name", name, known)]
         self._learn()
-        belief = one.description()
-        if belief is None or not belief.bounded:
+        if (found := one.interval(features)) is None:
             return None
-        low, mean, high = (sign * float(value) for value in belief.interval(features))
+        low, mean, high = (sign * float(value) for value in found)
         return min(low, high), mean, max(low, high)
+
+    @guarded
+    def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
+
+        They are as by ``interval``; None while there is no bound.
+        """
+        self._learn()
+        if (found := self._objective.interval(self.space.features(units))) is None:
+            return None
+        low, mean, high = found
+        return (low, mean, high) if self.maximize else (-high, -mean, -low)
 
     def _header(self) -> dict[str, Any]:
         return {

@@ -181,12 +181,12 @@ class Optimizer(Inference):
         keep them, and in the safe setting that of the points which are certain to. None while there is no bound, and
         while the recommendation is not known to keep all constraints.
         """
-        best = self._recommended()
-        belief = self._objective.description()
-        if best is None or belief is None or (reported := belief.reported) is None:
+        best, known = self._recommended(), self._bounded()
+        if best is None or known is None:
             return None
         if self.constraints and not self._feasibility(best).kept:
             return None
+        belief, reported = known
         search = self._search(Region(self.space), len(self._trials.finished))
         lower = float(belief.interval(self._features([best]))[0][0])
         if self._exploration is not None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _FEWEST = 6
 """Completed trials with the same step from which on a regression line is drawn."""
 
+_LEAST = 3
+"""Completed trials with the same step from which on final values are predicted."""
+
 _PRUNED = 3
 """Pruned trials for each completed one, at most: predictions of their values rest on completed ones."""
 
@@ -279,7 +282,8 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
     """Return the final value of a pruned trial, predicted from its last report as ``Curves`` does.
 
     With fewer than six completed trials it is, of their final values, the one with the rank of the report among theirs
-    at the same step. No prediction is better than the best value.
+    at the same step. A prediction is not better than every value, and not worse than every value and the report. The
+    further it is from every value, the larger is its error.
 
     Args:
         trial: The pruned trial.
@@ -287,16 +291,22 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
         maximize: Whether larger values are better.
 
     Returns:
-        The prediction; None without a report, or a completed trial with the same step.
+        The prediction; None without a report, with fewer than three completed trials with the same step, and where it
+        cannot be computed.
     """
     known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(-1, 2)
-    if not len(known):
+    if len(known) < _LEAST:
         return None
-    value, (x, y) = trial.reports[-1][1], known.T
+    value = trial.reports[-1][1]
+    peak = max(abs(value), float(abs(known).max())) or 1.0  # squares of very large numbers would overflow
+    at, (x, y) = value / peak, (known / peak).T
     if len(known) < _FEWEST:
-        mean = float(np.interp(value, np.sort(x), np.sort(y)))
+        mean = float(np.interp(at, np.sort(x), np.sort(y)))
         missed = np.interp(x, np.sort(x), np.sort(y)) - y  # by the same rule for the completed trials
         error = math.hypot(float(np.sqrt(np.mean(missed**2))), float(np.ptp(y)) / len(y))
     else:
-        mean, error = _regression(value, known)
-    return Prediction(min(mean, y.max()) if maximize else max(mean, y.min()), error)
+        mean, error = _regression(at, known / peak)
+    low, high = (min(at, y.min()), y.max()) if maximize else (y.min(), max(at, y.max()))
+    mean = min(max(mean, low), high)
+    error = math.hypot(error, float(abs(mean - y).min()) / 4)
+    return Prediction(mean * peak, error * peak) if math.isfinite(mean * peak + error * peak) else None

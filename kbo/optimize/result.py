@@ -191,7 +191,7 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
     """Return the result after the trials so far."""
     best, completed = optimizer.recommended(), optimizer.completed()
     interval = optimizer.interval(best.params) if best else None
-    belief = optimizer.description() if interval else None
+    belief = optimizer.belief() if interval else None
     gap = optimizer.gap()
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.exact:

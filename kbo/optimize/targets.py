@@ -34,7 +34,8 @@ class Targets:
 
     Attributes:
         centre, spread: Mean and standard deviation of the values, after the cut.
-        floor: Smaller values count as this one.
+        floor: Smaller values count as this one, or are compressed.
+        compression: The scale c of those below the floor, ``floor - c log(1 + (floor - y) / c)``; 0 if they are cut.
         power: p of the transformation.
         below: The power for values below the centre in place of 2 - p.
         location, unit: Mean and standard deviation of the transformed values.
@@ -47,19 +48,32 @@ class Targets:
     below: float | None = None
     location: float = 0.0
     unit: float = 1.0
+    compression: float = 0.0
 
     def __call__(self, y: Tensor) -> Tensor:
         """Return the targets of values of any shape."""
-        z = (y.clamp_min(self.floor) - self.centre) / self.spread
+        z = (self._above_floor(y) - self.centre) / self.spread
         return (_power(z, *self._powers) - self.location) / self.unit
 
     def errors(self, y: Tensor, errors: Tensor) -> Tensor:
         """Return the standard errors of the targets of values with standard errors, of one shape."""
-        return (self(y + errors) - self(y - errors)) / 2
+        return torch.maximum(self(y + errors) - self(y), self(y) - self(y - errors))
 
     def values(self, targets: Tensor) -> Tensor:
         """Return the values with these targets."""
-        return self.centre + self.spread * _inverse(self.location + self.unit * targets, *self._powers)
+        y = self.centre + self.spread * _inverse(self.location + self.unit * targets, *self._powers)
+        if not self.compression:
+            return y
+        below = self.compression * torch.expm1((self.floor - y).clamp_min(0) / self.compression)
+        return torch.where(y < self.floor, self.floor - below, y)
+
+    def _above_floor(self, y: Tensor) -> Tensor:
+        """Return the values with those below the floor cut or compressed."""
+        if not self.compression:
+            return y.clamp_min(self.floor)
+        return y.clamp_min(self.floor) - self.compression * torch.log1p(
+            (self.floor - y).clamp_min(0) / self.compression
+        )
 
     @property
     def scale(self) -> float:
@@ -73,7 +87,7 @@ class Targets:
         The logarithm of a density of n targets is comparable with that of other targets of the same values after n
         times this is added.
         """
-        z = (y.clamp_min(self.floor) - self.centre) / self.spread
+        z = (self._above_floor(y) - self.centre) / self.spread
         above, below = self._powers
         return float((torch.where(z >= 0, above - 1, below - 1) * z.abs().log1p()).mean()) - math.log(self.unit)
 
@@ -87,13 +101,15 @@ class Targets:
 
 
 def linear(y: Tensor, cut: bool = True) -> Targets:
-    """Return the cut, unless it is left out, and standardisation of values [n]; where all are equal, the unit is 1."""
+    """Return the cut, or compression, and standardisation of values [n]; where all are equal, the unit is 1."""
     low, high = y.quantile(0.25), y.quantile(0.75)
-    floor = float(low - OUTLYING * (high - low)) if high > low and cut else -math.inf
-    y = y.clamp_min(floor)
+    floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
+    floored = Targets(floor=floor, compression=0.0 if cut or not high > low else float(high - low))
+    y = floored._above_floor(y)
     peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
     spread = float((y / peak).std()) * peak
-    return Targets(float((y / peak).mean()) * peak, spread if spread > 0 else 1.0, floor)
+    centre = float((y / peak).mean()) * peak
+    return replace(floored, centre=centre, spread=spread if spread > 0 else 1.0)
 
 
 def least_skewed(y: Tensor, cut: bool = True) -> Targets:

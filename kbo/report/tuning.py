@@ -94,7 +94,7 @@ def _dates(record: Record) -> str:
 
 def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     """Return the numbers in the bounds by their labels."""
-    numbers, belief = result.assumptions, optimizer.description()
+    numbers, belief = result.assumptions, optimizer.belief()
     entries = {
         "kernel": numbers["kernel"],
         "noise level (units of the objective)": numbers["noise_std"],

@@ -80,7 +80,7 @@ def ended(
     experiment: Experiment, data: Columns, space: Space, objective: str, limits: Sequence[Constraint]
 ) -> list[Ended]:
     """The trials that have ended, in this order, each arm on its own; those outside the space are left out."""
-    found = []
+    found, reports = [], _reports(experiment, objective)
     for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
         for arm in trial.arms:
             if (params := _inside(space, arm.parameters)) is None:
@@ -88,8 +88,8 @@ def ended(
             row, pruned = (trial.index, arm.name), trial.status == TrialStatus.EARLY_STOPPED
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
             known = {name: value for name, value in of_row.items() if value is not None and math.isfinite(value)}
-            reports = _reports(experiment, row, objective) if pruned else ()
-            found.append(Ended(row, params, known.pop(objective, None), known, pruned, reports))
+            value, of_trial = known.pop(objective, None), tuple(sorted(reports.get(row, {}).items()))
+            found.append(Ended(row, params, value, known, pruned, of_trial))
     return found
 
 
@@ -106,12 +106,14 @@ def _inside(space: Space, parameters: Mapping[str, Any]) -> Params | None:
         return None
 
 
-def _reports(experiment: Experiment, row: Row, objective: str) -> tuple[tuple[int, float], ...]:
-    """Steps and values that an arm reported; steps that are no whole numbers are left out."""
-    table = experiment.lookup_data(trial_indices=[row[0]]).full_df
-    table = table[(table["arm_name"] == row[1]) & (table["metric_name"] == objective)]
-    steps = zip(table["step"].tolist(), table["mean"].tolist(), strict=True)
-    return tuple(sorted((int(step), y) for step, y in steps if step >= 0 and step == step // 1 and math.isfinite(y)))
+def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
+    """Values by step that arms reported of the objective; steps that are no whole numbers are left out."""
+    table, found = experiment.lookup_data().full_df, {}
+    for row in table[table["metric_name"] == objective].to_dict("records"):
+        step, value = row["step"], float(row["mean"])
+        if step >= 0 and step == step // 1 and math.isfinite(value):
+            found.setdefault((row["trial_index"], row["arm_name"]), {})[int(step)] = value
+    return {row: {step: _round(value) for step, value in steps.items()} for row, steps in found.items()}
 
 
 def pending(space: Space, parameters: Iterable[Mapping[str, Any]], known: Sequence[Ended]) -> list[Params]:

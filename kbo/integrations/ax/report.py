@@ -79,7 +79,7 @@ def guarantee(client: Client) -> str:
         InvalidInput: The client has another strategy.
     """
     node, experiment, known = _known(client)
-    belief, ways = known.optimizer.description(), selected(experiment, node.data)
+    belief, ways = known.optimizer.belief(), selected(experiment, node.data)
     if belief is None:
         return NO_BOUND
     said = belief.guarantee(ways)

@@ -222,7 +222,7 @@ class KBOSampler(BaseSampler):
             model = self._known(study)
             if model is None:
                 return "none: there are too few trials for a bound"
-            belief = model.optimizer.description()
+            belief = model.optimizer.belief()
             return NO_BOUND if belief is None else belief.guarantee(selected(study))
 
     def recommended(self, study: Study) -> FrozenTrial:

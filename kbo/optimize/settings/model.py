@@ -76,7 +76,7 @@ def fit_values(
             and a level below a hundredth of their spread counts as that; 0 if there is no noise: then the "noise" that
             is fitted is the part that the kernel does not explain.
         errors: Standard errors [n] of the values besides the noise, of those that are predicted; zeros by default.
-        cut: Whether values far on the bad side are cut first, which helps a search and hides how bad they are.
+        cut: Whether values far on the bad side are cut first, which hides how bad they are; else they are compressed.
 
     Raises:
         InvalidInput: Arguments that cannot be used.

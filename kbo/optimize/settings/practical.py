@@ -189,9 +189,9 @@ class Practical(Setting):
         values += [one._replace(value=cut(one.value)) for one in evaluations[known:] if one.value is not None]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
-        if len(values) < n_initial:
+        if sum(one.error is None for one in values) < n_initial:
             return None
-        schedule = Schedule(n_initial, exact) if before is None else before.schedule
+        schedule = Schedule(n_initial, exact, n_initial) if before is None else before.schedule
         schedule = schedule.after(values, estimated=self.noise_std is None)
         n = schedule.n_fitted
         if before is not None and before.schedule.n_fitted == n:
@@ -341,6 +341,8 @@ class PracticalBelief(Belief):
 
     def account(self) -> dict[str, str]:
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
+        if setting.overrides("model"):  # which gets those that were observed
+            n, fitted = (sum(one.error is None for one in part) for part in (self.values, self.values[:fitted]))
         to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"

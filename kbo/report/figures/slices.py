@@ -204,10 +204,9 @@ def _centre(optimizer: Optimizer, at: Params | None, *parameters: str) -> Tensor
 
 def _interval(optimizer: Optimizer, points: Tensor) -> tuple[Tensor, ...]:
     """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube."""
-    belief = optimizer.description()
-    assert belief is not None
-    low, mean, high = (bound.cpu() for bound in belief.interval(optimizer.space.features(points)))
-    return (low, mean, high) if optimizer.maximize else (-high, -mean, -low)
+    found = optimizer.intervals(points)
+    assert found is not None
+    return tuple(bound.cpu() for bound in found)
 
 
 def _label(axes: Any, axis: Any, along: Along) -> None:
