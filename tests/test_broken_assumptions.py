@@ -198,11 +198,11 @@ def pruned(run: kbo.Optimizer) -> None:
     run.tell(run.ask(), 0.1)
 
 
-def in_optuna(overtaken: bool, pruned: bool) -> str:
+def in_optuna(late: bool, pruned: bool) -> str:
     study = optuna.create_study(sampler=KBOSampler(setting=SETTING))
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in "xy"}
     trials = [study.ask(space) for _ in range(2)]
-    if overtaken:
+    if late:
         trials.reverse()
     study.tell(trials[0], 0.1)
     study.tell(trials[1], None if pruned else 0.2, optuna.trial.TrialState.PRUNED if pruned else None)
@@ -303,7 +303,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     "contradict each other": {
         "noise bounds that contradict each other": lambda: on(AdaptiveMixture(), after(crossed, adaptive("mixture")))
     },
-    "has not reported: 1": {"a value overtaken by a later trial": lambda: result(in_flight)},
+    "has not reported: 1": {"a value of a trial that a later one has passed": lambda: result(in_flight)},
     "trials failed: ": {
         "a trial failed with an exception": lambda: run_of(lambda x: 1 / 0 if x[0] > 0.5 else 0.0),
         "a trial returned NaN": lambda: run_of(lambda x: math.nan if x[0] > 0.5 else 0.0),
@@ -321,7 +321,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
             at_one_point, method="dmm-ucb-adaptive", setting=ONLINE
         )
     },
-    "overtaken by later ones: 1": {"Optuna: overtaken by a later trial": lambda: in_optuna(True, False)},
+    "that ended after later ones: 1": {"Optuna: a trial that ended after a later one": lambda: in_optuna(True, False)},
     "failed or pruned: 1": {"Optuna: a pruned trial": lambda: in_optuna(False, True)},
     "JournalError": {
         "resumed with other bounds of the space": lambda: refused(bounds=[(0.0, 2.0)] * 2),

@@ -149,7 +149,7 @@ def test_a_declared_assumption_is_named_with_the_number_of_trials_that_need_it()
     run.tell([0.2], 0.0)  # which was never asked for
     said = result_of(run, "", None).guarantee
     assert "if completion does not depend on the noise (trials with a value at parameters that ask did not" in said
-    assert "trials overtaken by later ones: 2" in said
+    assert "trials that ended after later ones: 2" in said
 
 
 if __name__ == "__main__":

@@ -144,28 +144,30 @@ class Inference(Run):
 
         Raises:
             InvalidInput: Parameters outside the space, or no such quantity.
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
-        features = self.space.features(self.space.unit(params).unsqueeze(0))
-        known = {OBJECTIVE: (self._sign, self._objective)}
-        known |= {c.name: (c.sign, one) for c, one in self._limited_by if c.name != OBJECTIVE}
-        sign, one = known[checks.one_of("name", name, known)]
-        self._learn()
-        if (found := one.interval(features)) is None:
-            return None
-        low, mean, high = (sign * float(value) for value in found)
-        return min(low, high), mean, max(low, high)
+        found = self._intervals(self.space.unit(params).unsqueeze(0), name)
+        return None if found is None else (float(found[0]), float(found[1]), float(found[2]))
 
     @guarded
     def intervals(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] of the objective at points [n P] of the unit cube.
 
         They are as by ``interval``; None while there is no bound.
+
+        Raises:
+            RefutedAssumptions: In the certified setting, no function satisfies the assumptions.
         """
+        return self._intervals(units, OBJECTIVE)
+
+    def _intervals(self, units: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor] | None:
+        known = {c.name: (c.sign, one) for c, one in self._limited_by} | {OBJECTIVE: (self._sign, self._objective)}
+        sign, one = known[checks.one_of("name", name, known)]
         self._learn()
-        if (found := self._objective.interval(self.space.features(units))) is None:
+        if (found := one.interval(self.space.features(units))) is None:
             return None
-        low, mean, high = found
-        return (low, mean, high) if self.maximize else (-high, -mean, -low)
+        low, mean, high = (sign * value for value in found)
+        return (low, mean, high) if sign > 0 else (high, mean, low)
 
     def _header(self) -> dict[str, Any]:
         return {

@@ -96,7 +96,8 @@ def _regression(value: float, known: np.ndarray) -> tuple[float, float]:
         value: The report.
         known: Reports at the same step, and final values [n 2].
     """
-    n = _nearest(len(known))
+    n, peak = _nearest(len(known)), max(abs(value), float(abs(known).max())) or 1.0
+    value, known = value / peak, known / peak  # squares of very large numbers would overflow
     x, y = known[np.argsort(abs(known[:, 0] - value), kind="stable")[:n]].T
     dx, dy = x - x.mean(), y - y.mean()
     spread = dx @ dx
@@ -104,7 +105,7 @@ def _regression(value: float, known: np.ndarray) -> tuple[float, float]:
     residual = dy - slope * dx
     leverage = (value - x.mean()) ** 2 / spread if spread > 0 else 0.0
     error = math.sqrt(residual @ residual / (n - 2) * (1 + 1 / n + leverage))
-    return float(y.mean() + slope * (value - x.mean())), error
+    return peak * float(y.mean() + slope * (value - x.mean())), peak * error
 
 
 def _nearest(n: int) -> int:
@@ -297,16 +298,14 @@ def prediction(trial: Trial, complete: Iterable[Trial], maximize: bool) -> Predi
     known = np.array(curves_at(trial.reports[-1][0], complete) if trial.reports else []).reshape(-1, 2)
     if len(known) < _LEAST:
         return None
-    value = trial.reports[-1][1]
-    peak = max(abs(value), float(abs(known).max())) or 1.0  # squares of very large numbers would overflow
-    at, (x, y) = value / peak, (known / peak).T
+    value, (x, y) = trial.reports[-1][1], known.T
     if len(known) < _FEWEST:
-        mean = float(np.interp(at, np.sort(x), np.sort(y)))
+        mean = float(np.interp(value, np.sort(x), np.sort(y)))
         missed = np.interp(x, np.sort(x), np.sort(y)) - y  # by the same rule for the completed trials
-        error = math.hypot(float(np.sqrt(np.mean(missed**2))), float(np.ptp(y)) / len(y))
+        error = math.hypot(math.hypot(*missed) / math.sqrt(len(y)), float(np.ptp(y)) / len(y))
     else:
-        mean, error = _regression(at, known / peak)
-    low, high = (min(at, y.min()), y.max()) if maximize else (y.min(), max(at, y.max()))
-    mean = min(max(mean, low), high)
+        mean, error = _regression(value, known)
+    low, high = (min(value, y.min()), y.max()) if maximize else (y.min(), max(value, y.max()))
+    mean = float(min(max(mean, low), high))
     error = math.hypot(error, float(abs(mean - y).min()) / 4)
-    return Prediction(mean * peak, error * peak) if math.isfinite(mean * peak + error * peak) else None
+    return Prediction(mean, error) if math.isfinite(mean) and math.isfinite(error) else None

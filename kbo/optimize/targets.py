@@ -4,6 +4,9 @@
 
     w(z) = ((1 + z)^p - 1) / p  for z >= 0,   w(z) = -((1 - z)^(2 - p) - 1) / (2 - p)  for z < 0
 
+Where bad values are described and not cut, those below the floor become ``floor - c log(1 + (floor - y) / c)`` instead,
+with the interquartile range c.
+
 w is the transformation of Yeo & Johnson (2000), "A new family of power transformations to improve normality or
 symmetry", with log(1 + z) at p = 0 and -log(1 - z) at p = 2. It is linear at p = 1, spreads the large values and draws
 the small ones together for p > 1, and the reverse for p < 1. Between 0 and 2 it is a bijection of the line.
@@ -104,7 +107,7 @@ def linear(y: Tensor, cut: bool = True) -> Targets:
     """Return the cut, or compression, and standardisation of values [n]; where all are equal, the unit is 1."""
     low, high = y.quantile(0.25), y.quantile(0.75)
     floor = float(low - OUTLYING * (high - low)) if high > low else -math.inf
-    floored = Targets(floor=floor, compression=0.0 if cut or not high > low else float(high - low))
+    floored = Targets(floor=floor, compression=0.0 if cut else float(high - low))
     y = floored._above_floor(y)
     peak = float(y.abs().max()) or 1.0  # squares of very large values would overflow
     spread = float((y / peak).std()) * peak

@@ -192,8 +192,8 @@ def repetitions(trials: Iterable[Trial]) -> dict[int, int]:
     return {again: number for again, number in found.items() if again != number}
 
 
-def overtaken(starts: Iterable[Any]) -> int:
-    """Return how many trials later ones have overtaken.
+def out_of_order(starts: Iterable[Any]) -> int:
+    """Return how many trials ended after ones that were begun later.
 
     Args:
         starts: The moments of their starts, in the order of their ends; those that run are the last.

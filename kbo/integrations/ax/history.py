@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from ax.core.base_trial import BaseTrial, TrialStatus
 from ax.core.experiment import Experiment
@@ -17,7 +17,7 @@ from ax.core.types import ComparisonOp
 from kbo.errors import InvalidInput
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
-from kbo.optimize.trials import in_words, overtaken
+from kbo.optimize.trials import in_words, out_of_order
 from kbo.space import Params, Space
 
 Row = tuple[int, str]
@@ -25,6 +25,8 @@ Row = tuple[int, str]
 
 Columns = dict[str, dict[Row, float]]
 """Means and standard errors of each metric, by "mean NAME" and "sem NAME"."""
+
+Key = TypeVar("Key")
 
 _SEEN = "kbo:seen"
 _LOST = TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.EARLY_STOPPED
@@ -64,7 +66,7 @@ def outcomes(experiment: Experiment) -> Columns:
     return {name: rounded(column) for name, column in found.items()}
 
 
-def rounded(column: Mapping[Row, float]) -> dict[Row, float]:
+def rounded(column: Mapping[Key, float]) -> dict[Key, float]:
     """Numbers to the digits that Ax stores, so that a resumed run has the same data."""
     largest = max((abs(value) for value in column.values() if math.isfinite(value)), default=0.0)
     return dict(column) if largest < _SMALL else {row: _round(value) for row, value in column.items()}
@@ -108,12 +110,14 @@ def _inside(space: Space, parameters: Mapping[str, Any]) -> Params | None:
 
 def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
     """Values by step that arms reported of the objective; steps that are no whole numbers are left out."""
-    table, found = experiment.lookup_data().full_df, {}
+    table, column, found = experiment.lookup_data().full_df, {}, {}
     for row in table[table["metric_name"] == objective].to_dict("records"):
         step, value = row["step"], float(row["mean"])
         if step >= 0 and step == step // 1 and math.isfinite(value):
-            found.setdefault((row["trial_index"], row["arm_name"]), {})[int(step)] = value
-    return {row: {step: _round(value) for step, value in steps.items()} for row, steps in found.items()}
+            column[(row["trial_index"], row["arm_name"]), int(step)] = value
+    for (arm, step), value in rounded(column).items():
+        found.setdefault(arm, {})[step] = value
+    return found
 
 
 def pending(space: Space, parameters: Iterable[Mapping[str, Any]], known: Sequence[Ended]) -> list[Params]:
@@ -130,7 +134,7 @@ def selected(experiment: Experiment, data: Columns) -> list[str]:
     ways = {
         "failed, abandoned or stopped early": sum(trial.status in _LOST for trial in trials),
         "attached, perhaps with values that were known before": sum(map(_attached, complete)),
-        "overtaken by later ones": overtaken(trial.index for trial in [*complete, *running]),
+        "that ended after later ones": out_of_order(trial.index for trial in [*complete, *running]),
         "proposed, or bounds computed, with values that were overwritten later": _overwritten(trials, data),
     }
     return in_words(ways)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ax.adapter.registry import Generators
 from ax.core.data import Data
@@ -25,6 +25,8 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import measured_only
+
+T = TypeVar("T", Certified, Constraint)
 
 
 class KBONode(ExternalGenerationNode):
@@ -166,6 +168,12 @@ def _with_errors(setting: Setting, errors: Sequence[float]) -> Setting:
     return setting
 
 
+def _storable(owner: T) -> T:
+    """Return a setting or constraint with its kernel as storage gives it back, to the last digit."""
+    kernel = owner.kernel
+    return owner if kernel is None else replace(owner, kernel=build_kernel(describe_kernel(kernel)))
+
+
 def generation_strategy(
     method: str | None = None,
     *,
@@ -221,9 +229,7 @@ def generation_strategy(
             "constraints on parameters to client.configure_experiment."
         )
     if isinstance(setting, Certified):
-        setting = replace(setting, kernel=build_kernel(describe_kernel(setting.kernel)))
-        own = [None if c.kernel is None else build_kernel(describe_kernel(c.kernel)) for c in measured]
-        measured = [replace(c, kernel=kernel) for c, kernel in zip(measured, own, strict=True)]
+        setting, measured = _storable(setting), list(map(_storable, measured))
         for constraint in measured:
             setting.of(constraint, 1)
     where = str(devices.device("device", device))

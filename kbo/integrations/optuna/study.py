@@ -16,7 +16,7 @@ from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
 from kbo.optimize.constraint import OBJECTIVE
-from kbo.optimize.trials import in_words, overtaken
+from kbo.optimize.trials import in_words, out_of_order
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 # The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
@@ -50,7 +50,9 @@ def selected(study: Study) -> list[str]:
         "that KBOSampler did not propose in this study, perhaps with values that were known before": sum(
             trial.system_attrs.get(_PROPOSED) not in [[name, trial.number] for name in names] for trial in ended
         ),
-        "overtaken by later ones": overtaken((t.datetime_start or datetime.min, t.number) for t in [*ended, *running]),
+        "that ended after later ones": out_of_order(
+            (t.datetime_start or datetime.min, t.number) for t in [*ended, *running]
+        ),
     }
     return in_words(ways)
 

@@ -349,7 +349,7 @@ class CertifiedBelief(Belief):
             return NO_BOUND
         promise = self.setting.promise
         if statement := self.proved(selected):
-            ways = [*self._ways(selected), *in_words({"overtaken by later ones": self.order.unreported})]
+            ways = [*self._ways(selected), *in_words({"that ended after later ones": self.order.unreported})]
             declared = f", and if completion does not depend on the noise ({', '.join(ways)})" if ways else ""
             late = len(self._late)
             waiting = f"; not used yet, because an earlier trial has not reported: {late}" if late else ""

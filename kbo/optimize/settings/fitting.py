@@ -17,7 +17,7 @@ Snoek et al. (2015) have a bowl in their prior mean, too.
 
 With A = K + s^2 I, B = [1, -q], b = (c, h), alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of the
 log density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with the
-prior mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1).
+prior mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1) (Rasmussen & Williams 2006, Sec. 2.7).
 """
 
 from __future__ import annotations
@@ -181,20 +181,17 @@ class Loss:
             pairs * np.exp(-2 * theta[:-1]), by_noise
         )
 
-    def gain(self, theta: Array) -> float:
-        """Return the log-likelihood of the targets at theta, less that of a constant and noise alone."""
+    def trend(self, theta: Array) -> tuple[float, float, float]:
+        """Return the most likely c and h at theta, and the log-likelihood less that of a constant and noise alone."""
         L, _, b, alpha = self._terms(theta)
         variance = max(float(self.y.var()), sys.float_info.min)
-        return self._log_likelihood(L, b, alpha) + len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
+        constant = -len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
+        c, h = [*b.tolist(), 0.0][:2]
+        return c, h, self._log_likelihood(L, b, alpha) - constant
 
     def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
         rest = self.y - self.B @ b
         return float(-(rest @ alpha + len(rest) * math.log(2 * math.pi)) / 2 - np.log(L.diagonal()).sum())
-
-    def trend(self, theta: Array) -> tuple[float, float]:
-        """Return the most likely constant c and height h at theta."""
-        c, h = [*self._terms(theta)[2].tolist(), 0.0][:2]
-        return c, h
 
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
         """Return the lower factor of A, the derivative of the kernel, the most likely b, and ``A^-1 (y - B b)`` [n].
@@ -274,10 +271,10 @@ def fit(
         start[-1] += noise if noise_std is None else 0.0
     found = [(math.inf, fallback), *_on_one_thread(lambda: list(_minima(loss, starts, box)))]
     loss_there, theta = min(found, key=lambda pair: pair[0])
-    gain = loss.gain(theta) if loss_there < math.inf else math.inf
+    constant, height, gain = loss.trend(theta)
     kernel = unit_kernel(X.shape[-1])
     kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
-    return Fit(kernel, math.exp(theta[-1] / 2), *loss.trend(theta), gain, -loss_there)
+    return Fit(kernel, math.exp(theta[-1] / 2), constant, height, gain, -loss_there)
 
 
 def _rows(n: int) -> Tensor:

@@ -103,7 +103,7 @@ class Practical(Setting):
     n_initial: int | None = None
     noise_std: float | None = None
 
-    cut: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True
     default_method: ClassVar[str] = "ucb"
     certified: ClassVar[bool] = False
     about_limits: ClassVar[str] = (
@@ -189,9 +189,13 @@ class Practical(Setting):
         values += [one._replace(value=cut(one.value)) for one in evaluations[known:] if one.value is not None]
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
-        if sum(one.error is None for one in values) < n_initial:
-            return None
-        schedule = Schedule(n_initial, exact, n_initial) if before is None else before.schedule
+        if before is None:
+            observed = [n for n, one in enumerate(values, 1) if one.error is None]
+            if len(observed) < n_initial:
+                return None
+            schedule = Schedule(observed[n_initial - 1], exact)
+        else:
+            schedule = before.schedule
         schedule = schedule.after(values, estimated=self.noise_std is None)
         n = schedule.n_fitted
         if before is not None and before.schedule.n_fitted == n:
@@ -211,7 +215,7 @@ class Practical(Setting):
         observed = [one for one in values if one.error is None]
         if self.overrides("model"):
             return self.model(*data(observed), noise_std)
-        return fit_values(*data(values), noise_std, errors(values), cut=self.cut)
+        return fit_values(*data(values), noise_std, errors(values), cut=self.cuts)
 
     def described(self) -> Practical:
         return self if type(self) is not Practical else _Description(**vars(self))
@@ -254,7 +258,7 @@ class Practical(Setting):
 class _Description(Practical):
     """The setting of reports: bad values are as they are."""
 
-    cut: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

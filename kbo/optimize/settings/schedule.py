@@ -32,9 +32,8 @@ class Schedule(NamedTuple):
 
     Attributes:
         next_fit: Number of values at which the model is fitted next.
-        least: Number of observed values, not predicted ones, before the first fit.
         exact: Whether the values have no noise; None if that is not known.
-        n, n_observed: The number of values, and of those that were observed.
+        n: The number of values.
         n_fitted: The number of values to which the model is fitted; 0 if there is none yet.
         fitted_exactly: Whether it was known then that they have no noise.
         repetition: Numbers of the first trials with equal parameters whose values decided ``exact``, the earlier one
@@ -45,9 +44,7 @@ class Schedule(NamedTuple):
 
     next_fit: float
     exact: bool | None
-    least: int = 0
     n: int = 0
-    n_observed: int = 0
     n_fitted: int = 0
     fitted_exactly: bool = False
     repetition: tuple[int, int] | None = None
@@ -79,13 +76,10 @@ class Schedule(NamedTuple):
             found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)  # pyright: ignore
             if found is not exact:
                 exact, repetition = found, (same.number, new.number)
-        n, observed = self.n + 1, self.n_observed + (new.error is None)
-        lowest, highest = min(self.lowest, y), max(self.highest, y)
-        known = self._replace(
-            n=n, n_observed=observed, exact=exact, repetition=repetition, lowest=lowest, highest=highest
-        )
+        n, lowest, highest = self.n + 1, min(self.lowest, y), max(self.highest, y)
+        known = self._replace(n=n, exact=exact, repetition=repetition, lowest=lowest, highest=highest)
         outside = self.n_fitted and abs(max(y, self.plain.floor) - self.plain.centre) > _OUTSIDE * self.plain.spread
-        if observed < self.least or (n < self.next_fit and not outside):
+        if n < self.next_fit and not outside:
             return known
         plain = linear(torch.tensor([one.value for one in values[:n]], dtype=torch.float64))
         next_fit = math.ceil(REFIT_GROWTH * n)

@@ -1,7 +1,8 @@
 """A posterior of a function with a prior mean that is known.
 
 The underlying posterior is that of the function less its prior mean m: targets y become ``y - m(x)``, and m is added to
-the mean. ``quad``, ``rss`` and norm bounds are about the function less m; variances are the same.
+the mean. ``quad``, ``rss`` and norm bounds are about the function less m; variances are the same (Rasmussen & Williams
+2006, Sec. 2.7).
 """
 
 from __future__ import annotations
