@@ -140,6 +140,16 @@ def generator(value: Any) -> torch.Generator | None:
     return maybe(instance, "generator", value, torch.Generator)
 
 
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """Return two finite numbers, the smaller one first."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise InvalidInput(f"{name} must be a pair of numbers (low, high), got {shown(value)}.")
+    low, high = (number(name, end) for end in value)
+    if not low < high:
+        raise InvalidInput(f"{name} must be a pair (low, high) with low < high, got {shown(value)}.")
+    return low, high
+
+
 def flag(name: str, value: Any) -> bool:
     """Return ``value`` as a bool if it is one, of Python or NumPy."""
     if type(value).__name__ not in ("bool", "bool_"):

@@ -232,7 +232,8 @@ def test_the_gap_covers_the_regret_and_a_run_stops_on_it():
 
 
 def test_the_gap_of_a_finite_space_is_exact():
-    optimizer = kbo.Optimizer({"n": kbo.Int(1, 9), "c": ["a", "b"]}, seed=1)
+    space = {"n": kbo.Int(1, 9), "c": ["a", "b"]}
+    optimizer = kbo.Optimizer(space, setting=certified(norm_bound=90.0), method="cmm-ucb", seed=1)
     assert optimizer.gap() is None
     for _ in range(9):
         x = optimizer.ask()

@@ -19,9 +19,10 @@ from kbo.optimize.search import bounds, proposers
 from kbo.optimize.search.region import Region
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.trust_region import GROWTH, LEAST, SHRINKAGE, START, trust_radius
-from kbo.optimize.settings import fitting, practical
+from kbo.optimize.settings import fitting, practical, predictive
 from kbo.optimize.settings.fitting import Loss, bowl, fit
 from kbo.optimize.settings.model import FocusedDictionary, fit_values
+from kbo.optimize.settings.predictive import Predictive
 from kbo.optimize.targets import Targets, least_skewed, linear
 from kbo.recipes import PRACTICAL_WIDTHS
 from kbo.regression import KernelRidge, NystromRidge
@@ -136,6 +137,84 @@ def test_a_run_says_when_a_constant_and_noise_explain_its_values(height, visible
     mean = fit(X, y).constant - fit(X, y).height * bowl(X)
     null = torch.distributions.Normal(y.mean(), y.std(unbiased=False)).log_prob(y).sum()
     assert fit(X, y).gain == pytest.approx(float(MultivariateNormal(mean, K).log_prob(y) - null), rel=1e-6)
+
+
+def dense_gaussian(X, y, theta, Z, with_bowl):
+    """Mean and variance of c - h q + f at Z: one Gaussian of all, with a flat prior of c as one of variance 10^6."""
+    kernel = MaternKernel(nu=2.5, ard_num_dims=X.shape[1]).double().initialize(lengthscale=theta[:-1].exp())
+    points = torch.cat([X, Z])
+    q = bowl(points) * with_bowl
+    K = gram(kernel, points, points) + 1e6 + torch.outer(q, q)
+    A, K_Z = K[: len(X), : len(X)] + theta[-1].exp() * torch.eye(len(X), dtype=torch.float64), K[len(X) :, : len(X)]
+    solved = torch.linalg.solve(A, torch.column_stack([y + 0.4 * q[: len(X)], K_Z.T]))
+    return K_Z @ solved[:, 0] - 0.4 * q[len(X) :], (K[len(X) :, len(X) :] - K_Z @ solved[:, 1:]).diagonal()
+
+
+@pytest.mark.parametrize("with_bowl", [True, False])
+def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_of_the_others(with_bowl):
+    X, y = data(12, 2)
+    theta = torch.tensor([-0.5, 0.3, -2.0], dtype=torch.float64)
+    loss = Loss(X, y, with_bowl=with_bowl)
+    mean, variance = loss.predict(theta.numpy(), Z := data(5, 2, seed=1)[0])
+    dense = dense_gaussian(X, y, theta, Z, with_bowl)
+    close(torch.from_numpy(mean), dense[0], 1e-4)
+    close(torch.from_numpy(variance), dense[1], 1e-3)
+    errors = loss.left_out(theta.numpy())
+    for i in range(len(y)):
+        others = torch.arange(len(y)) != i
+        mean, variance = dense_gaussian(X[others], y[others], theta, X[i : i + 1], with_bowl)
+        assert errors[i] == pytest.approx(float((y[i] - mean) / (variance + theta[-1].exp()).sqrt()), rel=1e-3)
+
+
+def test_the_predictive_distribution_is_wider_than_that_of_one_fit_and_repeats_itself():
+    X, y = data(9, 2, noise=1.0)
+    one, other = (Predictive(X, y, torch.zeros(9), None, exact=False, with_bowl=True) for _ in range(2))
+    mean, error = one(X)
+    assert [part.tolist() for part in other(X)] == [mean.tolist(), error.tolist()]
+    close(torch.cat([one(x.unsqueeze(0))[1] for x in X]), error, 1e-9)
+    loss = Loss(X, y, predictive.NOISE)
+    assert (error.square() > torch.from_numpy(loss.predict(fitting.mode(loss, None)[1], X)[1])).double().mean() > 0.8
+
+
+def test_without_noise_the_value_of_a_trial_is_known_and_elsewhere_the_unexplained_part_counts():
+    optimizer = run(12)
+    known, value = [(t.params, t.value) for t in optimizer.completed()][3]
+    assert optimizer.interval(known) == (value, value, value)
+    low, mean, high = optimizer.interval({"x": 0.8123})
+    assert low < mean < high
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_intervals_of_recommended_points_contain_the_truth_as_often_as_they_say(noise):
+    inside = []
+    for seed in range(30):
+        rng, centre = torch.Generator().manual_seed(seed), torch.rand(2, generator=seeded(seed + 100))
+
+        def objective(x, rng=rng, centre=centre):
+            return truth(x, centre) + noise * float(torch.randn((), generator=rng))
+
+        result = kbo.minimize(objective, [(0.0, 1.0)] * 2, 15, seed=seed)
+        inside.append(result.lower <= truth(result.params, centre) <= result.upper)
+    assert sum(inside) / len(inside) >= 0.8
+
+
+def truth(x, centre):
+    return sum(math.sin(5 * (a - float(c))) ** 2 for a, c in zip(x, centre, strict=True))
+
+
+def test_intervals_stay_in_the_range_of_the_values_and_others_are_failures(tmp_path):
+    def error(x):
+        return 2.0 if x[0] > 0.9 else min(1.0, abs(x[0] - 0.3) / 5)
+
+    options = {"value_range": (0.0, 1.0), "journal": tmp_path / "run.jsonl", "try_first": [[0.95]]}
+    result = kbo.minimize(error, [(0.0, 1.0)], 12, **options)
+    assert "the objective returned 2, which is outside the value_range (0.0, 1.0)" in result.trials[0].failure
+    low, mean, high = result.optimizer.intervals(data(50, 1)[0])
+    assert 0 <= low.min() <= mean.min() <= high.max() <= 1
+    low, _, high = Record.of(tmp_path / "run.jsonl").reopened().intervals(data(50, 1)[0])
+    assert 0 <= low.min() <= high.max() <= 1
+    with pytest.raises(kbo.InvalidInput, match="value_range must be a pair"):
+        kbo.minimize(error, [(0.0, 1.0)], 12, value_range=1.0)
 
 
 def test_of_many_observations_a_part_is_fitted_always_the_same_with_all_early_ones(monkeypatch):

@@ -85,6 +85,10 @@ def tune(
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help=options.BOX_METHODS, show_default="ucb")] = None,
     maximize: Annotated[bool, typer.Option("--maximize", help="Larger values are better.")] = False,
+    value_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Least and largest possible value, such as 0 1 for an error rate.", show_default="any"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choices of kbo.")] = 0,
     noise_std: Annotated[
         float | None,
@@ -170,6 +174,7 @@ def tune(
         setting=kbo.Practical(noise_std=noise_std),
         method=method,
         constraints=constraints,
+        value_range=value_range,
         seed=seed,
         journal=path,
         workers=chosen,

@@ -125,23 +125,20 @@ class Quantity:
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
 
-        Where the lower bound is below the level at which bad values are cut, it and the mean are those of
-        ``description``, but at most one range of all values below the worst of them.
+        They are those of ``description``; the lower bound is at most one range of all values below the worst of them.
 
         Raises:
             RefutedAssumptions: As ``belief``.
         """
-        belief = self.belief()
-        if belief is None or not belief.bounded:
-            return None
-        lower, mean, upper = belief.interval(features)
         described = self.description()
-        if described is None or described is belief:
+        if described is None or not described.bounded:
+            return None
+        lower, mean, upper = described.interval(features)
+        if not described.targets.compression:
             return lower, mean, upper
-        known = [one.value for one in belief.values if one.value is not None]
-        least, cut = 2 * min(known) - max(known), lower <= belief.targets.floor
-        low, middle, _ = (bound.clamp_min(least).minimum(upper) for bound in described.interval(features))
-        return torch.where(cut, low, lower), torch.where(cut, middle, mean), upper
+        known = [one.value for one in described.values if one.value is not None]
+        least = 2 * min(known) - max(known)
+        return lower.clamp_min(least), mean.clamp_min(least), upper.clamp_min(least)
 
     def description(self) -> Belief | None:
         """Return the belief for reports, in which bad values are not cut; None while there are too few.

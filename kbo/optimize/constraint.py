@@ -174,12 +174,18 @@ class Outcome(NamedTuple):
         return self.value if self.value is None or not self.measured else (self.value, self.measured)
 
 
-def outcome_of(returned: Any, needed: Iterable[str], got: str = "the objective returned") -> Outcome:
+def outcome_of(
+    returned: Any,
+    needed: Iterable[str],
+    value_range: tuple[float, float] | None = None,
+    got: str = "the objective returned",
+) -> Outcome:
     """Return value and measurements of what an objective returned.
 
     Args:
         returned: A number, a pair of a number and a dict of measurements, or a dict of measurements with "objective".
         needed: Names of the measurements without which the trial has failed. Others may come as well.
+        value_range: The least and the largest possible value, if they are declared.
         got: How failures begin.
     """
     value, others, without = returned, {}, False
@@ -196,6 +202,8 @@ def outcome_of(returned: Any, needed: Iterable[str], got: str = "the objective r
         return Outcome(None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}")
     if found is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
+    if value_range is not None and not value_range[0] <= found <= value_range[1]:
+        return Outcome(None, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
     for name in needed:
         if name not in others:
             came = f"it came with {sorted(others)}" if others else f"return (value, {{{name!r}: measurement}})"

@@ -40,6 +40,7 @@ class Inference(Run):
         maximize: bool = False,
         n_trials: int | None = None,
         constraints: Sequence[Any] = (),
+        value_range: tuple[float, float] | None = None,
         seed: int = 0,
         journal: str | os.PathLike[str] | None = None,
         device: str | torch.device | None = None,
@@ -53,7 +54,7 @@ class Inference(Run):
         self.maximize: bool = checks.flag("maximize", maximize)
         self.seed: int = checks.seed(seed)
         self._problem, self._sign = Problem(method, n_trials, space), 1 if maximize else -1
-        super().__init__(space, journal, measured)
+        super().__init__(space, journal, measured, value_range)
 
     @guarded
     def belief(self) -> Belief | None:
@@ -166,8 +167,10 @@ class Inference(Run):
         self._learn()
         if (found := one.interval(self.space.features(units))) is None:
             return None
-        low, mean, high = (sign * value for value in found)
-        return (low, mean, high) if sign > 0 else (high, mean, low)
+        low, mean, high = (sign * value for value in found[::sign])
+        if one is not self._objective or self.value_range is None:
+            return low, mean, high
+        return low.clamp(*self.value_range), mean.clamp(*self.value_range), high.clamp(*self.value_range)
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -176,6 +179,7 @@ class Inference(Run):
             "maximize": self.maximize,
             "method": self.method,
             "seed": self.seed,
+            **({} if self.value_range is None else {"value_range": list(self.value_range)}),
             **({"n_trials": self._problem.n_trials} if recipes.get(self.method).needs_horizon else {}),
             **self.setting.describe(self.space),
             **({"constraints": list(map(self._described, self.constraints))} if self.constraints else {}),

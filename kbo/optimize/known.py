@@ -32,7 +32,11 @@ _EXPECTED = (
 
 
 def known_results(
-    evaluated: Any, space: Space, maximize: bool, needed: Sequence[str] = ()
+    evaluated: Any,
+    space: Space,
+    maximize: bool,
+    needed: Sequence[str] = (),
+    value_range: tuple[float, float] | None = None,
 ) -> list[tuple[Params, Returned]]:
     """Return parameters, values and other measurements that are known.
 
@@ -46,6 +50,7 @@ def known_results(
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
+        value_range: The least and the largest possible value, if they are declared.
 
     Raises:
         InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
@@ -57,7 +62,7 @@ def known_results(
     others = [name for name in needed if name != OBJECTIVE]
     for place, params, returned in _rows(evaluated, space, maximize, needed):
         try:
-            outcome = outcome_of(returned, others, _GOT)
+            outcome = outcome_of(returned, others, value_range, _GOT)
             if outcome.failure:
                 raise InvalidInput(f"{outcome.failure}.")
             found.append((space.canonical(params), outcome.returned))
@@ -120,6 +125,7 @@ def _of_table(
         rows: The place of each row, and its entries by column without those that are missing.
         space: The search space.
         needed: Names of the measurements that constraints are about.
+        value_range: The least and the largest possible value, if they are declared.
     """
     if _VALUE not in columns:
         raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(columns))}.")

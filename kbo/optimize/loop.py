@@ -52,6 +52,7 @@ def minimize(
     setting: Setting | None = None,
     method: str | None = None,
     constraints: Sequence[Any] = (),
+    value_range: tuple[float, float] | None = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
     workers: Workers = None,
@@ -88,6 +89,8 @@ def minimize(
         constraints: A list of limits on what the objective measures, ``kbo.Constraint("memory", upper=8.0)``, and on
             parameters: ``kbo.Linear({"a": 1, "b": 1}, upper=1)``, or functions that return whether given parameters are
             allowed.
+        value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
+            and other values are failures.
         seed: Seed of every random choice.
         journal: Path of a crash-safe journal.
         workers: Number of trials at a time, each in a worker process; or ``kbo.Processes(...)``, ``kbo.Threads(...)``,
@@ -132,8 +135,8 @@ def minimize(
     budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
-    options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
-    return loop.run(bounds, **options, maximize=False)
+    options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
+    return loop.run(bounds, **options, journal=journal, device=device, maximize=False)
 
 
 def maximize(
@@ -144,6 +147,7 @@ def maximize(
     setting: Setting | None = None,
     method: str | None = None,
     constraints: Sequence[Any] = (),
+    value_range: tuple[float, float] | None = None,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
     workers: Workers = None,
@@ -164,8 +168,8 @@ def maximize(
     budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
-    options = {"setting": setting, "constraints": constraints, "seed": seed, "journal": journal, "device": device}
-    return loop.run(bounds, **options, maximize=True)
+    options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
+    return loop.run(bounds, **options, journal=journal, device=device, maximize=True)
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,9 @@ class _Loop:
         measured, parameters = measured_only(options["constraints"])
         space = Space(bounds, parameters)
         options["constraints"] = measured
-        known = known_results(self.evaluated, space, options["maximize"], [c.name for c in measured])
+        known = known_results(
+            self.evaluated, space, options["maximize"], [c.name for c in measured], options["value_range"]
+        )
         first = first_points(self.try_first, space)
         optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)

@@ -56,6 +56,8 @@ class Optimizer(Inference):
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
         constraints: Limits on measured quantities (``kbo.Constraint``), and on parameters (``kbo.Linear`` or functions
             that return whether given parameters are allowed).
+        value_range: The least and the largest possible value, such as (0, 1) for an error rate: intervals stay inside,
+            and other values are failures.
         seed: Seed of every random choice.
         journal: Path of the journal; None keeps the run in memory.
         device: Where posteriors are, and points of a search are scored, such as "cuda"; the CPU by default. It decides
@@ -75,6 +77,7 @@ class Optimizer(Inference):
         """A copy has the run in memory, on the CPU, and writes no journal."""
         options = {"setting": self.setting, "method": self.method, "maximize": self.maximize, "seed": self.seed}
         options |= {"n_trials": self._problem.n_trials, "constraints": self.constraints}
+        options |= {"value_range": self.value_range}
         return partial(Optimizer, self.space, **options), (), self.events
 
     def __setstate__(self, events: list[Event]) -> None:
@@ -194,11 +197,11 @@ class Optimizer(Inference):
             largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
             exact, scope = self._exploration.whole, f"over {len(units)} points that are certain to be safe"
             scope += ", to which others may be added" * grows
-            return SpaceGap(float(belief.raw(torch.tensor(largest))) - lower, exact, scope, not grows)
+            return SpaceGap(max(float(belief.raw(torch.tensor(largest))) - lower, 0.0), exact, scope, not grows)
         largest, exact = largest_upper(reported, belief.posterior, search, limits(self._limited()))
         every = "over all points that satisfy the constraints" if self.space.constraints else "over the whole space"
         scope = every if exact else "by a search from many starts"
-        return SpaceGap(float(belief.raw(largest)) - lower, exact, scope)
+        return SpaceGap(max(float(belief.raw(largest)) - lower, 0.0), exact, scope)
 
     @guarded
     def safe_points(self) -> list[Params]:

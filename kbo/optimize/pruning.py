@@ -34,6 +34,9 @@ _FEWEST = 6
 _LEAST = 3
 """Completed trials with the same step from which on final values are predicted."""
 
+_BEST = 0.15
+"""Share of the completed trials that count as the best."""
+
 _PRUNED = 3
 """Pruned trials for each completed one, at most: predictions of their values rest on completed ones."""
 
@@ -54,37 +57,41 @@ class Pruner(Protocol):
 
 
 class Curves:
-    """Stops a trial whose final value is, by the curves of completed trials, unlikely to be the best.
+    """Stops a trial whose final value is, by the curves of completed trials, unlikely to be among the best.
 
     The final value is predicted from the last reported one by linear regression over completed trials: the half of
     them, and at least six, whose values at the same step are nearest. The trial is stopped if the prediction interval
-    (Student's t, Seber & Lee 2003, ch. 5) leaves it a probability of less than ``delta`` to end better than every
-    completed trial. The first trials run to their end, and then for each complete one at most three are stopped.
+    (Student's t, Seber & Lee 2003, ch. 5) leaves it a probability of less than ``delta`` to end among the best 15% of
+    the completed ones: under noise the best value is too good to be compared with. The first trials run to their end,
+    and then for each complete one at most three are stopped.
 
     Args:
         delta: Probability below which a trial is stopped. Larger values stop more trials.
         n_startup: Trials with the same step that are complete before one is stopped, at least six.
+        n_warmup: Reports of a trial that are not enough to stop it.
 
     Raises:
-        InvalidInput: A number that is no probability, or fewer trials.
+        InvalidInput: A number that is no probability, fewer trials, or a negative number of reports.
     """
 
-    def __init__(self, delta: float = 0.1, n_startup: int = 10) -> None:
+    def __init__(self, delta: float = 0.25, n_startup: int = 10, n_warmup: int = 2) -> None:
         self.delta: float = checks.probability("delta", delta)
         self.n_startup: int = checks.whole("n_startup", n_startup, _FEWEST)
+        self.n_warmup: int = checks.whole("n_warmup", n_warmup, 0)
 
     def __repr__(self) -> str:
-        return f"Curves(delta={self.delta:g}, n_startup={self.n_startup})"
+        return f"Curves(delta={self.delta:g}, n_startup={self.n_startup}, n_warmup={self.n_warmup})"
 
     def should_stop(self, trial: Trial, trials: Sequence[Trial], maximize: bool) -> bool:
         step, value = trial.reports[-1]
         known = np.array(curves_at(step, trials)).reshape(-1, 2)
-        if len(known) < self.n_startup or sum(other.pruned for other in trials) > _PRUNED * len(known):
+        enough = len(known) >= self.n_startup and len(trial.reports) > self.n_warmup
+        if not enough or sum(other.pruned for other in trials) > _PRUNED * len(known):
             return False
         sign = 1 if maximize else -1
-        best = max(sign * other.value for other in trials if other.value is not None)
+        values = sorted((sign * other.value for other in trials if other.value is not None), reverse=True)
         mean, error = _regression(value, known)
-        margin = sign * mean - best
+        margin = sign * mean - values[int(_BEST * len(values))]
         above = float(stdtr(_nearest(len(known)) - 2, margin / error)) if error > 0 else float(margin >= 0)
         return above < self.delta
 

@@ -47,17 +47,23 @@ class Run(Guarded):
         space: The search space.
         journal: Path of the journal; None keeps the run in memory.
         constraints: Limits on what every trial measures.
+        value_range: The least and the largest possible value of the objective; None if they are not known.
 
     Raises:
         JournalError: The journal cannot be written, is damaged, or belongs to another problem.
     """
 
     def __init__(
-        self, space: Space, journal: str | os.PathLike[str] | None, constraints: Sequence[Constraint] = ()
+        self,
+        space: Space,
+        journal: str | os.PathLike[str] | None,
+        constraints: Sequence[Constraint] = (),
+        value_range: tuple[float, float] | None = None,
     ) -> None:
         super().__init__()
         self.space: Space = space
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
+        self.value_range: tuple[float, float] | None = checks.maybe(checks.interval, "value_range", value_range)
         self._epoch = time.time() - time.monotonic()
         self._measures: list[str] = [c.name for c in self.constraints if c.name != OBJECTIVE]
         self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
@@ -182,7 +188,8 @@ class Run(Guarded):
 
         With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
         None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
-        and never reach the model, and so are missing measurements of constraints; those that came are kept.
+        and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
+        those that came are kept.
 
         Raises:
             InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
@@ -190,7 +197,7 @@ class Run(Guarded):
         """
         seconds = checks.maybe(checks.non_negative, "seconds", seconds)
         number = self._number_of(params)
-        found = outcome_of(value, self._measures)
+        found = outcome_of(value, self._measures, self.value_range)
         if found.value is None or found.failure:
             own = {} if found.value is None else {OBJECTIVE: found.value}
             return self._fail(number, found.failure, seconds, {**own, **found.measured})
@@ -205,7 +212,7 @@ class Run(Guarded):
         Raises:
             InvalidInput: Parameters outside the space, or a value as for ``tell`` that is not finite or incomplete.
         """
-        found = outcome_of(value, self._measures, "value must be a finite number, got")
+        found = outcome_of(value, self._measures, self.value_range, "value must be a finite number, got")
         if found.value is None or found.failure:
             raise InvalidInput(f"{found.failure}.")
         number = self._expect(params, asked=False).number

@@ -1,17 +1,18 @@
 """Bandit problems, noisy test functions and tuning tasks; no algorithms."""
 
+import functools
 from collections.abc import Callable
 
 from kbo.problems.base import Bandit, TuningProblem
 from kbo.problems.bbob import BBOB
 from kbo.problems.constrained import CONSTRAINED, ConstrainedFunction
 from kbo.problems.contextual import Bump, Chessboard, ClassificationBandit, ContextualBandit, StepDiagonal
+from kbo.problems.curves import TrainingCurves
 from kbo.problems.gaussian_process import GaussianProcessBandit
 from kbo.problems.graphs import GraphBandit, random_graphs, shortest_path_features
 from kbo.problems.himmelblau import HimmelblauBandit
 from kbo.problems.learners import AnyLearner, DiabetesSVR, DigitsMLP, LearnerOnData
 from kbo.problems.rkhs import RKHSBandit, StreamingBandit, stationary_kernel
-from kbo.problems.stepwise import EpochsMLP, StagesBoosting, StepwiseLearner, SubsetsSVM
 from kbo.problems.table import TuningTable
 from kbo.problems.tuning import GridBandit, NoisyFunction, TreeFunction, ackley, branin, hartmann6, levy
 
@@ -23,9 +24,7 @@ TUNING: dict[str, Callable[..., TuningProblem]] = {
     "ackley": ackley,
     "levy": levy,
     "arms": GridBandit,
-    "mlp-epochs": EpochsMLP,
-    "boosting-stages": StagesBoosting,
-    "svm-subsets": SubsetsSVM,
+    "training": functools.partial(TrainingCurves, "network-digits"),
     "learners": AnyLearner,
     "tree": TreeFunction,
 }
@@ -58,7 +57,6 @@ __all__ = [
     "ContextualBandit",
     "DiabetesSVR",
     "DigitsMLP",
-    "EpochsMLP",
     "GaussianProcessBandit",
     "GraphBandit",
     "GridBandit",
@@ -66,11 +64,9 @@ __all__ = [
     "LearnerOnData",
     "NoisyFunction",
     "RKHSBandit",
-    "StagesBoosting",
     "StepDiagonal",
-    "StepwiseLearner",
     "StreamingBandit",
-    "SubsetsSVM",
+    "TrainingCurves",
     "TreeFunction",
     "TuningProblem",
     "TuningTable",

@@ -204,4 +204,5 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
 
 def _begin(header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]) -> Optimizer:
     given = {name: header[name] for name in ("method", "maximize", "seed")}
-    return Optimizer(space, setting=setting, n_trials=header.get("n_trials"), constraints=constraints, **given)
+    given |= {name: header.get(name) for name in ("n_trials", "value_range")}
+    return Optimizer(space, setting=setting, constraints=constraints, **given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import fields
+from typing import Any
 
 from kbo import checks
 from kbo.optimize import Certified, Practical, Safe
@@ -30,9 +31,10 @@ def resume(record: Record) -> dict[str, str]:
         return {"text": text, "code": _call(record, path)}
     known = name in TUNING
     text = f"This command adds {_MORE} trials" + ("" if known else f"; {name}.py stands for the script that was tuned")
+    ends: Any = record.header.get("value_range", ())
     words = ["kbo", "tune", name if known else f"{name}.py", "--trials", len(record.trials) + _MORE]
     words += ["--method", record.header["method"], "--seed", record.header["seed"]]
-    words += [*["--maximize"] * record.maximize, "--journal", path]
+    words += [*["--maximize"] * record.maximize, *(["--value-range", *ends] if ends else []), "--journal", path]
     return {"text": f"{text}:", "code": shlex.join(map(str, words))}
 
 
@@ -55,6 +57,7 @@ def _call(record: Record, path: str) -> str:
         bounds = f"table  # of the {len(space.table)} candidates"
     lines = ["import kbo", "", f"bounds = {bounds}"]
     given = f"method={header['method']!r}, seed={header['seed']!r}, journal={path!r}"
+    given += f", value_range={header.get('value_range')}" * ("value_range" in header)
     if header.get("setting") == "certified":
         kind = Safe if "start" in header else Certified
         names = (entry.name for entry in fields(kind)[1:] if entry.name in header)

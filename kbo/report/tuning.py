@@ -98,7 +98,7 @@ def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     entries = {
         "kernel": numbers["kernel"],
         "noise level (units of the objective)": numbers["noise_std"],
-        "norm bound (units of the objective)": numbers["norm_bound"],
+        **({"norm bound (units of the objective)": numbers["norm_bound"]} if "norm_bound" in numbers else {}),
         "probability that bounds may fail": numbers["delta"] if result.certified else f"{numbers['delta']:g}, nominal",
         "where they come from": numbers["from"],
     }

@@ -34,9 +34,9 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 from scipy.optimize import minimize
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import cdist, pdist, squareform
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -88,7 +88,7 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _on_one_thread(work: Callable[[], R]) -> R:
+def on_one_thread(work: Callable[[], R]) -> R:
     """Return what some work returns, done with one thread of BLAS."""
     # On one line: between two, an interrupt could come after the work and before the lock is released.
     with _limit.lock, _blas().limit(limits=1, user_api="blas"): return work()  # noqa: E701  # fmt: skip
@@ -149,7 +149,8 @@ class Loss:
         self.B: Array = np.column_stack([np.ones(n), -bowl(X).numpy()])[:, : 1 + with_bowl]
         self.b0: Array = np.array([0.0, mean])[: 1 + with_bowl]
         self.P: Array = np.diag([0.0, 1 / variance])[: 1 + with_bowl, : 1 + with_bowl]
-        self.X: Array = (X - X.mean(0)).numpy()
+        self.centre: Tensor = X.mean(0)
+        self.X: Array = (X - self.centre).numpy()
         self.squares: Array = self.X**2
         self.X_and_ones: Array = np.column_stack([self.X, np.ones(n)])
         self.y: Array = y.numpy()
@@ -188,6 +189,27 @@ class Loss:
         constant = -len(self.y) * (math.log(2 * math.pi * variance) + 1) / 2
         c, h = [*b.tolist(), 0.0][:2]
         return c, h, self._log_likelihood(L, b, alpha) - constant
+
+    def predict(self, theta: Array, Z: Tensor) -> tuple[Array, Array]:
+        """Return mean and variance [m] of ``c - h q + f`` at points Z [m D], given theta (Sec. 2.7)."""
+        L, _, b, alpha = self._terms(theta)
+        decay = cdist((Z - self.centre).numpy() * (scale := math.sqrt(5) * np.exp(-theta[:-1])), self.X * scale)
+        k = (1 + decay + decay * decay / 3) * np.exp(-decay)
+        root = solve_triangular(L, np.column_stack([k.T, self.B]), lower=True)
+        explained, of_B = root[:, : len(k)], root[:, len(k) :]
+        B = np.column_stack([np.ones(len(k)), -bowl(Z).numpy()])[:, : self.B.shape[1]]
+        rest = B - explained.T @ of_B
+        by_trend = (rest @ np.linalg.inv(of_B.T @ of_B + self.P) * rest).sum(1)
+        return B @ b + k @ alpha, np.maximum(1 - (explained**2).sum(0), 0) + by_trend
+
+    def left_out(self, theta: Array) -> Array:
+        """Return how far each value [n] is from its prediction by the others, in standard deviations (Sec. 5.4.2)."""
+        L, _, _, alpha = self._terms(theta)
+        inverse = _potri(L, lower=True)[0]
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        of_B = inverse @ self.B
+        inverse -= of_B @ np.linalg.inv(self.B.T @ of_B + self.P) @ of_B.T
+        return alpha / np.sqrt(inverse.diagonal())
 
     def _log_likelihood(self, L: Array, b: Array, alpha: Array) -> float:
         rest = self.y - self.B @ b
@@ -260,6 +282,15 @@ def fit(
     rows = _rows(len(y))
     extra = None if errors is None else errors.cpu()[rows]
     loss = Loss(X.cpu()[rows], y.cpu()[rows], NOISELESS if exact else NOISE, extra, with_bowl=with_bowl)
+    log_density, theta = mode(loss, noise_std)
+    constant, height, gain = loss.trend(theta)
+    kernel = unit_kernel(X.shape[-1])
+    kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
+    return Fit(kernel, math.exp(theta[-1] / 2), constant, height, gain, log_density)
+
+
+def mode(loss: Loss, noise_std: float | None) -> tuple[float, Array]:
+    """Return the largest log-density, and where it is [D + 1]; the prior medians where it cannot be computed."""
     box = [(mean - _RANGE, mean + _RANGE) for mean in loss.means.tolist()]
     fallback = loss.means.copy()
     if noise_std is not None:
@@ -269,12 +300,9 @@ def fit(
     for start, (lengthscales, noise) in zip(starts, _STARTS, strict=True):
         start[:-1] += lengthscales
         start[-1] += noise if noise_std is None else 0.0
-    found = [(math.inf, fallback), *_on_one_thread(lambda: list(_minima(loss, starts, box)))]
-    loss_there, theta = min(found, key=lambda pair: pair[0])
-    constant, height, gain = loss.trend(theta)
-    kernel = unit_kernel(X.shape[-1])
-    kernel.initialize(lengthscale=torch.from_numpy(np.exp(theta[:-1])))
-    return Fit(kernel, math.exp(theta[-1] / 2), constant, height, gain, -loss_there)
+    found = [(math.inf, fallback), *on_one_thread(lambda: list(_minima(loss, starts, box)))]
+    least, theta = min(found, key=lambda pair: pair[0])
+    return -least, theta
 
 
 def _rows(n: int) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.settings.fitting import LEAST_NOISE, MOST, Fit, bowl, fit
+from kbo.optimize.settings.predictive import Predictive
 from kbo.optimize.targets import Targets, around, least_skewed, linear
 from kbo.regression import GreedyDictionary
 from kbo.regression.sketch.dictionary import Observed, pivots
@@ -27,6 +29,8 @@ class Fitted:
         targets: The map from values of the objective to targets.
         height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
+        predictive: Returns the distribution for reports after points [n D], targets [n] and their standard errors [n]
+            besides the noise; without it intervals are those of the posterior with this kernel.
     """
 
     kernel: Kernel
@@ -34,6 +38,7 @@ class Fitted:
     targets: Targets
     height: float = 0.0
     gain: float = math.inf
+    predictive: Callable[[Tensor, Tensor, Tensor], Predictive] | None = None
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
@@ -112,16 +117,22 @@ def _fitted(
     with_bowl: bool,
 ) -> Fitted:
     """Fit a model for each of several targets, and return the one under which the values are likeliest."""
+    exact = noise_std == 0
+
+    def level(targets: Targets) -> float | None:
+        given = noise_std and min(max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE)
+        return given or None
 
     def fit_of(targets: Targets) -> Fit:
-        level = noise_std and min(max(noise_std / targets.spread / targets.unit, LEAST_NOISE), _MOST_NOISE)
         extra = None if errors is None else targets.errors(y, errors)
-        return fit(X, targets(y), level or None, extra, exact=noise_std == 0, with_bowl=with_bowl)
+        return fit(X, targets(y), level(targets), extra, exact=exact, with_bowl=with_bowl)
 
     fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
     part = min(len(y), MOST)
     targets, found = max(fits, key=lambda pair: pair[1].log_density + part * pair[0].log_slope(y))
-    return Fitted(found.kernel, found.noise_std, targets.above(found.constant), found.height, found.gain)
+    predictive = partial(Predictive, noise_std=level(targets), exact=exact, with_bowl=with_bowl)
+    above = targets.above(found.constant)
+    return Fitted(found.kernel, found.noise_std, above, found.height, found.gain, predictive)
 
 
 class FocusedDictionary(GreedyDictionary):

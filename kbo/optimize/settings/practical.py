@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, MartingaleMixture, UnknownNorm
+from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data, errors
 from kbo.optimize.constraint import OBJECTIVE, Constraint
@@ -32,8 +33,9 @@ from kbo.optimize.search.proposers import (
 )
 from kbo.optimize.search.search import Search
 from kbo.optimize.search.trust_region import trust_radius
-from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.settings.fitting import MOST, unit_kernel
 from kbo.optimize.settings.model import Fitted, FocusedDictionary, Trend, fit_limited, fit_values
+from kbo.optimize.settings.predictive import Predictive
 from kbo.optimize.settings.schedule import Schedule, cut
 from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
@@ -77,9 +79,14 @@ class Practical(Setting):
     bound of the chosen method. Without noise and with a real parameter, "ucb" searches every second time only near the
     best trial, in a box that grows after a better trial in it and shrinks after a worse one (as in TuRBO, Eriksson et
     al. 2019); where parameters are conditional, it takes the largest expected improvement, which leaves a branch that
-    is known for another one. The norm bound, for the interval that is reported and for methods that search with one, is
-    ``norm_factor`` times the anytime lower confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at
-    every step, and at least 1 prior standard deviation.
+    is known for another one. The norm bound of methods that search with one is ``norm_factor`` times the anytime lower
+    confidence bound of the norm (Flynn & Reeb 2024, Cor. 4.3), recomputed at every step, and at least 1 prior standard
+    deviation.
+
+    A reported interval is about one point, with the nominal probability ``1 - delta``: that of the predictive
+    distribution, averaged over kernels and noise levels that explain the values. Its standard deviation is scaled by
+    the leave-one-out errors of the best values, if these are larger than predicted. docs/comparisons.md has figures of
+    its coverage.
 
     With limits on measured quantities the log-probability that all are kept is added to the bound of the search. The
     mean of each quantity at the recommended trial is within its limit by two standard deviations, if there is such a
@@ -89,7 +96,7 @@ class Practical(Setting):
     journal names the class, so that a run is not continued with another one (docs/howto.md, "A setting of your own").
 
     Args:
-        delta: Nominal failure probability of the bounds.
+        delta: Nominal failure probability of an interval.
         scale: Covariance scale of the mixture.
         norm_factor: Multiple of the lower confidence bound of the norm.
         n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
@@ -410,31 +417,39 @@ class PracticalBelief(Belief):
         """The bound of the method, with the estimates in place of what it assumes."""
         return (self._plain if self._recipe.norm == "unused" else self._method(self.norm_bound)).confidence
 
-    @property
-    def bounded(self) -> bool:
-        return self._plain.confidence is not None
+    @cached_property
+    def reported(self) -> FixedWidth | None:
+        """The interval of a normal distribution, with one kernel and noise level; ``interval`` averages over them."""
+        if self._plain.confidence is None:
+            return None
+        return FixedWidth(NormalDist().inv_cdf(1 - self._setting.delta / 2))
+
+    def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self._predictive is None or self.reported is None:
+            return super().interval(features)
+        mean, error = self._predictive(features)
+        half = self.reported.width(self.posterior) * error
+        lower, mean, upper = (self.raw(target) for target in (mean - half, mean, mean + half))
+        if not self.exact:
+            return lower, mean, upper
+        X, values = data([one for one in self.values if one.error is None], features.device)
+        same = (features.unsqueeze(1) == X).all(-1)
+        known, value = same.any(-1), values[same.long().argmax(-1)]
+        return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
 
     @cached_property
-    def reported(self) -> Confidence | None:
-        """AMM in place of tighter mixtures: with an estimated norm those would exclude too much."""
-        confidence, s = self.confidence, self._setting
-        if confidence is None:
+    def _predictive(self) -> Predictive | None:
+        """The distribution for reports; None where the model is the caller's own, and of many values."""
+        if self.fitted.predictive is None or len(self.values) > MOST:
             return None
-        ranks_points = self._recipe.draws or confidence.reported() is None
-        if not (ranks_points or isinstance(confidence, MartingaleMixture)):
-            return confidence
-        return MartingaleMixture(self.fitted.noise_std, self.norm_bound, s.delta, "amm", s.scale)
+        X, y = data(self.values)
+        return self.fitted.predictive(X, self.targets(y), self.targets.errors(y, errors(self.values)))
 
     def guarantee(self, selected: Sequence[str] = ()) -> str:
         if self.reported is None:
             return NO_BOUND
-        values = "objective" if self.targets.power == 1 else "transformed objective"
-        norm = f"the norm bound ({self.assumptions()['norm_bound']:.3g}, of the {values} less its trend)"
-        fitted = "the kernel" if self.exact or self._noise_given else "the kernel, the noise level"
-        return (
-            f"practical, not certified: {fitted} and {norm} are estimates from the same data, so the interval may be "
-            "too narrow"
-        )
+        fitted = "the kernel is an estimate" if self._noise_given else "kernel and noise level are estimates"
+        return f"practical, not certified: {fitted} from the same data, so the interval may be too narrow"
 
     @property
     def _noise_given(self) -> bool:
@@ -442,13 +457,15 @@ class PracticalBelief(Belief):
 
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""
-        noise, factor = "what it leaves unexplained" if self.exact else "noise", f"{self._setting.norm_factor:g}"
+        noise = "what it leaves unexplained" if self.exact else "noise"
         fitted = "kernel" if self._noise_given else f"kernel and {noise}"
         given = ", noise given" if self._noise_given else ""
+        norm = {} if self._recipe.norm == "unused" else {"norm_bound": self.norm_bound * self.targets.scale}
+        factor = f", norm bound {self._setting.norm_factor:g} x its lower bound" if norm else ""
         return {
             "kernel": "fitted",
             "noise_std": self.fitted.noise_std * self.targets.scale,
-            "norm_bound": self.norm_bound * self.targets.scale,
+            **norm,
             "delta": self._setting.delta,
-            "from": f"{fitted} by marginal likelihood{given}, norm bound {factor} x its lower bound",
+            "from": f"{fitted} by marginal likelihood{given}{factor}",
         }

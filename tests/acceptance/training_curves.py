@@ -1,0 +1,108 @@
+"""Trains what ``kbo.problems.TrainingCurves`` replays, and writes its file: some minutes, once.
+
+    python -m tests.acceptance.training_curves
+
+Small networks, linear models and boosted trees of scikit-learn on data that come with it, each with random parameters
+and twice with other splits, starts and orders. After every step the error on the half that is not trained on is kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn import datasets
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.preprocessing import StandardScaler
+
+from kbo.problems.curves import FILE, SPACES, STEPS
+
+CONFIGURATIONS, REPEATS = 200, 2
+
+
+def split(data: Any, seed: int) -> list[Any]:
+    """Return scaled inputs to train and to validate, and their targets; numbers have mean 0 and variance 1."""
+    X, y = data
+    train, rest, targets, others = train_test_split(X, y, train_size=0.5, random_state=seed)
+    scaler = StandardScaler().fit(train)
+    if y.dtype.kind == "f":
+        centre, scale = targets.mean(), targets.std()
+        targets, others = (targets - centre) / scale, (others - centre) / scale
+    return [scaler.transform(train), scaler.transform(rest), targets, others]
+
+
+def trained(learner: Any, data: Any, seed: int) -> Iterator[float]:
+    """Yield the error after each epoch."""
+    X, rest, y, others = split(data, seed)
+    classes = {"classes": np.unique(data[1])} if data[1].dtype.kind == "i" else {}
+    for _ in range(STEPS):
+        learner.partial_fit(X, y, **classes)
+        yield error(others, learner.predict(rest))
+
+
+def boosted(learner: Any, data: Any, seed: int) -> Iterator[float]:
+    """Yield the error after each two trees."""
+    X, rest, y, others = split(data, seed)
+    for step, found in enumerate(learner.fit(X, y).staged_predict(rest)):
+        if step % 2:
+            yield error(others, found)
+
+
+def error(y: np.ndarray, found: np.ndarray) -> float:
+    """Return the share of wrong classes, or the root mean square, at most 2."""
+    wrong = y != found if y.dtype.kind == "i" else np.clip(np.nan_to_num(found - y, nan=2.0), -2, 2) ** 2
+    return float(np.mean(wrong)) if y.dtype.kind == "i" else float(np.sqrt(np.mean(wrong)))
+
+
+def network(kind: Callable[..., Any], p: Any, seed: int) -> Any:
+    return kind(
+        hidden_layer_sizes=(p["width"],) * p["layers"],
+        learning_rate_init=p["learning_rate"],
+        alpha=p["alpha"],
+        batch_size=p["batch_size"],
+        random_state=seed,
+    )
+
+
+def trees(kind: Callable[..., Any], p: Any, seed: int) -> Any:
+    return kind(n_estimators=2 * STEPS, random_state=seed, **p)
+
+
+def linear(p: Any, seed: int) -> Any:
+    return SGDClassifier(
+        "log_loss", alpha=p["alpha"], l1_ratio=p["l1_ratio"], penalty="elasticnet", learning_rate="invscaling",
+        eta0=p["learning_rate"], power_t=p["power"], random_state=seed,
+    )  # fmt: skip
+
+
+def main() -> None:
+    digits, cancer = datasets.load_digits(return_X_y=True), datasets.load_breast_cancer(return_X_y=True)
+    diabetes, friedman = datasets.load_diabetes(return_X_y=True), datasets.make_friedman1(400, noise=1, random_state=0)
+    made = {
+        "network-digits": lambda p, seed: trained(network(MLPClassifier, p, seed), digits, seed),
+        "network-friedman": lambda p, seed: trained(network(MLPRegressor, p, seed), friedman, seed),
+        "linear-digits": lambda p, seed: trained(linear(p, seed), digits, seed),
+        "trees-cancer": lambda p, seed: boosted(trees(GradientBoostingClassifier, p, seed), cancer, seed),
+        "trees-diabetes": lambda p, seed: boosted(trees(GradientBoostingRegressor, p, seed), diabetes, seed),
+    }
+    found = {}
+    for name, run in made.items():
+        space = SPACES[name]
+        units = np.random.default_rng(0).random((CONFIGURATIONS, space.dimension)).astype(np.float32)
+        import torch
+
+        params = [space.params(torch.from_numpy(unit).double()) for unit in units]
+        curves = [[list(run(p, 100 * repeat + 1)) for p in params] for repeat in range(REPEATS)]
+        found[f"{name}/units"], found[f"{name}/curves"] = units, np.array(curves, dtype=np.float32)
+        print(name, np.quantile(found[f"{name}/curves"][..., -1], [0, 0.1, 0.5, 0.9]), flush=True)
+    np.savez_compressed(FILE, **found)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
