@@ -199,7 +199,7 @@ def test_intervals_of_recommended_points_contain_the_truth_as_often_as_they_say(
 
 
 def truth(x, centre):
-    return sum(math.sin(5 * (a - float(c))) ** 2 for a, c in zip(x, centre, strict=True))
+    return sum(math.sin(3 * (a - float(c))) ** 2 for a, c in zip(x, centre, strict=True))
 
 
 def test_intervals_stay_in_the_range_of_the_values_and_others_are_failures(tmp_path):

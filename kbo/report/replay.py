@@ -42,7 +42,7 @@ class Moment:
         recommended: Number of the trial that was recommended.
         lower, mean, upper: The interval of the function at the recommended trial; None while there is no bound.
         gap: The optimality gap where it was computed; see ``Optimizer.gap``.
-        noise_std, norm_bound: The noise level and the norm bound of the interval.
+        noise_std, norm_bound: The noise level and the norm bound, if the setting or the method has one.
         ridge: The regulariser of the posterior, in units of the kernel.
         anchors: Size of the dictionary of a sketched posterior.
         noise_lower, noise_upper: Bounds of the noise level, for methods that bound it online.
@@ -196,7 +196,7 @@ def _numbers(optimizer: Optimizer) -> dict[str, Any]:
     if belief is None:
         return {}
     numbers, state = belief.assumptions(), belief.posterior
-    found = {name: numbers[name] for name in ("noise_std", "norm_bound")}
+    found = {name: numbers.get(name) for name in ("noise_std", "norm_bound")}
     found |= {"ridge": state.ridge, "anchors": None if state.anchors is None else len(state.anchors)}
     if isinstance(state.schedule, NoiseLevel):
         found |= {"noise_lower": state.schedule.lower, "noise_upper": state.schedule.upper}
