@@ -24,6 +24,8 @@ from .errors import NotPositiveDefinite as NotPositiveDefinite
 from .errors import RefutedAssumptions as RefutedAssumptions
 from .errors import Stop as Stop
 from .errors import TooManyFailures as TooManyFailures
+from .histories import Audit as Audit
+from .histories import audit as audit
 from .optimize import Certified as Certified
 from .optimize import Constraint as Constraint
 from .optimize import Curves as Curves

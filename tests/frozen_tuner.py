@@ -108,10 +108,9 @@ def said(optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
     yield "account", None if belief is None else belief.account()
     interval = None if best is None else optimizer.interval(best.params)
     yield "interval", None if interval is None else torch.tensor(interval)
-    feasibility, gap, sureness = optimizer.feasibility(), optimizer.gap(), optimizer.sureness()
+    feasibility, gap = optimizer.feasibility(), optimizer.gap()
     yield "feasibility", str(feasibility)
     yield "gap", None if gap is None else torch.tensor(gap.value)
-    yield "sureness", None if sureness is None else torch.tensor(sureness)
 
 
 def tuned(

@@ -434,8 +434,7 @@ def test_without_noise_the_best_observed_trial_is_recommended():
     result = result_of(optimizer, "", None)
     assert result.exact
     assert result.value == result.lower == result.upper == min(trial.value for trial in optimizer.trials)
-    assert result.sureness == (1.0, 0.0)
-    assert result.evaluated.endswith("; the best observed value")
+    assert result.evaluated == "once; the best observed value"
     assert result.account["noise"] == f"none: trial 4 repeated trial {points.index(points[4])} with the same value"
     assert result.account["rule"] == "the best observed value, since there is no noise"
     assert f"(Yeo-Johnson, power {optimizer.belief().targets.power:g})" in result.account["model"]
@@ -488,40 +487,6 @@ def test_a_given_noise_level_is_used():
     assert run(8, setting=kbo.Practical(noise_std=1e308)).interval({"x": 0.5}) is not None
 
 
-def dense_sureness(optimizer, count=100_000):
-    """The same from the textbook posterior of the fitted model at all trials, repeated ones included."""
-    belief, trials = optimizer.belief(), optimizer.completed()
-    X = torch.tensor([[trial.params["x"]] for trial in trials], dtype=torch.float64)
-    y = torch.tensor([(1 if optimizer.maximize else -1) * trial.value for trial in trials], dtype=torch.float64)
-    K, prior = gram(belief.fitted.kernel, X, X), -belief.fitted.height * bowl(X)
-    A = K + belief.fitted.noise_std**2 * torch.eye(len(y), dtype=torch.float64)
-    mean = prior + K @ torch.linalg.solve(A, belief.targets(y) - prior)
-    covariance = K - K @ torch.linalg.solve(A, K)
-    values, vectors = torch.linalg.eigh(covariance)
-    normal = torch.randn(count, len(y), generator=seeded(7), dtype=torch.float64)
-    draws = belief.targets.values(mean + (normal * values.clamp_min(0).sqrt()) @ vectors.T)
-    best = draws[:, [trial.number for trial in trials].index(optimizer.recommended().number)]
-    loss = (draws.amax(1) - best).clamp_min(0)
-    return float((loss < 1e-6).double().mean()), float(loss.mean()), float(loss.std())
-
-
-@pytest.mark.parametrize("options", [{}, {"maximize": True, "objective": lambda x: -valley(x)}])
-def test_how_sure_the_choice_is_agrees_with_the_dense_posterior(options, monkeypatch):
-    optimizer = run(14, **{"objective": valley, "noise": 0.3, "seed": 1, **options})
-    for _ in range(2):
-        optimizer.tell(optimizer.recommended().params, 0.5)
-    probability, loss, spread = dense_sureness(optimizer)
-    found = optimizer.sureness()
-    assert 0.02 < probability < 0.98
-    assert found.probability == pytest.approx(probability, abs=4 * 0.5 / 2000**0.5)
-    assert found.expected_loss == pytest.approx(loss, abs=4 * spread / 2000**0.5)
-    assert optimizer.sureness() == found
-    monkeypatch.setattr("kbo.optimize.recommendation.MOST_DRAWN", 10)  # the best of many
-    assert optimizer.sureness() == pytest.approx(found, abs=0.05)
-    monkeypatch.setattr("kbo.optimize.recommendation.MOST_DRAWN", 1)  # always the recommended one
-    assert optimizer.sureness() == (1.0, 0.0)
-
-
 def test_the_account_names_the_parts_and_is_the_same_after_a_replay(tmp_path):
     path = tmp_path / "run.jsonl"
     run(12, valley, 0.3, journal=path).close()
@@ -535,8 +500,8 @@ def test_the_account_names_the_parts_and_is_the_same_after_a_replay(tmp_path):
 
 def test_before_a_bound_and_in_the_certified_setting_nothing_is_said_of_how_sure_it_is():
     early = result_of(run(3), "", None)
-    assert (early.sureness, early.exact, early.evaluated) == (None, None, "once")
-    assert run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).sureness() is None
+    assert (early.answers, early.exact, early.evaluated) == (None, None, "once")
+    assert run(3, noise=0.1, setting=kbo.Certified(fitting.unit_kernel(1), 0.3, 40.0)).answers() is None
 
 
 # Settings of the caller's own

@@ -1,4 +1,4 @@
-"""Command line: kbo tune | run | compare | reproduce | plot | report | journal | bench.
+"""Command line: kbo tune | audit | run | compare | reproduce | plot | report | journal | bench.
 
 Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
 the rest, so that ``kbo --help`` does not load PyTorch.
@@ -19,7 +19,7 @@ from kbo.cli.experiments import compare, reproduce, run
 from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import tune
-from kbo.cli.views import bench, plot, report
+from kbo.cli.views import audit, bench, plot, report
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -48,6 +48,6 @@ def _top(
 
 for _listing_names in (tune, run, compare):
     app.command(cls=CommandWithNames)(_listing_names)
-for _command in (reproduce, plot, report, bench):
+for _command in (audit, reproduce, plot, report, bench):
     app.command()(_command)
 app.add_typer(journal, name="journal")

@@ -115,6 +115,10 @@ def tune(
             "far as a search finds."
         ),
     ] = None,
+    stop_when: Annotated[
+        float | None,
+        typer.Option(help="Stop when 20 more trials are expected to improve the value by no more than this."),
+    ] = None,
     prune: Annotated[str | None, typer.Option(help=options.PRUNERS, show_default="none is stopped")] = None,
     evaluated: Annotated[
         Path | None,
@@ -182,6 +186,7 @@ def tune(
         time_budget=time_budget,
         end_running=end_running,
         stop_at_gap=stop_at_gap,
+        stop_when=stop_when,
         pruner=prune,
         evaluated=evaluated,
         try_first=() if try_first is None else _json("--try-first", try_first),

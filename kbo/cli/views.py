@@ -1,4 +1,4 @@
-"""``kbo plot``, ``kbo report`` and ``kbo bench``."""
+"""``kbo plot``, ``kbo report``, ``kbo audit`` and ``kbo bench``."""
 
 from __future__ import annotations
 
@@ -50,6 +50,32 @@ def report(
             f"{run} has rows of `kbo run`, and a page is made of a journal: draw it with `kbo plot {run}`."
         )
     typer.echo(f"page     {write(run, page)}")
+
+
+def audit(
+    history: Annotated[
+        str,
+        typer.Argument(help="Storage of Optuna (URL or .db), JSON of Ax, table (.csv), or journal of kbo (.jsonl)."),
+    ],
+    study: Annotated[str | None, typer.Option(help="Study in a storage, if there are several.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column of the values of a table.", show_default="value, objective, loss ...")
+    ] = None,
+    maximize: Annotated[bool, typer.Option("--maximize", help="Larger values of a table are better.")] = False,
+    page: Annotated[Path | None, typer.Option("--to", help="An .html file to write a page to as well.")] = None,
+) -> None:
+    """Say which trial of a history is likely the best, how sure that is, and whether more trials are worth it.
+
+    Example:  kbo audit sqlite:///studies.db --study resnet
+    """
+    import kbo
+
+    found = kbo.audit(history, study=study, target=target, maximize=maximize)
+    typer.echo(found)
+    if page is not None:
+        from kbo.report import write
+
+        typer.echo(f"page           {write(found.result, page, title=found.source)}")
 
 
 def bench(

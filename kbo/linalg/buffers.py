@@ -55,6 +55,7 @@ class GrowingTensor(Stateful):
         before, rows = self.value.shape, self.value.shape[0] + by[0]
         if len(by) == 1 and rows <= self._buffer.shape[0] and before[1:] == self._buffer.shape[1:]:
             self.value = self._buffer[:rows]
+            self.value[before[0] :] = 0
             return
         wanted = [had + more for had, more in zip(before, (*by, *[0] * (len(before) - len(by))), strict=True)]
         capacity = self._buffer.shape
@@ -62,10 +63,12 @@ class GrowingTensor(Stateful):
             room = (
                 max(w, 2 * had + _EXTRA) if w > c else c for w, had, c in zip(wanted, before, capacity, strict=True)
             )
-            larger = self._buffer.new_zeros(*room)
+            larger = self._buffer.new_empty(*room)
             larger[tuple(map(slice, before))] = self.value
             self._buffer = larger
         self.value = self._buffer[tuple(map(slice, wanted))]
+        for axis, had in enumerate(before):  # of the buffer, what is not a part of the value is not set
+            self.value.narrow(axis, had, wanted[axis] - had).zero_()
 
     def _fork_with(self, memo: dict[int, Any]) -> Self:
         """Return a copy of the same layout; only what was written is copied."""
@@ -83,6 +86,6 @@ class GrowingTensor(Stateful):
         self._allocate(state["value"], state["capacity"], state["stride"])
 
     def _allocate(self, value: Tensor, capacity: list[int], stride: list[int]) -> None:
-        self._buffer = value.new_zeros(()).new_empty_strided(capacity, stride).zero_()
+        self._buffer = value.new_zeros(()).new_empty_strided(capacity, stride)
         self.value = self._buffer[tuple(map(slice, value.shape))]
         self.value.copy_(value)

@@ -16,7 +16,6 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.recommendation import Sureness
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 from kbo.space import Params, Space
@@ -163,16 +162,13 @@ class Belief(ABC):
         """Return the probability that the value at features [1 D] reaches a limit; 1 where there is no prior of it."""
         return 1.0
 
-    def sureness(self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator) -> Sureness | None:
-        """Return how sure it is that a completed trial is the best one; None where there is no prior of the objective.
-
-        Args:
-            features: Features [n D] of the completed trials.
-            values: Their values [n].
-            chosen: The row of the trial.
-            generator: Source of randomness.
-        """
+    def draws(self, features: Tensor, count: int, generator: torch.Generator) -> Tensor | None:
+        """Return joint draws [count n] of the objective at features [n D]; None where there is no prior of it."""
         return None
+
+    def predicted(self) -> tuple[int, int]:
+        """Return how many values are inside the 90% interval that the others predict, and of how many that is known."""
+        return 0, 0
 
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].

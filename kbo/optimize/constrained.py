@@ -125,20 +125,13 @@ class Quantity:
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return lower bound, mean and upper bound [n] at features [n D]; None while there is no bound.
 
-        They are those of ``description``; the lower bound is at most one range of all values below the worst of them.
-
         Raises:
             RefutedAssumptions: As ``belief``.
         """
         described = self.description()
         if described is None or not described.bounded:
             return None
-        lower, mean, upper = described.interval(features)
-        if not described.targets.compression:
-            return lower, mean, upper
-        known = [one.value for one in described.values if one.value is not None]
-        least = 2 * min(known) - max(known)
-        return lower.clamp_min(least), mean.clamp_min(least), upper.clamp_min(least)
+        return described.interval(features)
 
     def description(self) -> Belief | None:
         """Return the belief for reports, in which bad values are not cut; None while there are too few.

@@ -13,6 +13,7 @@ from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
+from kbo.optimize.answers import Answers, answers
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
@@ -20,7 +21,6 @@ from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
 from kbo.optimize.infeasible import Infeasible, certificate
 from kbo.optimize.pruning import prediction
-from kbo.optimize.recommendation import Sureness
 from kbo.optimize.run import Run
 from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, quantity, violations
@@ -120,20 +120,23 @@ class Inference(Run):
         return certificate(self.space, limited, self.constraints, self._data()[0])
 
     @guarded
-    def sureness(self) -> Sureness | None:
-        """Return how sure it is that the recommended trial is the best completed one, in units of the objective.
+    def answers(self, tolerance: float | None = None) -> Answers | None:
+        """Return what the run says of its objective, in its units: what more trials would bring, and what matters.
 
-        With constraints it is compared with the trials that keep all limits as measured.
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
 
-        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, where
-        ``gap`` bounds the loss, and while there is no bound.
+        Args:
+            tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
+                default 5% of the difference to random parameters.
         """
-        best, known = self._recommended(), self._bounded()
-        if best is None or known is None:
+        tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
+        best, known, described = self._recommended(), self._bounded(), self._objective.description()
+        if best is None or known is None or described is None:
             return None
-        rivals = [t for t in self._trials.complete if t is best or not violations(t, self.constraints)]
-        chosen = [trial is best for trial in rivals].index(True)
-        return known[0].sureness(*self._data(rivals), chosen, self._generator(len(self._trials.finished)))
+        trials = [t for t in self._trials.complete if t is best or not violations(t, self.constraints)]
+        generator = self._generator(len(self._trials.finished))
+        return answers(self.space, described, trials, best, generator, tolerance)
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:

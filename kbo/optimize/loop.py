@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbo import checks, recipes
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.answers import MORE
 from kbo.optimize.belief import Setting
 from kbo.optimize.callbacks import Callbacks, OnTrial
 from kbo.optimize.constraint import measured_only, outcome_of
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("kbo")
 
+_ASKED = 5
+"""Trials between two questions whether to stop."""
+
 _SHOWN = 3
 """Reasons of failures that an error shows."""
 
@@ -61,6 +65,7 @@ def minimize(
     end_running: bool = False,
     max_failures: int = 5,
     stop_at_gap: float | None = None,
+    stop_when: float | None = None,
     pruner: str | Pruner | optuna.pruners.BasePruner | None = None,
     evaluated: Any = None,
     try_first: Sequence[Any] = (),
@@ -105,6 +110,8 @@ def minimize(
         stop_at_gap: Stop when the optimality gap is at most this, in units of the objective. In the certified setting
             the recommended parameters are then within this of the optimum with probability ``1 - delta``; on boxes as
             far as the search for the largest upper bound goes. In the practical setting it is a rule of thumb.
+        stop_when: Stop when 20 more trials are expected to improve the value by no more than this, in units of the
+            objective (``Result.answers``); asked every fifth trial. Only for the practical setting.
         pruner: Stops trials early by what they report with ``trial.report(step, value)``: "curves" or
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
         evaluated: Results that are known, which do not count in ``n_trials``: a DataFrame with a column for each
@@ -132,7 +139,7 @@ def minimize(
     Every exception that ends a run has its ``trials``.
     """
     engine = engine_of(workers, timeout)
-    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
+    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
     options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
@@ -156,6 +163,7 @@ def maximize(
     end_running: bool = False,
     max_failures: int = 5,
     stop_at_gap: float | None = None,
+    stop_when: float | None = None,
     pruner: str | Pruner | optuna.pruners.BasePruner | None = None,
     evaluated: Any = None,
     try_first: Sequence[Any] = (),
@@ -165,7 +173,7 @@ def maximize(
 ) -> Result:
     """Maximise a noisy, expensive function; arguments and result as ``minimize``."""
     engine = engine_of(workers, timeout)
-    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap)
+    budget = _Budget(n_trials, timeout, time_budget, end_running, max_failures, stop_at_gap, stop_when)
     callbacks = Callbacks(on_trial)
     loop = _Loop(objective, engine, budget, method, pruner, evaluated, try_first, progress, callbacks)
     options = {"setting": setting, "constraints": constraints, "value_range": value_range, "seed": seed}
@@ -182,6 +190,7 @@ class _Budget:
     end_running: bool
     max_failures: int
     stop_at_gap: float | None
+    stop_when: float | None
 
     def __post_init__(self) -> None:
         if self.n_trials is None and self.time_budget is None:
@@ -192,6 +201,7 @@ class _Budget:
         checks.flag("end_running", self.end_running)
         checks.whole("max_failures", self.max_failures, 1)
         checks.maybe(checks.positive, "stop_at_gap", self.stop_at_gap)
+        checks.maybe(checks.positive, "stop_when", self.stop_when)
 
 
 @dataclass(frozen=True)
@@ -357,6 +367,10 @@ class _Work:
         wanted, infeasible = self._budget.stop_at_gap, self._optimizer.infeasible()
         if infeasible is not None:
             return str(infeasible)
+        least, n = self._budget.stop_when, self._optimizer.n_finished
+        found = self._optimizer.answers() if least is not None and n and n % _ASKED == 0 else None
+        if found is not None and least is not None and found.more.value <= least:
+            return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"
         if wanted is None or (gap := self._optimizer.gap()) is None or gap.value > wanted or not gap.final:
             return ""
         return f"the optimality gap {gap.value:.4g} is at most {wanted:g}"

@@ -6,17 +6,18 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.optimize import table
+from kbo.optimize.answers import Answers
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
-from kbo.optimize.recommendation import Sureness
 from kbo.optimize.trials import Trial
 from kbo.space import Params
 from kbo.terminal import printable
@@ -47,9 +48,6 @@ class Result:
         feasibility: With constraints, bounds of the measured quantities at the recommended parameters, and whether they
             keep the limits, for certain or with which probability.
         infeasible: The certificate that no point of the space keeps all limits, if there is one.
-        sureness: ``probability`` that no other completed trial is better, and ``expected_loss`` against the best one,
-            by the fitted model of the practical setting, so not guaranteed; None in the certified setting and while
-            there is no bound.
         exact: Whether the practical setting was told or has found that the objective has no noise; None while it does
             not know.
         account: The parts that led to the recommendation, in words: "model", "noise" and "search" in the practical
@@ -74,7 +72,6 @@ class Result:
     evaluations: int
     feasibility: Feasibility | None
     infeasible: Infeasible | None
-    sureness: Sureness | None
     exact: bool | None
     account: dict[str, str]
     certified: bool
@@ -89,19 +86,19 @@ class Result:
         return str(self)  # without the list of all trials
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:14} {text}".lstrip() for name, text in self._entries())
+        return "\n".join(f"{name:14} {text}".lstrip() for name, text in self.entries())
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        entries = ((escape(name), escape(text)) for name, text in self._entries())
+        entries = ((escape(name), escape(text)) for name, text in self.entries())
         lines = (
             f'<tr><th scope="row" style="text-align:left">{name}</th><td style="text-align:left">{text}</td></tr>'
             for name, text in entries
         )
         return f"<table>{''.join(lines)}</table>"
 
-    def _entries(self) -> list[tuple[str, str]]:
-        """Return the lines of a summary: labels, and texts."""
+    def entries(self) -> list[tuple[str, str]]:
+        """Return the lines of a summary: labels, and texts; the first has no label."""
         counts = Counter(trial.status for trial in self.trials)
         known = sum(not trial.asked for trial in self.trials)
         ends = {
@@ -127,13 +124,32 @@ class Result:
             lines += [
                 ("best observed", "no trial keeps all limits" if observed is None else f"{observed:.4g}"),
                 ("evaluated", self.evaluated),
+                *([] if self.answers is None else self.answers.entries().items()),
             ]
         if self.gap is not None and self.certified:  # without a guarantee it is too wide to be of use
             lines.append(
                 ("optimality gap", f"{self.gap:.4g}  (the optimum is at most this much better; {self.gap_scope})")
             )
-        lines += [*self.account.items(), ("guarantee", self.guarantee)]
+        told, details = {}, []
+        for name, text in self.account.items():
+            if name in ("model", "search", "rule", "limits", *(["effects"] if self.answers else [])):
+                details.append(f"{name}: {text}")
+            else:
+                told[name] = text
+        lines += [*told.items(), ("guarantee", self.guarantee), ("details", "; ".join(details))]
         return lines + [("journal", self.journal or "")] * bool(self.journal)
+
+    @cached_property
+    def answers(self) -> Answers | None:
+        """What more trials would bring, what matters, and which values are as good; see ``Optimizer.answers``.
+
+        Computed when it is first asked for, in some tenths of a second.
+        """
+        return self.optimizer.answers()
+
+    def predict(self, params: Params) -> tuple[float, float, float] | None:
+        """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
+        return self.optimizer.interval(params)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.
@@ -175,23 +191,16 @@ class Result:
 
     @property
     def evaluated(self) -> str:
-        """Number of evaluations of the recommended parameters and certainty of the choice, in words."""
+        """Number of evaluations of the recommended parameters, in words."""
         times = "once" if self.evaluations == 1 else f"{self.evaluations} times"
-        if self.sureness is None:
-            return times
-        if self.exact and self.sureness.expected_loss <= 0:
-            return f"{times}; the best observed value"
-        return (
-            f"{times}; expected to be {self.sureness.expected_loss:.2g} worse than the best trial, and the best one "
-            f"with probability {self.sureness.probability:.2g} (by the fitted model, not guaranteed)"
-        )
+        return f"{times}; the best observed value" if self.exact and self.value == self.best_observed else times
 
 
 def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result:
     """Return the result after the trials so far."""
     best, completed = optimizer.recommended(), optimizer.completed()
     interval = optimizer.interval(best.params) if best else None
-    belief = optimizer.belief() if interval else None
+    belief = optimizer.description() if interval else None
     gap = optimizer.gap()
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.exact:
@@ -209,7 +218,6 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=optimizer.feasibility(),
         infeasible=optimizer.infeasible(),
-        sureness=optimizer.sureness(),
         exact=belief.exact if belief else None,
         account=(belief.account() if belief else {"rule": "the best observed value, while there is no bound"})
         | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),

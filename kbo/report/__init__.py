@@ -12,6 +12,7 @@ from kbo.extras import require
 
 require("kbo.report", "cli", "jinja2", "matplotlib", "pandas")
 
+from kbo.optimize.sensitivity import Importance
 from kbo.report.figures import (
     Slice,
     draw_band,
@@ -32,7 +33,7 @@ from kbo.report.live import Live
 from kbo.report.plots import plot
 from kbo.report.record import Record
 from kbo.report.replay import Moment, history, miscoverage
-from kbo.report.sensitivity import Importance, importance
+from kbo.report.sensitivity import importance
 from kbo.report.writing import write
 
 __all__ = [

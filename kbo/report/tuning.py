@@ -11,7 +11,9 @@ from typing import Any
 
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
+from kbo.optimize.answers import MORE
 from kbo.optimize.result import format_params, result_of
+from kbo.optimize.sensitivity import LEVEL
 from kbo.optimize.table import by_name, text
 from kbo.optimize.trials import repetitions, violations
 from kbo.report import figures
@@ -20,7 +22,6 @@ from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.report.resume import resume
-from kbo.report.sensitivity import LEVEL
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _LONGEST = 300  # characters of the reason of a failure
@@ -48,6 +49,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         dates=_dates(record),
         recommended=recommended,
         result=result,
+        more=MORE,
         trouble=trouble,
         refuted=refuted,
         format_params=format_params,

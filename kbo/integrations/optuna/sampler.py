@@ -206,7 +206,7 @@ class KBOSampler(BaseSampler):
             InvalidInput: A value that its distribution does not contain, or none of the study's parameters.
         """
         with self._lock:
-            model = self._known(study)
+            model = self.replayed(study)
             if model is None:
                 return None
             space: SearchSpace = model.problem[0]
@@ -219,7 +219,7 @@ class KBOSampler(BaseSampler):
     def guarantee(self, study: Study) -> str:
         """Return the assumptions and the guarantee of the bounds, in words."""
         with self._lock:
-            model = self._known(study)
+            model = self.replayed(study)
             if model is None:
                 return "none: there are too few trials for a bound"
             belief = model.optimizer.belief()
@@ -235,7 +235,7 @@ class KBOSampler(BaseSampler):
             InvalidInput: No trial is complete.
         """
         with self._lock:
-            model = self._known(study)
+            model = self.replayed(study)
             best = None if model is None else model.recommended
             if best is None:
                 raise InvalidInput(
@@ -247,11 +247,11 @@ class KBOSampler(BaseSampler):
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
-            model = self._known(study)
+            model = self.replayed(study)
             return None if model is None else model.optimizer.feasibility(selected(study))
 
-    def _known(self, study: Study) -> Replay | None:
-        """The model of the finished trials; None if they have no parameters."""
+    def replayed(self, study: Study) -> Replay | None:
+        """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         _check_single_objective(study)
         distributions = shared_distributions(finished(study))
         return self._model_of(study, self._space_of(study, distributions)) if distributions else None

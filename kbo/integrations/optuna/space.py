@@ -148,6 +148,17 @@ class SearchSpace:
         found = {**self.defaults, **found}
         return {name: found[name] for name in self.space.active_names(found)}
 
+    def decoded(self) -> Space:
+        """Return the space with choices in place of their indices, for reports."""
+        parts: list[Mapping[str, Any] | When] = []
+        for name, d in self.distributions.items():
+            part = {name: Choice(d.choices) if isinstance(d, CategoricalDistribution) else _range(d)}
+            if (condition := self.space.conditions.get(name)) is not None:
+                of_parent: Any = self.distributions[condition.parent]
+                part = When(condition.parent, [of_parent.choices[value] for value in condition.values], part)
+            parts.append(part)
+        return Space(parts)
+
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""
         distributions = self.distributions

@@ -17,7 +17,6 @@ from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNo
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data, errors
 from kbo.optimize.constraint import OBJECTIVE, Constraint
-from kbo.optimize.recommendation import Sureness, joint_targets, sureness
 from kbo.optimize.search.bounds import argmax_upper
 from kbo.optimize.search.proposers import (
     at_random,
@@ -344,11 +343,18 @@ class PracticalBelief(Belief):
         mean, variance = self.posterior.predict(features)
         return float(torch.special.ndtr((mean - self.target(limit)) / variance.sqrt())[0])
 
-    def sureness(self, features: Tensor, values: Tensor, chosen: int, generator: torch.Generator) -> Sureness:
-        if self.exact:
-            return sureness(values.unsqueeze(0), chosen)
-        draws = joint_targets(self.posterior, features, chosen, self.fitted.noise_std**2, generator)
-        return sureness(self.raw(draws), 0)
+    def draws(self, features: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Return joint draws with the means and variances of ``interval`` and the correlations of the posterior."""
+        mean, variance = self.posterior.predict(features)
+        rest = self.posterior.at(self.fitted.noise_std**2).draw(features, count, generator)
+        if self._predictive is not None:
+            mean, error = self._predictive(features)
+            rest = rest * (error / variance.sqrt().clamp_min(1e-12))
+        values, (known, value) = self._value(mean + rest), self._known(features)
+        return torch.where(known, value, values)
+
+    def predicted(self) -> tuple[int, int]:
+        return (0, 0) if self._predictive is None else self._predictive.left_out()
 
     def account(self) -> dict[str, str]:
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
@@ -380,7 +386,7 @@ class PracticalBelief(Belief):
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""
-        given, used = self._setting.noise_std, self.fitted.noise_std * self.targets.scale
+        given, used = self._setting.noise_std, self._noise_std
         level = f"standard deviation {used:.3g}"
         if given:
             changed = "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
@@ -393,6 +399,12 @@ class PracticalBelief(Belief):
         if self.exact:
             return f"none: trial {again} repeated trial {first} with the same value"
         return f"{level}, fitted; trial {again} repeated trial {first} with another value"
+
+    @property
+    def _noise_std(self) -> float:
+        """The noise level in units of the objective, averaged as ``interval``."""
+        level = self.fitted.noise_std if self._predictive is None else self._predictive.noise_std
+        return level * self.targets.scale
 
     def _method(self, norm_bound: float) -> Method:
         s, noise_std = self._setting, self.fitted.noise_std
@@ -429,13 +441,25 @@ class PracticalBelief(Belief):
             return super().interval(features)
         mean, error = self._predictive(features)
         half = self.reported.width(self.posterior) * error
-        lower, mean, upper = (self.raw(target) for target in (mean - half, mean, mean + half))
-        if not self.exact:
-            return lower, mean, upper
-        X, values = data([one for one in self.values if one.error is None], features.device)
-        same = (features.unsqueeze(1) == X).all(-1)
-        known, value = same.any(-1), values[same.long().argmax(-1)]
+        lower, mean, upper = (self._value(target) for target in (mean - half, mean, mean + half))
+        known, value = self._known(features)
         return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
+
+    def _value(self, target: Tensor) -> Tensor:
+        """Return values of the objective, those that are described at most one range of all below the worst."""
+        values = self.raw(target)
+        if not self.targets.compression:
+            return values
+        known = [one.value for one in self.values if one.value is not None]
+        return values.clamp_min(2 * min(known) - max(known))
+
+    def _known(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return at which of the features [n D] a value without noise was observed, and these values [n]."""
+        X, values = data([one for one in self.values if one.error is None], features.device)
+        if not self.exact:
+            return features.new_zeros(len(features), dtype=torch.bool), features.new_zeros(len(features))
+        same = (features.unsqueeze(1) == X).all(-1)
+        return same.any(-1), values[same.long().argmax(-1)]
 
     @cached_property
     def _predictive(self) -> Predictive | None:
@@ -464,7 +488,7 @@ class PracticalBelief(Belief):
         factor = f", norm bound {self._setting.norm_factor:g} x its lower bound" if norm else ""
         return {
             "kernel": "fitted",
-            "noise_std": self.fitted.noise_std * self.targets.scale,
+            "noise_std": self._noise_std,
             **norm,
             "delta": self._setting.delta,
             "from": f"{fitted} by marginal likelihood{given}{factor}",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -52,6 +53,16 @@ class Predictive:
         mean = self._weights @ means
         variance = self._weights @ (variances + (means - mean) ** 2)
         return Z.new_tensor(mean), self._error * Z.new_tensor(variance).sqrt()
+
+    @property
+    def noise_std(self) -> float:
+        """The root of the mean noise variance."""
+        return math.sqrt(float(self._weights @ np.exp(self._thetas[:, -1])))
+
+    def left_out(self) -> tuple[int, int]:
+        """Return how many observed values are inside the 90% interval that the others predict, and their number."""
+        errors = np.abs(self._loss.left_out(self._thetas[0]))[self._observed] / self._error
+        return int((errors <= NormalDist().inv_cdf(0.95)).sum()), len(errors)
 
     def _draws(self, noise_std: float | None) -> tuple[Array, Array, float]:
         """Return theta [k D + 1], their weights [k], and by how much the standard deviations are too small."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbo.draw.canvas import BLUE, GREY
+from kbo.optimize.sensitivity import LEVEL, Importance
 from kbo.report.figures.axes import shortened
-from kbo.report.sensitivity import LEVEL, Importance
 
 
 def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:

@@ -1,0 +1,242 @@
+"""``kbo.audit``: what the trials of another tool, or of kbo, say of their objective."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.extras import require
+from kbo.optimize import Optimizer, Result
+from kbo.optimize.result import format_params, result_of
+from kbo.space import Float, Space
+from kbo.space.table import columns_of, parameter_of
+
+_TARGETS = "value", "objective", "target", "loss", "score"
+"""Names of the column of values, if none is given."""
+
+_PREFIXES = "params.", "params_"
+"""Begins of the columns of parameters in tables of kbo and of Optuna; in others all columns are parameters."""
+
+_COMPLETE = "complete"
+
+_LOGARITHMIC = 100.0
+"""A column of positive numbers whose largest is so many times the least is on a logarithmic scale."""
+
+
+class _History(NamedTuple):
+    """Trials in an optimiser, with their names elsewhere; ``inferred`` if the space is that of the trials."""
+
+    source: str
+    tool: str
+    optimizer: Optimizer
+    names: Sequence[Any]
+    inferred: bool = False
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a history says of its objective; by the model of the practical setting, no guarantee.
+
+    Attributes:
+        source: Where the trials are from.
+        tool: What made them.
+        reported: The name of the trial with the best observed value, and this value.
+        likely: The name of the trial that is likely to be the best.
+        result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
+            ``predict`` among others.
+        inferred: Whether the space is not known, but that of the trials.
+    """
+
+    source: str
+    tool: str
+    reported: tuple[Any, float]
+    likely: Any
+    result: Result
+    inferred: bool
+
+    def __str__(self) -> str:
+        left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
+        (trial, value), counts = self.reported, Counter(trial.status for trial in self.result.trials)
+        lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned") if counts[status])
+        ranges = "; ranges are those of the trials" * self.inferred
+        params = format_params(self.result.params or {})
+        lines = [
+            ("", f"{self.source}: {len(self.result.trials)} trials{lost}{ranges}"),
+            ("reported best", f"{self.tool} has {value:.4g} as the best value, of trial {trial}"),
+            ("likely best", f"the same trial: {params}" if trial == self.likely else f"trial {self.likely}: {params}"),
+            *(line for line in self.result.entries()[1:] if line[0] not in left_out),
+        ]
+        return "\n".join(f"{name:14} {text}".lstrip() for name, text in lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def audit(
+    history: Any,
+    *,
+    study: str | None = None,
+    target: str | None = None,
+    maximize: bool = False,
+    bounds: Any = None,
+) -> Audit:
+    """Say which trial of a history is likely the best, what more trials would bring, and which parameters matter.
+
+    Args:
+        history: A study of Optuna, or the URL or the SQLite file of its storage; a client of Ax, or the JSON file that
+            it was saved to; a DataFrame or CSV file with a column for each parameter and one of values; a journal of
+            kbo (.jsonl).
+        study: The name of the study in a storage; needed if there are several.
+        target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
+        maximize: Whether larger values of a table are better; the others know it.
+        bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials, on a
+            logarithmic scale where positive numbers differ by a factor of a hundred.
+
+    Raises:
+        InvalidInput: None of these, or none of its trials can be used.
+        MissingExtra: The library that made it is not installed.
+
+    Example:
+        >>> print(kbo.audit("sqlite:///studies.db", study="resnet"))
+    """
+    known = _history(history, study, target, checks.flag("maximize", maximize), bounds)
+    optimizer, pick = known.optimizer, max if known.optimizer.maximize else min
+    complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
+    best = optimizer.recommended()
+    if not complete or best is None:
+        raise InvalidInput(f"{known.source}: no trial has a value, so there is nothing to say of it.")
+    reported = pick(complete, key=lambda trial: trial.value or 0.0)
+    result = result_of(optimizer, known.source, None)
+    assert reported.value is not None
+    named = known.names[reported.number], reported.value
+    return Audit(known.source, known.tool, named, known.names[best.number], result, known.inferred)
+
+
+def _history(history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any) -> _History:
+    kind = type(history).__module__.partition(".")[0]
+    if kind == "optuna":
+        return _of_study(history)
+    if kind == "ax":
+        return _of_client(history, "experiment of Ax")
+    if hasattr(history, "columns"):
+        return _of_table(history, "table", target, maximize, bounds)
+    if not isinstance(history, (str, os.PathLike)):
+        raise InvalidInput(
+            "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, got "
+            f"{checks.shown(history)}."
+        )
+    path = Path(history)
+    if "://" in str(history) or path.suffix in (".db", ".sqlite", ".sqlite3"):
+        return _of_study(_loaded(str(history), study))
+    if not path.exists():
+        raise InvalidInput(f"there is no file {path}.")
+    if path.suffix == ".jsonl":
+        return _of_journal(path)
+    if path.suffix == ".json":
+        require(f"the history {path}", "ax", "ax")
+        from ax.api.client import Client
+
+        return _of_client(Client.load_from_json_file(str(path)), path.name)
+    require(f"the history {path}", "cli", "pandas")
+    import pandas as pd
+
+    try:
+        return _of_table(pd.read_csv(path), path.name, target, maximize, bounds)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read {path} as CSV: {error}.") from error
+
+
+def _loaded(storage: str, name: str | None) -> Any:
+    """Return a study of a storage."""
+    require(f"the history {storage}", "optuna", "optuna")
+    import optuna
+
+    if "://" not in storage:
+        if not Path(storage).exists():
+            raise InvalidInput(f"there is no file {storage}.")
+        storage = f"sqlite:///{storage}"
+    names = optuna.get_all_study_names(storage)
+    if name is None and len(names) != 1:
+        raise InvalidInput(f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study).")
+    return optuna.load_study(study_name=checks.one_of("study", name or names[0], names), storage=storage)
+
+
+def _of_study(study: Any) -> _History:
+    require("a study of Optuna", "optuna", "optuna")
+    from kbo.integrations.optuna import KBOSampler
+    from kbo.integrations.optuna.space import SearchSpace
+    from kbo.integrations.replay import replay
+
+    source = f"study {study.study_name!r}"
+    found = KBOSampler(seed=0).replayed(study)
+    if found is None:
+        raise InvalidInput(f"{source}: no trial that ended has parameters.")
+    space: SearchSpace = found.problem[0]
+    encoded: list[Any] = [one.params for one in found.trials]
+    trials = [one._replace(params=space.decode(params)) for one, params in zip(found.trials, encoded, strict=True)]
+    options = {"maximize": found.optimizer.maximize, "constraints": found.optimizer.constraints}
+    known = replay(None, None, {"bounds": space.decoded(), **options}, trials)
+    return _History(source, "Optuna", known.optimizer, [one.key for one in known.trials])
+
+
+def _of_client(client: Any, source: str) -> _History:
+    require("an experiment of Ax", "ax", "ax")
+    from kbo.integrations.ax import generation_strategy
+    from kbo.integrations.ax.node import KBONode
+
+    (node,) = generation_strategy()._nodes
+    assert isinstance(node, KBONode)
+    known = node.learned(client._experiment)
+    return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials])
+
+
+def _of_journal(path: Path) -> _History:
+    from kbo.report.record import Record
+
+    optimizer = Record.of(path).reopened()
+    return _History(path.name, "the journal", optimizer, range(len(optimizer.trials)))
+
+
+def _of_table(table: Any, source: str, target: str | None, maximize: bool, bounds: Any) -> _History:
+    """Return the rows of a DataFrame that have a value and all parameters."""
+    names = [str(name) for name in table.columns]
+    if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
+        raise InvalidInput(f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target).")
+    checks.one_of("target", target, names)
+    for name in ("status", "state"):
+        if name in names:
+            table = table[table[name].astype(str).str.lower() == _COMPLETE]
+    own = {n: n.removeprefix(p) for n in names for p in _PREFIXES if n.startswith(p)}
+    columns = own or {name: name for name in names if name not in (target, "number", "status", "state")}
+    rows = table[[*columns, target]].rename(columns=columns).dropna()
+    if rows.empty:
+        raise InvalidInput(f"{source}: no row has a value and all of {', '.join(columns.values())}.")
+    space = Space(_ranges(rows.drop(columns=target)) if bounds is None else bounds)
+    optimizer = Optimizer(space, maximize=maximize)
+    for row in rows.to_dict("records"):
+        value = row.pop(target)
+        params = {name: row[name] for name in space.parameters}
+        optimizer.add(params if space.named else list(params.values()), value)
+    numbers = table.loc[rows.index, "number"].tolist() if "number" in names else rows.index.tolist()
+    return _History(source, "the table", optimizer, numbers, inferred=bounds is None)
+
+
+def _ranges(rows: Any) -> Mapping[str, Any]:
+    """Return the parameters of the columns of a table, constant ones left out."""
+    found = {}
+    for name, values in columns_of(rows).items():
+        if len(set(values)) < 2:
+            continue
+        parameter = parameter_of(name, values)
+        if isinstance(parameter, Float) and min(values) > 0 and max(values) >= _LOGARITHMIC * min(values):
+            parameter = Float(min(values), max(values), log=True)
+        found[name] = parameter
+    if not found:
+        raise InvalidInput("no column of the table has two values, so there are no parameters.")
+    return found

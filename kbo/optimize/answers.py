@@ -1,0 +1,290 @@
+"""Answers in the units of the objective: what more trials would bring, what matters, and which parameters are as good.
+
+They rest on joint draws of the objective, without noise, from the model of the practical setting, and are no guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kbo.optimize.belief import Belief
+from kbo.optimize.search.region import Region
+from kbo.optimize.sensitivity import importance
+from kbo.optimize.table import by_name
+from kbo.optimize.trials import Trial
+from kbo.space import Choice, Params, Space
+
+MORE = 20
+"""Further trials of which the gain is told."""
+
+_DRAWS = 500
+"""Joint draws of the objective."""
+
+_ANYWHERE, _NEAR, _TRIALS = 256, 128, 64
+"""Points where an optimum may be: random ones, ones near the recommended one, and the best trials."""
+
+_STEPS = 33
+"""Values of a number that are compared with the recommended one."""
+
+_VISIBLE, _WORSE = 0.05, 0.975
+"""A parameter has a visible effect if its share of the variance is at least that, and one of its values is worse than
+the recommended one with that probability."""
+
+_SURE = 0.8
+"""Probability with which a value is as good, or an edge the best side."""
+
+_EDGE = 0.02
+"""Part of a range that counts as its edge."""
+
+
+class Estimate(NamedTuple):
+    """A number and its 90% interval by the model."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+class _Values(NamedTuple):
+    """The probability that a value is worse than the recommended one; the others as in ``Effect``."""
+
+    worse: float = 1.0
+    good: tuple[Any, ...] = ()
+    whole: bool = False
+    edge: str = ""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a run says of a parameter.
+
+    Attributes:
+        name: The parameter.
+        share: Its share of the variance of the model over the space, interactions included.
+        visible: Whether it is at least 5%, and a value is worse than the recommended one with a probability of 97.5%.
+        good: Its values, the others unchanged, at which the objective is within the tolerance of that at the
+            recommended ones with a probability of 80%: the ends of a range, or options. None where it is not active.
+        all: Whether these are all values.
+        edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
+    """
+
+    name: str
+    share: float
+    visible: bool
+    good: tuple[Any, ...]
+    all: bool
+    edge: str
+
+    def __str__(self) -> str:
+        if self.all:
+            return f"any {self.name}"
+        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in self.good]
+        ranged = len(shown) == 2 and not isinstance(self.good[0], (str, bool))
+        return f"{self.name} {' to '.join(shown) if ranged else ' or '.join(shown)}"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a run says of its objective, by the model: no guarantee.
+
+    Attributes:
+        start: By how much the recommended parameters are better than those of the first trial; None if these are the
+            same.
+        more: By how much 20 more trials would improve on the recommended parameters: where draws of the objective are
+            best, each evaluated once, with noise.
+        seconds: How long these would take, from the durations so far; None if they are not known.
+        tolerance: The loss that counts as none: 5% of the difference between the recommended and random parameters, or
+            as given.
+        effects: The parameters, the one with the largest effect first.
+        inside: Of how many trials the value is inside the 90% interval that the others predict, and of how many that is
+            known.
+    """
+
+    start: Estimate | None
+    more: Estimate
+    seconds: float | None
+    tolerance: float
+    effects: Sequence[Effect]
+    inside: tuple[int, int]
+
+    def entries(self) -> dict[str, str]:
+        """Return sentences by label."""
+        time = "" if self.seconds is None else f", in about {_duration(self.seconds)}"
+        visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
+        hidden = [one.name for one in self.effects if not one.visible]
+        matters = [", ".join(visible)] * bool(visible)
+        matters += [f"no effect is visible of {', '.join(hidden)}"] * bool(hidden)
+        good = [str(one) for one in self.effects if one.visible and one.good]
+        edges = [f"{one.name} is at its {one.edge} bound" for one in self.effects if one.edge]
+        within, known = self.inside
+        return {
+            **({} if self.start is None else {"first trial": f"it is {_compared(self.start)}"}),
+            f"{MORE} more trials": f"would improve the value by about {_shown(self.more)}{time}",
+            "what matters": "; ".join(matters),
+            **({"as good": f"one at a time, within {self.tolerance:.2g}: {', '.join(good)}"} if good else {}),
+            **({"at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it"} if edges else {}),
+            **({"model check": f"{within} of {known} values are as the other trials predict (90%)"} if known else {}),
+        }
+
+
+def _shown(found: Estimate) -> str:
+    return f"{found.value:.2g}  [{found.lower:.2g}, {found.upper:.2g}]"
+
+
+def _compared(found: Estimate) -> str:
+    """Return in words by how much the first trial is worse than the recommended parameters."""
+    if found.lower <= 0 <= found.upper:
+        return "not visibly different from the recommended parameters"
+    if found.lower > 0:
+        return f"worse than the recommended parameters by {_shown(found)}"
+    return f"better than the recommended parameters by {_shown(Estimate(-found.value, -found.upper, -found.lower))}"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def answers(
+    space: Space,
+    belief: Belief,
+    trials: Sequence[Trial],
+    best: Trial,
+    generator: torch.Generator,
+    tolerance: float | None = None,
+) -> Answers | None:
+    """Return the answers of a run.
+
+    Args:
+        space: The search space.
+        belief: The description of its objective, larger values better.
+        trials: The completed trials, those that keep all constraints.
+        best: The recommended one.
+        generator: Source of randomness.
+        tolerance: The loss that counts as none; by default 5% of the difference to random parameters.
+
+    Returns:
+        The answers; None where there is no prior of the objective to draw from.
+    """
+    units, chosen = space.units([trial.params for trial in trials]), trials.index(best)
+    means = belief.posterior.predict(space.features(units))[0].cpu()
+    known = units[torch.cat([torch.tensor([chosen, 0]), means.topk(min(_TRIALS, len(means))).indices])]
+    points = torch.cat([known, _candidates(space, known[0], generator)])
+    values = belief.draws(space.features(points), MORE + _DRAWS, generator)
+    if values is None:
+        return None
+    tried, judges = values[:MORE].argmax(1), values[MORE:]  # Thompson sampling; other draws judge these points
+    here, first, random = judges[:, 0], judges[:, 1], judges[:, len(known) : len(known) + _ANYWHERE]
+    if tolerance is None:
+        tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
+    seconds = [trial.seconds for trial in trials if trial.seconds is not None]
+    return Answers(
+        start=None if trials[0].params == best.params else _estimate(here - first),
+        more=_gain(judges, len(known), tried, belief.assumptions()["noise_std"], generator),
+        seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
+        tolerance=tolerance,
+        effects=_effects(space, belief, best.params, tolerance, generator),
+        inside=belief.predicted(),
+    )
+
+
+def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator) -> Estimate:
+    """Return how much better the point of the largest mean is, after one evaluation of each of some points.
+
+    Args:
+        values: Draws of the objective [s m]; the recommended point is the first one.
+        n: The number of points that have been evaluated, which come first.
+        tried: The points [k] that are evaluated, with noise.
+        noise_std: Its level.
+        generator: Source of randomness.
+    """
+    among = torch.cat([torch.arange(n), tried])
+    mean = values.mean(0)
+    covariance = (values - mean)[:, among].T @ (values - mean)[:, tried] / len(values)
+    spread = covariance[n:] + (noise_std**2 + 1e-6 * float(covariance[n:].diagonal().mean())) * torch.eye(len(tried))
+    noise = noise_std * torch.randn(len(values), len(tried), generator=generator, dtype=values.dtype)
+    surprise = values[:, tried] + noise - mean[tried]
+    found = mean[among] + surprise @ torch.linalg.pinv(spread, hermitian=True) @ covariance.T
+    return _estimate(values.gather(1, among[found.argmax(1)].unsqueeze(1)).squeeze(1) - values[:, 0])
+
+
+def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tensor:
+    """Return points [n P] where the optimum may be."""
+    region = Region(space)
+    if region.choices is not None:
+        return region.choices[torch.randperm(len(region.choices), generator=generator)[: _ANYWHERE + _NEAR]]
+    scales = torch.logspace(-2.5, -0.5, _NEAR, dtype=torch.float64).unsqueeze(1)
+    moved = best + scales * torch.randn(_NEAR, len(best), generator=generator, dtype=torch.float64)
+    near = region.place(moved.clamp(0, 1))
+    return torch.cat([region.draw(_ANYWHERE, generator), near[region.satisfies(near)]])
+
+
+def _effects(
+    space: Space, belief: Belief, best: Params, tolerance: float, generator: torch.Generator
+) -> Sequence[Effect]:
+    none_visible = "effects" in belief.account()
+    found = []
+    for one in importance(space, belief, draws=0):
+        share = one.total[1]
+        active = one.name in by_name(best)
+        values = _values(space, belief, best, one.name, tolerance, generator) if active else _Values()
+        visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
+        edge = values.edge if visible else ""
+        found.append(Effect(one.name, share, visible, values.good, values.whole, edge))
+    return found
+
+
+def _values(
+    space: Space, belief: Belief, best: Params, name: str, tolerance: float, generator: torch.Generator
+) -> _Values:
+    """Return what is known of the values of a parameter, the others as recommended.
+
+    Args:
+        space: The search space.
+        belief: That of the objective.
+        best: The recommended parameters.
+        name: The parameter.
+        tolerance: The loss that counts as none.
+        generator: Source of randomness.
+    """
+    parameter, unit = space.parameters[name], space.unit(best)
+    place = list(space.parameters).index(name)
+    known = parameter.options
+    if known and len(known) <= _STEPS:
+        grid = torch.tensor([parameter.unit(value) for value in known], dtype=torch.float64)
+    else:
+        grid = torch.linspace(0, 1, _STEPS, dtype=torch.float64)
+    points = torch.cat(
+        [unit.unsqueeze(0), unit.repeat(len(grid), 1).index_copy_(1, torch.tensor([place]), grid[:, None])]
+    )
+    values = belief.draws(space.features(points), _DRAWS, generator)
+    assert values is not None
+    chance = (values[:, 1:] >= values[:, :1] - tolerance).double().mean(0).cpu()
+    worse = float((values[:, 1:] < values[:, :1]).double().mean(0).max())
+    here = int((grid - unit[place]).abs().argmin())
+    fine = chance >= _SURE
+    fine[here] = True
+    if isinstance(parameter, Choice):
+        options = tuple(value for value, good in zip(known, fine.tolist(), strict=True) if good)
+        return _Values(worse, options, bool(fine.all()))
+    low = here - int(fine[: here + 1].flip(0).long().cumprod(0).sum()) + 1
+    high = here + int(fine[here:].long().cumprod(0).sum()) - 1
+    ends = [min(float(grid[low]), float(unit[place])), max(float(grid[high]), float(unit[place]))]
+    inward = values[:, 1 + (len(grid) // 10 if here < len(grid) / 2 else len(grid) - 1 - len(grid) // 10)]
+    rising = float((values[:, 0] > inward).double().mean()) >= _SURE
+    edge = ("lower" if unit[place] <= _EDGE else "upper" if unit[place] >= 1 - _EDGE else "") if rising else ""
+    whole = low == 0 and high == len(grid) - 1
+    return _Values(worse, tuple(parameter.value(u) for u in ends), whole, edge)
+
+
+def _estimate(values: Tensor) -> Estimate:
+    """Return mean and 90% interval of draws [s]."""
+    low, high = values.quantile(0.05), values.quantile(0.95)
+    return Estimate(float(values.mean()), float(low), float(high))

@@ -1,0 +1,216 @@
+"""Answers of a run in the units of its objective, and audits of the histories of other tools."""
+
+import csv
+import math
+import random
+
+import pytest
+import torch
+
+import kbo
+from kbo.optimize.answers import Answers, Effect, Estimate, _gain
+from tests.commands import kbo as command
+
+
+def told(objective, space, n=25, **options):
+    """An optimiser after trials that it has chosen."""
+    optimizer = kbo.Optimizer(space, seed=1, **options)
+    for _ in range(n):
+        params = optimizer.ask()
+        optimizer.tell(params, objective(params), seconds=30.0)
+    return optimizer
+
+
+def noisy():
+    rng = random.Random(0)
+    return lambda p: (p["x"] - 0.3) ** 2 + {"a": 0.5, "b": 0.0}[p["c"]] + 0.02 * rng.gauss(0, 1)
+
+
+SPACE = {"x": (0.0, 1.0), "unused": (0.0, 1.0), "c": ["a", "b"]}
+
+
+def test_draws_have_the_means_and_widths_of_the_intervals_and_are_joint():
+    optimizer = told(noisy(), SPACE)
+    belief, units = optimizer.description(), torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double()
+    units[1] = units[0] + 1e-4
+    draws = -belief.draws(optimizer.space.features(units), 4000, torch.Generator().manual_seed(1))
+    low, mean, high = optimizer.intervals(units)
+    torch.testing.assert_close(draws.median(0).values, mean, rtol=0.1, atol=0.02)
+    torch.testing.assert_close(draws.quantile(0.95, 0) - draws.quantile(0.05, 0), high - low, rtol=0.1, atol=0.02)
+    assert float((draws[:, 0] - draws[:, 1]).abs().max()) < 0.1 * float((high - low)[0])
+
+
+def test_what_matters_is_told_and_which_values_are_as_good():
+    optimizer = told(noisy(), SPACE, 30)
+    found = optimizer.answers(tolerance=0.02)
+    by_name = {one.name: one for one in found.effects}
+    assert [one.visible for one in (by_name["c"], by_name["x"], by_name["unused"])] == [True, True, False]
+    assert (by_name["c"].good, by_name["c"].all) == (("b",), False)
+    low, high = by_name["x"].good
+    x = optimizer.recommended().params["x"]
+    assert low <= x <= high
+    for value in (low, high):
+        assert (value - 0.3) ** 2 - (x - 0.3) ** 2 < 0.03
+    assert found.seconds == pytest.approx(20 * 30)
+    assert found.inside[1] == 30
+    assert found == optimizer.answers(tolerance=0.02)
+    text = found.entries()
+    assert text["what matters"].endswith("no effect is visible of unused")
+    assert "in about 10 minutes" in text["20 more trials"]
+    assert "c b" in text["as good"]
+    assert "unused" not in text["as good"]
+
+
+@pytest.mark.parametrize(("sign", "edge"), [(1, "lower"), (-1, "upper")])
+def test_a_value_at_a_bound_with_better_ones_beyond_is_told(sign, edge):
+    found = told(lambda p: sign * p["x"], {"x": (2.0, 3.0), "z": (0.0, 1.0)}, 20).answers()
+    assert {one.name: one.edge for one in found.effects}["x"] == edge
+    assert f"x is at its {edge} bound" in found.entries()["at an edge"]
+
+
+def test_the_gain_is_what_evaluations_can_find():
+    rng = torch.Generator().manual_seed(0)
+    values = torch.randn(20_000, 4, generator=rng, dtype=torch.float64)
+    values[:, 0] = 0.0  # the recommended point, which is known
+    found = _gain(values, 1, torch.tensor([1, 2, 3]), 0.0, rng)
+    assert found.value == pytest.approx(float(values.amax(1).mean()), abs=0.02)  # the best is found
+    assert _gain(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(0, abs=0.02)
+    half = _gain(values, 1, torch.tensor([1]), 1.0, rng).value  # the mean after the value is N(0, 1/2)
+    assert half == pytest.approx(math.sqrt(0.5 / (2 * math.pi)), abs=0.02)
+
+
+def test_the_first_trial_is_compared_in_words():
+    def text(*difference):
+        effect = Effect("x", 0.5, True, (0.25, 0.5), False, "")
+        start = Estimate(*difference) if difference else None
+        return Answers(start, Estimate(0.0, 0.0, 0.0), None, 0.1, [effect], (0, 0)).entries()
+
+    assert text(0.5, 0.4, 0.6)["first trial"] == "it is worse than the recommended parameters by 0.5  [0.4, 0.6]"
+    assert text(-0.5, -0.6, -0.4)["first trial"] == "it is better than the recommended parameters by 0.5  [0.4, 0.6]"
+    assert text(0.1, -0.4, 0.6)["first trial"] == "it is not visibly different from the recommended parameters"
+    assert "first trial" not in text()
+    assert "model check" not in text()
+    assert text()["as good"] == "one at a time, within 0.1: x 0.25 to 0.5"
+
+
+def test_a_run_stops_when_little_is_expected_of_more_trials():
+    result = kbo.minimize(lambda x: (x[0] - 0.3) ** 2, [(0.0, 1.0)], 60, stop_when=0.01, seed=0)
+    assert len(result.trials) < 60
+    assert "20 more trials are expected to improve the value by" in result.stopped
+    assert result.answers.more.value <= 0.01
+    assert result.predict([0.3]) == result.optimizer.interval([0.3])
+
+
+def rows(n=30, seed=0):
+    rng = random.Random(seed)
+    for number in range(n):
+        lr, layers = 10 ** rng.uniform(-4, -1), rng.randint(1, 4)
+        value = (math.log10(lr) + 2.5) ** 2 + 0.1 * abs(layers - 2) + 0.05 * rng.gauss(0, 1)
+        yield {"number": number + 100, "lr": lr, "layers": layers, "loss": value, "seed": 3}
+
+
+def table(path, rows):
+    rows = list(rows)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_table_is_audited(tmp_path):
+    path = table(tmp_path / "trials.csv", rows())
+    found = kbo.audit(path)
+    best = min(rows(), key=lambda row: row["loss"])
+    assert found.reported == (best["number"], pytest.approx(best["loss"]))
+    assert found.inferred
+    space = found.result.optimizer.space
+    assert set(space.parameters) == {"lr", "layers"}  # seed is constant
+    assert space.parameters["lr"].log
+    assert found.likely in range(100, 130)
+    assert "ranges are those of the trials" in str(found)
+    assert "at an edge" not in str(found)
+    assert "what matters" in str(found)
+    given = kbo.audit(path, bounds={"lr": kbo.Float(1e-5, 1, log=True), "layers": kbo.Int(1, 9)})
+    assert not given.inferred
+    upside_down = kbo.audit(path, maximize=True)
+    assert upside_down.reported[0] == max(rows(), key=lambda row: row["loss"])["number"]
+    page = tmp_path / "page.html"
+    printed = command("audit", path, "--target", "loss", "--to", page).stdout
+    assert str(found).splitlines()[1] in printed
+    assert "trials.csv" in page.read_text()
+
+
+def test_a_journal_is_audited(tmp_path):
+    result = kbo.minimize(noisy(), SPACE, 12, seed=0, journal=tmp_path / "run.jsonl")
+    found = kbo.audit(tmp_path / "run.jsonl")
+    assert found.result.params == result.params
+    assert (found.result.lower, found.result.upper) == (result.lower, result.upper)
+
+
+def test_a_study_of_optuna_is_audited_with_conditions_and_pruned_trials(tmp_path):
+    optuna = pytest.importorskip("optuna")
+    rng = random.Random(0)
+
+    def objective(trial):
+        if trial.suggest_categorical("optimizer", ["sgd", "adam"]) == "sgd":
+            value = (trial.suggest_float("momentum", 0, 1) - 0.9) ** 2 + 0.3
+        else:
+            value = (trial.suggest_float("beta", 0, 1) - 0.5) ** 2
+        trial.report(value, 1)
+        if value > 0.4:
+            raise optuna.TrialPruned
+        return value + 0.05 * rng.gauss(0, 1)
+
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    for name in ("one", "two"):
+        study = optuna.create_study(storage=storage, study_name=name, sampler=optuna.samplers.RandomSampler(seed=1))
+        study.optimize(objective, 30)
+    found = kbo.audit(tmp_path / "studies.db", study="two")
+    assert found.reported == (study.best_trial.number, study.best_value)
+    chosen = study.trials[found.likely]
+    assert found.result.params == chosen.params
+    assert found.result.params["optimizer"] == "adam"
+    assert " pruned" in str(found).splitlines()[0]
+    assert str(kbo.audit(study)) == str(found)
+    with pytest.raises(kbo.InvalidInput, match="has the studies one, two: name one"):
+        kbo.audit(storage)
+    with pytest.raises(kbo.InvalidInput, match="no trial that ended has parameters"):
+        kbo.audit(optuna.create_study())
+
+
+def test_an_experiment_of_ax_is_audited(tmp_path):
+    pytest.importorskip("ax")
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig
+
+    client = Client()
+    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    client.configure_optimization(objective="-loss")
+    for i in range(12):
+        index = client.attach_trial({"x": i / 11})
+        client.complete_trial(index, {"loss": (i / 11 - 0.3) ** 2 + 0.01 * (-1) ** i})
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    found = kbo.audit(tmp_path / "client.json")
+    assert found.reported == (3, pytest.approx((3 / 11 - 0.3) ** 2 - 0.01))
+    assert str(kbo.audit(client)).splitlines()[1:] == str(found).splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        (3, "history must be a study of Optuna"),
+        ("nowhere.csv", "there is no file"),
+        ("nowhere.db", "there is no file"),
+        ("other.csv", "name that of the values"),
+        ("constant.csv", "no column of the table has two values"),
+        ("empty.csv", "no row has a value"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(history, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table("other.csv", [{"a": 1, "b": 2}])
+    table("constant.csv", [{"a": 1, "value": 2}, {"a": 1, "value": 3}])
+    table("empty.csv", [{"a": "", "value": 2}])
+    with pytest.raises(kbo.InvalidInput, match=message):
+        kbo.audit(history)
