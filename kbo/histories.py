@@ -187,12 +187,9 @@ def _of_study(study: Any) -> _History:
 
 def _of_client(client: Any, source: str) -> _History:
     require("an experiment of Ax", "ax", "ax")
-    from kbo.integrations.ax import generation_strategy
-    from kbo.integrations.ax.node import KBONode
+    from kbo.integrations.ax.report import replayed
 
-    (node,) = generation_strategy()._nodes
-    assert isinstance(node, KBONode)
-    known = node.learned(client._experiment)
+    known = replayed(client)
     return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials])
 
 

@@ -27,6 +27,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
@@ -207,7 +208,7 @@ def method(label: str, make: Callable[[], Any], names: str = "", then: Callable[
 
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
-device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
+device context choices noise_upper client journal timeout stop_at_gap stop_when value_range study target tolerance pruner evaluated on_trial among"""
 LEVELS = {"noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0, "ridge": 0.2, "eps": 0.5, "mu": 0.1}
 SIZES = {"radius": 0.5, "lengthscale": 0.5, "upper": 1.0, "seconds": 1.0, "oversampling": 5.0, "low": 1, "high": 5}
 COUNTS = {"count": 2, "seed": 0, "horizon": 20, "most": 5, "n_trials": 2, "dim": 2, "n_arms": 9, "n_points": 30}
@@ -478,11 +479,13 @@ def _optimize() -> Iterator[Call]:
         return kbo.Optimizer([(0, 1)], setting=setting, constraints=[kbo.Constraint("objective", upper=0.5)]).ask()
 
     given = "bounds n_trials setting method seed device journal"
-    more = f"{given} timeout stop_at_gap pruner evaluated on_trial"
+    more = f"{given} timeout stop_at_gap stop_when value_range pruner evaluated on_trial"
     run = {"objective": lambda: lambda p: p["x"], "max_failures": 5, "try_first": [], "progress": False}
     yield Call("minimize", kbo.minimize, more, **run)
     yield Call("maximize", kbo.maximize, more, **run)
-    yield Call("Curves", kbo.Curves, "delta")
+    yield Call("Curves", kbo.Curves, "delta", n_startup=10, n_warmup=2)
+    table = lambda: pd.DataFrame({"x": [0.1, 0.5, 0.9], "value": [3.0, 1.0, 2.0]})  # noqa: E731
+    yield Call("audit", kbo.audit, "study target bounds", str, history=table, maximize=False)
     limit = {"name": "g", "upper": 0.5, "lower": None}
     yield Call("Constraint", kbo.Constraint, "noise_std norm_bound kernel", **limit)
     yield Call("Processes", kbo.Processes, count=1, trials_each=None)
@@ -496,6 +499,7 @@ def _optimize() -> Iterator[Call]:
     yield method("Optimizer.fail", o, "params seconds", reason="broken")
     yield method("Optimizer.expect", o, "params")
     yield method("Optimizer.interval", o, "params")
+    yield method("Optimizer.answers", o, "tolerance")
     yield method("Optimizer.save", lambda: kbo.Optimizer([(0, 1)]), "path")
     yield method("Optimizer.load", lambda: kbo.Optimizer([(0, 1)]), "path")
     practical = {"norm_factor": 1.25, "n_initial": None, "noise_std": None}
