@@ -38,6 +38,9 @@ the recommended one with that probability."""
 _SURE = 0.8
 """Probability with which a value is as good, or an edge the best side."""
 
+_LONG = 10.0
+"""Seconds from which on the duration of further trials is told."""
+
 _EDGE = 0.02
 """Part of a range that counts as its edge."""
 
@@ -114,7 +117,7 @@ class Answers:
 
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
-        time = "" if self.seconds is None else f", in about {_duration(self.seconds)}"
+        time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
         visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
         matters = [", ".join(visible)] * bool(visible)
@@ -149,7 +152,7 @@ def _duration(seconds: float) -> str:
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.2g} s"
+    return f"{seconds:.0f} s"
 
 
 def answers(
@@ -180,6 +183,7 @@ def answers(
     values = belief.draws(space.features(points), MORE + _DRAWS, generator)
     if values is None:
         return None
+    values = values.cpu()
     tried, judges = values[:MORE].argmax(1), values[MORE:]  # Thompson sampling; other draws judge these points
     here, first, random = judges[:, 0], judges[:, 1], judges[:, len(known) : len(known) + _ANYWHERE]
     if tolerance is None:
@@ -266,7 +270,8 @@ def _values(
     )
     values = belief.draws(space.features(points), _DRAWS, generator)
     assert values is not None
-    chance = (values[:, 1:] >= values[:, :1] - tolerance).double().mean(0).cpu()
+    values = values.cpu()
+    chance = (values[:, 1:] >= values[:, :1] - tolerance).double().mean(0)
     worse = float((values[:, 1:] < values[:, :1]).double().mean(0).max())
     here = int((grid - unit[place]).abs().argmin())
     fine = chance >= _SURE
