@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from kbo import checks
@@ -14,8 +16,12 @@ from kbo.errors import InvalidInput
 from kbo.extras import require
 from kbo.optimize import Optimizer, Result
 from kbo.optimize.result import format_params, result_of
-from kbo.space import Float, Space
+from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
+
+log: logging.Logger = logging.getLogger("kbo")
+
+_RANGES = "; ranges are those of the trials"
 
 _TARGETS = "value", "objective", "target", "loss", "score"
 """Names of the column of values, if none is given."""
@@ -23,20 +29,22 @@ _TARGETS = "value", "objective", "target", "loss", "score"
 _PREFIXES = "params.", "params_"
 """Begins of the columns of parameters in tables of kbo and of Optuna; in others all columns are parameters."""
 
-_COMPLETE = "complete"
+_COMPLETE = "complete", "completed", "finished", "success", "succeeded"
+"""States of rows with a value, in a column "status" or "state"."""
 
-_LOGARITHMIC = 100.0
-"""A column of positive numbers whose largest is so many times the least is on a logarithmic scale."""
+_LOGARITHMIC, _SKEWED = 100.0, 0.2
+"""A column of positive numbers is on a logarithmic scale if the largest is so many times the least, and half of them
+are in this part of their range."""
 
 
 class _History(NamedTuple):
-    """Trials in an optimiser, with their names elsewhere; ``inferred`` if the space is that of the trials."""
+    """Trials in an optimiser, with their names elsewhere, and what else is to be said of them."""
 
     source: str
     tool: str
     optimizer: Optimizer
     names: Sequence[Any]
-    inferred: bool = False
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Audit:
         likely: The name of the trial that is likely to be the best.
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
             ``predict`` among others.
-        inferred: Whether the space is not known, but that of the trials.
+        estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
+        remark: What else is to be said of the history, for example that its space is that of the trials.
     """
 
     source: str
@@ -58,17 +67,20 @@ class Audit:
     reported: tuple[Any, float]
     likely: Any
     result: Result
-    inferred: bool
+    estimated: tuple[float, float, float] | None
+    remark: str
 
     def __str__(self) -> str:
-        left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
+        left_out = {"recommended", "best observed", "details", *(["at an edge"] if _RANGES in self.remark else [])}
         (trial, value), counts = self.reported, Counter(trial.status for trial in self.result.trials)
         lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned") if counts[status])
-        ranges = "; ranges are those of the trials" * self.inferred
+        estimate = (
+            "" if self.estimated is None else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
+        )
         params = format_params(self.result.params or {})
         lines = [
-            ("", f"{self.source}: {len(self.result.trials)} trials{lost}{ranges}"),
-            ("reported best", f"{self.tool} has {value:.4g} as the best value, of trial {trial}"),
+            ("", f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"),
+            ("reported best", f"{self.tool} has {value:.4g} as the best value, of trial {trial}{estimate}"),
             ("likely best", f"the same trial: {params}" if trial == self.likely else f"trial {self.likely}: {params}"),
             *(line for line in self.result.entries()[1:] if line[0] not in left_out),
         ]
@@ -115,7 +127,8 @@ def audit(
     result = result_of(optimizer, known.source, None)
     assert reported.value is not None
     named = known.names[reported.number], reported.value
-    return Audit(known.source, known.tool, named, known.names[best.number], result, known.inferred)
+    estimated = optimizer.interval(reported.params)
+    return Audit(known.source, known.tool, named, known.names[best.number], result, estimated, known.remark)
 
 
 def _history(history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any) -> _History:
@@ -143,13 +156,16 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
         from ax.api.client import Client
 
         return _of_client(Client.load_from_json_file(str(path)), path.name)
+    if path.suffix not in (".csv", ".txt", ".tsv"):
+        raise InvalidInput(f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo).")
     require(f"the history {path}", "cli", "pandas")
     import pandas as pd
 
     try:
-        return _of_table(pd.read_csv(path), path.name, target, maximize, bounds)
+        table = pd.read_csv(path, sep=None, engine="python")
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot read {path} as CSV: {error}.") from error
+    return _of_table(table, path.name, target, maximize, bounds)
 
 
 def _loaded(storage: str, name: str | None) -> Any:
@@ -157,10 +173,10 @@ def _loaded(storage: str, name: str | None) -> Any:
     require(f"the history {storage}", "optuna", "optuna")
     import optuna
 
-    if "://" not in storage:
-        if not Path(storage).exists():
-            raise InvalidInput(f"there is no file {storage}.")
-        storage = f"sqlite:///{storage}"
+    file = storage.removeprefix("sqlite:///")
+    if ("://" not in file and not Path(file).exists()) or not file:  # which opening the storage would make
+        raise InvalidInput(f"there is no file {file or storage}.")
+    storage = f"sqlite:///{file}" if "://" not in file else storage
     names = optuna.get_all_study_names(storage)
     if name is None and len(names) != 1:
         raise InvalidInput(f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study).")
@@ -179,7 +195,7 @@ def _of_study(study: Any) -> _History:
         raise InvalidInput(f"{source}: no trial that ended has parameters.")
     space: SearchSpace = found.problem[0]
     encoded: list[Any] = [one.params for one in found.trials]
-    trials = [one._replace(params=space.decode(params)) for one, params in zip(found.trials, encoded, strict=True)]
+    trials = [one._replace(params=space.named(params)) for one, params in zip(found.trials, encoded, strict=True)]
     options = {"maximize": found.optimizer.maximize, "constraints": found.optimizer.constraints}
     known = replay(None, None, {"bounds": space.decoded(), **options}, trials)
     return _History(source, "Optuna", known.optimizer, [one.key for one in known.trials])
@@ -202,38 +218,49 @@ def _of_journal(path: Path) -> _History:
 
 def _of_table(table: Any, source: str, target: str | None, maximize: bool, bounds: Any) -> _History:
     """Return the rows of a DataFrame that have a value and all parameters."""
-    names = [str(name) for name in table.columns]
+    table = table.rename(columns=str).reset_index(drop=True)
+    names, n = list(table.columns), len(table)
     if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
         raise InvalidInput(f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target).")
     checks.one_of("target", target, names)
-    for name in ("status", "state"):
-        if name in names:
-            table = table[table[name].astype(str).str.lower() == _COMPLETE]
-    own = {n: n.removeprefix(p) for n in names for p in _PREFIXES if n.startswith(p)}
-    columns = own or {name: name for name in names if name not in (target, "number", "status", "state")}
-    rows = table[[*columns, target]].rename(columns=columns).dropna()
-    if rows.empty:
-        raise InvalidInput(f"{source}: no row has a value and all of {', '.join(columns.values())}.")
-    space = Space(_ranges(rows.drop(columns=target)) if bounds is None else bounds)
-    optimizer = Optimizer(space, maximize=maximize)
-    for row in rows.to_dict("records"):
-        value = row.pop(target)
+    for name in {"status", "state"}.intersection(names):
+        table = table[table[name].astype(str).str.lower().isin(_COMPLETE)]
+    own = {name: name.removeprefix(begin) for name in names for begin in _PREFIXES if name.startswith(begin)}
+    others = {name: name for name in names if name not in (target, "number", "status", "state")}
+    rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
+    space = Space(_ranges(rows, source) if bounds is None else bounds)
+    if missing := [name for name in space.parameters if name not in rows]:
+        raise InvalidInput(f"{source} has no column {', '.join(missing)}.")
+    optimizer, numbers = Optimizer(space, maximize=maximize), []
+    for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
         params = {name: row[name] for name in space.parameters}
-        optimizer.add(params if space.named else list(params.values()), value)
-    numbers = table.loc[rows.index, "number"].tolist() if "number" in names else rows.index.tolist()
-    return _History(source, "the table", optimizer, numbers, inferred=bounds is None)
+        try:
+            optimizer.add(params if space.named else list(params.values()), table[target][index])
+        except InvalidInput as error:
+            log.warning("row %s of %s is left out: %s", index, source, error)
+            continue
+        numbers.append(table["number"][index] if "number" in names else index)
+    remark = f", {n - len(numbers)} rows left out" if n > len(numbers) else ""
+    if bounds is None:
+        logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
+        remark += _RANGES + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)
+    return _History(source, "the table", optimizer, numbers, remark)
 
 
-def _ranges(rows: Any) -> Mapping[str, Any]:
+def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
     """Return the parameters of the columns of a table, constant ones left out."""
+    if rows.empty:
+        raise InvalidInput(f"{source}: no row has a value and all of {', '.join(rows.columns)}.")
     found = {}
     for name, values in columns_of(rows).items():
         if len(set(values)) < 2:
             continue
         parameter = parameter_of(name, values)
-        if isinstance(parameter, Float) and min(values) > 0 and max(values) >= _LOGARITHMIC * min(values):
-            parameter = Float(min(values), max(values), log=True)
+        if isinstance(parameter, (Float, Int)):
+            low, middle, high = (float(x) for x in (min(values), median(values), max(values)))
+            log = low > 0 and high >= _LOGARITHMIC * low and middle - low < _SKEWED * (high - low)
+            parameter = type(parameter)(min(values), max(values), log=log)
         found[name] = parameter
     if not found:
-        raise InvalidInput("no column of the table has two values, so there are no parameters.")
+        raise InvalidInput(f"{source}: no column has two values, so there are no parameters.")
     return found

@@ -209,6 +209,7 @@ def test_reports_say_how_bad_values_are_that_the_search_cuts():
     low, mean, high = optimizer.interval({"x": 0.95})
     assert low < mean < high
     assert 30 < mean < 300
+    assert high >= 100  # what was observed is not excluded
     cut = belief.interval(torch.tensor([[0.95], [0.3]], dtype=torch.float64))
     assert float(-cut[1][0]) < 1
     low, mean, high = optimizer.interval({"x": 0.3})

@@ -5,7 +5,7 @@ They rest on joint draws of the objective, without noise, from the model of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from kbo.optimize.sensitivity import importance
 from kbo.optimize.table import by_name
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
+from kbo.space.parameters import Parameter
 
 MORE = 20
 """Further trials of which the gain is told."""
@@ -54,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """The probability that a value is worse than the recommended one; the others as in ``Effect``."""
+    """The probability that some value is worse than the recommended one; the others as in ``Effect``."""
 
     worse: float = 1.0
     good: tuple[Any, ...] = ()
@@ -72,6 +73,7 @@ class Effect:
         visible: Whether it is at least 5%, and a value is worse than the recommended one with a probability of 97.5%.
         good: Its values, the others unchanged, at which the objective is within the tolerance of that at the
             recommended ones with a probability of 80%: the ends of a range, or options. None where it is not active.
+        ranged: Whether ``good`` is a range.
         all: Whether these are all values.
         edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
     """
@@ -80,15 +82,15 @@ class Effect:
     share: float
     visible: bool
     good: tuple[Any, ...]
+    ranged: bool
     all: bool
     edge: str
 
     def __str__(self) -> str:
         if self.all:
             return f"any {self.name}"
-        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in self.good]
-        ranged = len(shown) == 2 and not isinstance(self.good[0], (str, bool))
-        return f"{self.name} {' to '.join(shown) if ranged else ' or '.join(shown)}"
+        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(self.good)]
+        return f"{self.name} {(' to ' if self.ranged else ' or ').join(shown)}"
 
 
 @dataclass(frozen=True)
@@ -117,21 +119,31 @@ class Answers:
 
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
+        advice = "go on" if self.more.value > self.tolerance else "stop"
+        loss = f"a loss of {self.tolerance:.2g} counts as none, so {advice}"
         time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
         visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
         matters = [", ".join(visible)] * bool(visible)
-        matters += [f"no effect is visible of {', '.join(hidden)}"] * bool(hidden)
+        matters += [f"no effect is visible yet of {', '.join(hidden)}"] * bool(hidden)
         good = [str(one) for one in self.effects if one.visible and one.good]
         edges = [f"{one.name} is at its {one.edge} bound" for one in self.effects if one.edge]
         within, known = self.inside
         return {
             **({} if self.start is None else {"first trial": f"it is {_compared(self.start)}"}),
-            f"{MORE} more trials": f"would improve the value by about {_shown(self.more)}{time}",
+            f"{MORE} more trials": f"expected gain {_shown(self.more)}{time}; {loss}",
             "what matters": "; ".join(matters),
-            **({"as good": f"one at a time, within {self.tolerance:.2g}: {', '.join(good)}"} if good else {}),
-            **({"at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it"} if edges else {}),
-            **({"model check": f"{within} of {known} values are as the other trials predict (90%)"} if known else {}),
+            **({"as good": f"with 80%, one changed at a time: {', '.join(good)}"} if good else {}),
+            **(
+                {"at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can"}
+                if edges
+                else {}
+            ),
+            **(
+                {"model check": f"{within} of {known} values lie in the 90% interval that the others predict"}
+                if known
+                else {}
+            ),
         }
 
 
@@ -144,8 +156,8 @@ def _compared(found: Estimate) -> str:
     if found.lower <= 0 <= found.upper:
         return "not visibly different from the recommended parameters"
     if found.lower > 0:
-        return f"worse than the recommended parameters by {_shown(found)}"
-    return f"better than the recommended parameters by {_shown(Estimate(-found.value, -found.upper, -found.lower))}"
+        return f"worse than the recommended parameters, by {_shown(found)}"
+    return f"better than the recommended parameters, by {_shown(Estimate(-found.value, -found.upper, -found.lower))}"
 
 
 def _duration(seconds: float) -> str:
@@ -161,7 +173,9 @@ def answers(
     trials: Sequence[Trial],
     best: Trial,
     generator: torch.Generator,
-    tolerance: float | None = None,
+    tolerance: float | None,
+    likely: Callable[[Tensor], Tensor],
+    span: tuple[float, float],
 ) -> Answers | None:
     """Return the answers of a run.
 
@@ -171,7 +185,9 @@ def answers(
         trials: The completed trials, those that keep all constraints.
         best: The recommended one.
         generator: Source of randomness.
-        tolerance: The loss that counts as none; by default 5% of the difference to random parameters.
+        tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
+        likely: Returns at which points [n P] of the unit cube all constraints are likely to be kept, [n].
+        span: The least and the largest possible value, larger ones better.
 
     Returns:
         The answers; None where there is no prior of the objective to draw from.
@@ -183,18 +199,23 @@ def answers(
     values = belief.draws(space.features(points), MORE + _DRAWS, generator)
     if values is None:
         return None
-    values = values.cpu()
-    tried, judges = values[:MORE].argmax(1), values[MORE:]  # Thompson sampling; other draws judge these points
+    values = values.cpu().clamp(*span)
+    allowed = likely(points).index_fill(0, torch.tensor([0]), True)
+    # Thompson sampling; other draws judge these points
+    tried, judges = values[:MORE].masked_fill(~allowed, -torch.inf).argmax(1), values[MORE:]
     here, first, random = judges[:, 0], judges[:, 1], judges[:, len(known) : len(known) + _ANYWHERE]
     if tolerance is None:
         tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
+    noise = 0.0 if belief.exact else belief.assumptions()["noise_std"]
     seconds = [trial.seconds for trial in trials if trial.seconds is not None]
     return Answers(
-        start=None if trials[0].params == best.params else _estimate(here - first),
-        more=_gain(judges, len(known), tried, belief.assumptions()["noise_std"], generator),
+        start=None if trials[0].number or trials[0].params == best.params else _estimate(here - first),
+        more=_gain(
+            judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator
+        ),
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
-        effects=_effects(space, belief, best.params, tolerance, generator),
+        effects=_effects(space, belief, best.params, likely, tolerance, span, generator),
         inside=belief.predicted(),
     )
 
@@ -209,6 +230,8 @@ def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: to
         noise_std: Its level.
         generator: Source of randomness.
     """
+    peak = float(values.abs().max()) or 1.0  # squares of very large values would overflow
+    values, noise_std = values / peak, noise_std / peak
     among = torch.cat([torch.arange(n), tried])
     mean = values.mean(0)
     covariance = (values - mean)[:, among].T @ (values - mean)[:, tried] / len(values)
@@ -216,7 +239,8 @@ def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: to
     noise = noise_std * torch.randn(len(values), len(tried), generator=generator, dtype=values.dtype)
     surprise = values[:, tried] + noise - mean[tried]
     found = mean[among] + surprise @ torch.linalg.pinv(spread, hermitian=True) @ covariance.T
-    return _estimate(values.gather(1, among[found.argmax(1)].unsqueeze(1)).squeeze(1) - values[:, 0])
+    gained = values.gather(1, among[found.argmax(1)].unsqueeze(1)).squeeze(1) - values[:, 0]
+    return Estimate(*(peak * end for end in _estimate(gained)))
 
 
 def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tensor:
@@ -231,62 +255,70 @@ def _candidates(space: Space, best: Tensor, generator: torch.Generator) -> Tenso
 
 
 def _effects(
-    space: Space, belief: Belief, best: Params, tolerance: float, generator: torch.Generator
+    space: Space,
+    belief: Belief,
+    best: Params,
+    likely: Callable[[Tensor], Tensor],
+    tolerance: float,
+    span: tuple[float, float],
+    generator: torch.Generator,
 ) -> Sequence[Effect]:
+    """Return the effects of the parameters; arguments as for ``answers``."""
     none_visible = "effects" in belief.account()
     found = []
     for one in importance(space, belief, draws=0):
-        share = one.total[1]
-        active = one.name in by_name(best)
-        values = _values(space, belief, best, one.name, tolerance, generator) if active else _Values()
+        share, parameter = one.total[1], space.parameters[one.name]
+        values = _Values()
+        if one.name in by_name(best):
+            units, points = _along(space, best, one.name)
+            drawn = belief.draws(space.features(points), _DRAWS, generator)
+            assert drawn is not None
+            values = _values(parameter, units, drawn.cpu().clamp(*span), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
-        edge = values.edge if visible else ""
-        found.append(Effect(one.name, share, visible, values.good, values.whole, edge))
+        edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
+        found.append(Effect(one.name, share, visible, values.good, ranged, values.whole, edge))
     return found
 
 
-def _values(
-    space: Space, belief: Belief, best: Params, name: str, tolerance: float, generator: torch.Generator
-) -> _Values:
-    """Return what is known of the values of a parameter, the others as recommended.
-
-    Args:
-        space: The search space.
-        belief: That of the objective.
-        best: The recommended parameters.
-        name: The parameter.
-        tolerance: The loss that counts as none.
-        generator: Source of randomness.
-    """
+def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
+    """Return values [v] of a parameter in the unit interval, and points [1 + v, P]: the best one, and it with these."""
     parameter, unit = space.parameters[name], space.unit(best)
-    place = list(space.parameters).index(name)
-    known = parameter.options
-    if known and len(known) <= _STEPS:
+    known, place = parameter.options, torch.tensor([list(space.parameters).index(name)])
+    if known and (len(known) <= _STEPS or isinstance(parameter, Choice)):
         grid = torch.tensor([parameter.unit(value) for value in known], dtype=torch.float64)
     else:
         grid = torch.linspace(0, 1, _STEPS, dtype=torch.float64)
-    points = torch.cat(
-        [unit.unsqueeze(0), unit.repeat(len(grid), 1).index_copy_(1, torch.tensor([place]), grid[:, None])]
-    )
-    values = belief.draws(space.features(points), _DRAWS, generator)
-    assert values is not None
-    values = values.cpu()
-    chance = (values[:, 1:] >= values[:, :1] - tolerance).double().mean(0)
+    others = unit.repeat(len(grid), 1).index_copy_(1, place, grid.unsqueeze(1))
+    return torch.cat([unit[place], grid]), torch.cat([unit.unsqueeze(0), others])
+
+
+def _values(parameter: Parameter, units: Tensor, values: Tensor, likely: Tensor, tolerance: float) -> _Values:
+    """Return what is known of the values of a parameter, the others as recommended.
+
+    Args:
+        parameter: The parameter.
+        units: Its values [1 + v] in the unit interval, the recommended one first.
+        values: Draws of the objective [s, 1 + v] with these.
+        likely: At which values [v] all constraints are likely to be kept.
+        tolerance: The loss that counts as none.
+    """
+    unit, grid = units[0], units[1:]
     worse = float((values[:, 1:] < values[:, :1]).double().mean(0).max())
-    here = int((grid - unit[place]).abs().argmin())
-    fine = chance >= _SURE
+    fine = ((values[:, 1:] >= values[:, :1] - tolerance).double().mean(0) >= _SURE) & likely
+    here, last = int((grid - unit).abs().argmin()), len(grid) - 1
     fine[here] = True
     if isinstance(parameter, Choice):
-        options = tuple(value for value, good in zip(known, fine.tolist(), strict=True) if good)
+        options = tuple(value for value, good in zip(parameter.options, fine.tolist(), strict=True) if good)
         return _Values(worse, options, bool(fine.all()))
     low = here - int(fine[: here + 1].flip(0).long().cumprod(0).sum()) + 1
     high = here + int(fine[here:].long().cumprod(0).sum()) - 1
-    ends = [min(float(grid[low]), float(unit[place])), max(float(grid[high]), float(unit[place]))]
-    inward = values[:, 1 + (len(grid) // 10 if here < len(grid) / 2 else len(grid) - 1 - len(grid) // 10)]
-    rising = float((values[:, 0] > inward).double().mean()) >= _SURE
-    edge = ("lower" if unit[place] <= _EDGE else "upper" if unit[place] >= 1 - _EDGE else "") if rising else ""
-    whole = low == 0 and high == len(grid) - 1
-    return _Values(worse, tuple(parameter.value(u) for u in ends), whole, edge)
+    ends = [min(float(grid[low]), float(unit)), max(float(grid[high]), float(unit))]
+    at = (here == 0, here == last) if parameter.options else (unit <= _EDGE, unit >= 1 - _EDGE)
+    side = "lower" if at[0] else "upper" if at[1] else ""
+    inward = 1 + abs((0 if side == "lower" else last) - max(1, last // 10))
+    rising = float((values[:, 0] > values[:, inward]).double().mean()) >= _SURE
+    good = tuple(parameter.value(u) for u in ends)
+    return _Values(worse, good, low == 0 and high == last, side if rising else "")
 
 
 def _estimate(values: Tensor) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -134,9 +135,18 @@ class Inference(Run):
         best, known, described = self._recommended(), self._bounded(), self._objective.description()
         if best is None or known is None or described is None:
             return None
-        trials = [t for t in self._trials.complete if t is best or not violations(t, self.constraints)]
+        trials = [t for t in self._allowed(self._trials.complete) if t is best or not violations(t, self.constraints)]
         generator = self._generator(len(self._trials.finished))
-        return answers(self.space, described, trials, best, generator, tolerance)
+        span = sorted(self._sign * end for end in self.value_range or (-math.inf, math.inf))
+        return answers(self.space, described, trials, best, generator, tolerance, self._likely, (span[0], span[1]))
+
+    def _likely(self, units: Tensor) -> Tensor:
+        """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
+        kept = self.space.satisfies(units)
+        for one in self._limited():
+            mean = one.posterior.predict(self.space.features(units))[0]
+            kept &= (mean >= one.level).cpu()
+        return kept
 
     @guarded
     def interval(self, params: Params, name: str = OBJECTIVE) -> tuple[float, float, float] | None:

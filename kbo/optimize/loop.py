@@ -223,6 +223,10 @@ class _Loop:
         checks.flag("progress", self.progress)
         if self.budget.stop_at_gap and self.method is not None and not recipes.get(self.method).has_bounds:
             raise InvalidInput(f"method {self.method!r} has no bounds, so no gap at which it could stop.")
+        if self.budget.stop_when and self.method is not None and not recipes.get(self.method).has_bounds:
+            raise InvalidInput(
+                f"method {self.method!r} has no model, so nothing is expected of more trials: stop_when."
+            )
         if self.pruner is not None and resolve(self.pruner) and not takes_trial(self.objective):
             raise InvalidInput("pruner needs an objective that takes two arguments, (params, trial), and reports.")
 
@@ -239,6 +243,8 @@ class _Loop:
         optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)
         try:
+            if self.budget.stop_when and optimizer.setting.certified:
+                raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
             with self.on_trial.opened():
                 stopped = self._worked(optimizer, known, first, path)
             return result_of(optimizer, stopped, path)

@@ -113,7 +113,8 @@ class Result:
             lines.append(("last failure", " ".join(last.split())))
         if self.params is not None:
             exact = self.lower is None or self.lower == self.upper
-            bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]"
+            sure = "" if self.certified else f" with {1 - self.assumptions.get('delta', 0.1):.0%}"
+            bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]{sure}"
             lines += [
                 ("recommended", format_params(self.params)),
                 ("value there", f"{self.value:.4g}{bounds}"),

@@ -208,7 +208,8 @@ def method(label: str, make: Callable[[], Any], names: str = "", then: Callable[
 
 
 NO_VALUE = """weights ridges train_Yvar input_transform outcome_transform posterior_transform X_pending setting method
-device context choices noise_upper client journal timeout stop_at_gap stop_when value_range study target tolerance pruner evaluated on_trial among"""
+stop_when value_range study target tolerance
+device context choices noise_upper client journal timeout stop_at_gap pruner evaluated on_trial among"""
 LEVELS = {"noise_std": 0.3, "norm_bound": 50.0, "delta": 0.1, "scale": 1.0, "ridge": 0.2, "eps": 0.5, "mu": 0.1}
 SIZES = {"radius": 0.5, "lengthscale": 0.5, "upper": 1.0, "seconds": 1.0, "oversampling": 5.0, "low": 1, "high": 5}
 COUNTS = {"count": 2, "seed": 0, "horizon": 20, "most": 5, "n_trials": 2, "dim": 2, "n_arms": 9, "n_points": 30}

@@ -152,12 +152,20 @@ class SearchSpace:
         """Return the space with choices in place of their indices, for reports."""
         parts: list[Mapping[str, Any] | When] = []
         for name, d in self.distributions.items():
-            part = {name: Choice(d.choices) if isinstance(d, CategoricalDistribution) else _range(d)}
+            part = {name: Choice(_plain(d)) if isinstance(d, CategoricalDistribution) else _range(d)}
             if (condition := self.space.conditions.get(name)) is not None:
-                of_parent: Any = self.distributions[condition.parent]
-                part = When(condition.parent, [of_parent.choices[value] for value in condition.values], part)
+                options = _plain(self.distributions[condition.parent])
+                part = When(condition.parent, [options[value] for value in condition.values], part)
             parts.append(part)
         return Space(parts)
+
+    def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters of ``decoded`` for values in the space of kbo."""
+        distributions = self.distributions
+        return {
+            name: _plain(d)[value] if isinstance(d := distributions[name], CategoricalDistribution) else value
+            for name, value in values.items()
+        }
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of Optuna for values in the space of kbo."""
@@ -166,6 +174,16 @@ class SearchSpace:
             name: d.choices[value] if isinstance(d := distributions[name], CategoricalDistribution) else value
             for name, value in values.items()
         }
+
+
+def _plain(d: Any) -> list[Any]:
+    """Return the options of a distribution, as text where they are no distinct plain values."""
+    found = list(d.choices)
+    plain = all(value is None or (isinstance(value, (str, bool, int, float)) and value == value) for value in found)
+    if plain and len({str(value) for value in found}) == len(set(found)) == len(found):
+        return found
+    texts = [str(value) for value in found]
+    return [text if texts.count(text) == 1 else f"{text} ({i})" for i, text in enumerate(texts)]
 
 
 def shared_distributions(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:

@@ -441,7 +441,9 @@ class PracticalBelief(Belief):
             return super().interval(features)
         mean, error = self._predictive(features)
         half = self.reported.width(self.posterior) * error
-        lower, mean, upper = (self._value(target) for target in (mean - half, mean, mean + half))
+        lower, upper, mean = self._value(mean - half), self.raw(mean + half), self._value(mean)
+        if self.targets.compression:
+            upper = upper.clamp_min(min(one.value or 0.0 for one in self.values))
         known, value = self._known(features)
         return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
 
