@@ -79,6 +79,10 @@ def test_the_gain_is_what_evaluations_can_find():
     assert _gain(values, 1, torch.tensor([1, 2, 3]), 1e3, rng).value == pytest.approx(0, abs=0.02)
     half = _gain(values, 1, torch.tensor([1]), 1.0, rng).value  # the mean after the value is N(0, 1/2)
     assert half == pytest.approx(math.sqrt(0.5 / (2 * math.pi)), abs=0.02)
+    worse = torch.randn(200_000, 2, generator=rng, dtype=torch.float64) - 0.5
+    worse[:, 0] = 0.0
+    found = _gain(worse, 1, torch.tensor([1]), 1.0, rng).value  # the mean after the value is N(-1/2, 1/2)
+    assert found == pytest.approx(0.0998, abs=0.005)
 
 
 def test_points_that_break_constraints_bring_nothing():
