@@ -21,8 +21,6 @@ from kbo.space.table import columns_of, parameter_of
 
 log: logging.Logger = logging.getLogger("kbo")
 
-_RANGES = "; ranges are those of the trials"
-
 _TARGETS = "value", "objective", "target", "loss", "score"
 """Names of the column of values, if none is given."""
 
@@ -45,6 +43,7 @@ class _History(NamedTuple):
     optimizer: Optimizer
     names: Sequence[Any]
     remark: str = ""
+    inferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Audit:
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
             ``predict`` among others.
         estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
-        remark: What else is to be said of the history, for example that its space is that of the trials.
+        remark: What else is to be said of the history, for example how many rows are left out.
+        inferred: Whether the space is not known, but has the ranges of the trials.
     """
 
     source: str
@@ -69,9 +69,10 @@ class Audit:
     result: Result
     estimated: tuple[float, float, float] | None
     remark: str
+    inferred: bool
 
     def __str__(self) -> str:
-        left_out = {"recommended", "best observed", "details", *(["at an edge"] if _RANGES in self.remark else [])}
+        left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
         (trial, value), counts = self.reported, Counter(trial.status for trial in self.result.trials)
         lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned") if counts[status])
         estimate = (
@@ -108,7 +109,8 @@ def audit(
         target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
         maximize: Whether larger values of a table are better; the others know it.
         bounds: The search space of a table; see ``kbo.space.Space``. By default the ranges of the trials, on a
-            logarithmic scale where positive numbers differ by a factor of a hundred.
+            logarithmic scale where positive numbers differ by a factor of a hundred and half of them are in the first
+            fifth.
 
     Raises:
         InvalidInput: None of these, or none of its trials can be used.
@@ -128,7 +130,9 @@ def audit(
     assert reported.value is not None
     named = known.names[reported.number], reported.value
     estimated = optimizer.interval(reported.params)
-    return Audit(known.source, known.tool, named, known.names[best.number], result, estimated, known.remark)
+    return Audit(
+        known.source, known.tool, named, known.names[best.number], result, estimated, known.remark, known.inferred
+    )
 
 
 def _history(history: Any, study: str | None, target: str | None, maximize: bool, bounds: Any) -> _History:
@@ -243,8 +247,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     remark = f", {n - len(numbers)} rows left out" if n > len(numbers) else ""
     if bounds is None:
         logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
-        remark += _RANGES + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)
-    return _History(source, "the table", optimizer, numbers, remark)
+        remark += "; ranges are those of the trials" + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)
+    return _History(source, "the table", optimizer, numbers, remark, inferred=bounds is None)
 
 
 def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
@@ -258,8 +262,8 @@ def _ranges(rows: Any, source: str) -> Mapping[str, Any]:
         parameter = parameter_of(name, values)
         if isinstance(parameter, (Float, Int)):
             low, middle, high = (float(x) for x in (min(values), median(values), max(values)))
-            log = low > 0 and high >= _LOGARITHMIC * low and middle - low < _SKEWED * (high - low)
-            parameter = type(parameter)(min(values), max(values), log=log)
+            skewed = low > 0 and high >= _LOGARITHMIC * low and middle - low < _SKEWED * (high - low)
+            parameter = type(parameter)(min(values), max(values), log=skewed)
         found[name] = parameter
     if not found:
         raise InvalidInput(f"{source}: no column has two values, so there are no parameters.")

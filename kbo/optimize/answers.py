@@ -59,17 +59,18 @@ class _Values(NamedTuple):
 
     worse: float = 1.0
     good: tuple[Any, ...] = ()
-    whole: bool = False
+    all: bool = False
     edge: str = ""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a run says of a parameter.
+    """The answers of a run about a parameter.
 
     Attributes:
         name: The parameter.
-        share: Its share of the variance of the model over the space, interactions included.
+        share: Its share of the variance of the model over the space, interactions included: the total index (Sobol
+            2001).
         visible: Whether it is at least 5%, and a value is worse than the recommended one with a probability of 97.5%.
         good: Its values, the others unchanged, at which the objective is within the tolerance of that at the
             recommended ones with a probability of 80%: the ends of a range, or options. None where it is not active.
@@ -95,7 +96,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a run says of its objective, by the model: no guarantee.
+    """The answers of a run about its objective, by the model: no guarantee.
 
     Attributes:
         start: By how much the recommended parameters are better than those of the first trial; None if these are the
@@ -129,22 +130,17 @@ class Answers:
         good = [str(one) for one in self.effects if one.visible and one.good]
         edges = [f"{one.name} is at its {one.edge} bound" for one in self.effects if one.edge]
         within, known = self.inside
-        return {
-            **({} if self.start is None else {"first trial": f"it is {_compared(self.start)}"}),
+        told = {
+            "first trial": "" if self.start is None else f"it is {_compared(self.start)}",
             f"{MORE} more trials": f"expected gain {_shown(self.more)}{time}; {loss}",
             "what matters": "; ".join(matters),
-            **({"as good": f"with 80%, one changed at a time: {', '.join(good)}"} if good else {}),
-            **(
-                {"at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can"}
-                if edges
-                else {}
-            ),
-            **(
-                {"model check": f"{within} of {known} values lie in the 90% interval that the others predict"}
-                if known
-                else {}
-            ),
+            "as good": f"with 80%, one changed at a time: {', '.join(good)}" if good else "",
+            "at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can" if edges else "",
+            "model check": f"{within} of {known} values lie in the 90% interval that the others predict"
+            if known
+            else "",
         }
+        return {label: text for label, text in told.items() if text}
 
 
 def _shown(found: Estimate) -> str:
@@ -201,7 +197,7 @@ def answers(
         return None
     values = values.cpu().clamp(*span)
     allowed = likely(points).index_fill(0, torch.tensor([0]), True)
-    # Thompson sampling; other draws judge these points
+    # Thompson sampling (Kandasamy et al. 2018, for a batch); other draws judge these points.
     tried, judges = values[:MORE].masked_fill(~allowed, -torch.inf).argmax(1), values[MORE:]
     here, first, random = judges[:, 0], judges[:, 1], judges[:, len(known) : len(known) + _ANYWHERE]
     if tolerance is None:
@@ -222,6 +218,8 @@ def answers(
 
 def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator) -> Estimate:
     """Return how much better the point of the largest mean is, after one evaluation of each of some points.
+
+    This is the knowledge gradient of a batch (Wu & Frazier 2016), with means and covariances of draws.
 
     Args:
         values: Draws of the objective [s m]; the recommended point is the first one.
@@ -276,7 +274,7 @@ def _effects(
             values = _values(parameter, units, drawn.cpu().clamp(*span), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
         edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
-        found.append(Effect(one.name, share, visible, values.good, ranged, values.whole, edge))
+        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge))
     return found
 
 
@@ -315,10 +313,10 @@ def _values(parameter: Parameter, units: Tensor, values: Tensor, likely: Tensor,
     ends = [min(float(grid[low]), float(unit)), max(float(grid[high]), float(unit))]
     at = (here == 0, here == last) if parameter.options else (unit <= _EDGE, unit >= 1 - _EDGE)
     side = "lower" if at[0] else "upper" if at[1] else ""
-    inward = 1 + abs((0 if side == "lower" else last) - max(1, last // 10))
-    rising = float((values[:, 0] > values[:, inward]).double().mean()) >= _SURE
+    inside = max(1, last // 10) if side == "lower" else last - max(1, last // 10)
+    better = float((values[:, 0] > values[:, 1 + inside]).double().mean()) >= _SURE
     good = tuple(parameter.value(u) for u in ends)
-    return _Values(worse, good, low == 0 and high == last, side if rising else "")
+    return _Values(worse, good, low == 0 and high == last, side if better else "")
 
 
 def _estimate(values: Tensor) -> Estimate:

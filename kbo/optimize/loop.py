@@ -240,11 +240,11 @@ class _Loop:
             self.evaluated, space, options["maximize"], [c.name for c in measured], options["value_range"]
         )
         first = first_points(self.try_first, space)
+        if self.budget.stop_when and getattr(options["setting"], "certified", False):
+            raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
         optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)
         try:
-            if self.budget.stop_when and optimizer.setting.certified:
-                raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
             with self.on_trial.opened():
                 stopped = self._worked(optimizer, known, first, path)
             return result_of(optimizer, stopped, path)

@@ -443,7 +443,7 @@ class PracticalBelief(Belief):
         half = self.reported.width(self.posterior) * error
         lower, upper, mean = self._value(mean - half), self.raw(mean + half), self._value(mean)
         if self.targets.compression:
-            upper = upper.clamp_min(min(one.value or 0.0 for one in self.values))
+            upper = upper.clamp_min(self.schedule.lowest)
         known, value = self._known(features)
         return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
 
@@ -452,16 +452,16 @@ class PracticalBelief(Belief):
         values = self.raw(target)
         if not self.targets.compression:
             return values
-        known = [one.value for one in self.values if one.value is not None]
-        return values.clamp_min(2 * min(known) - max(known))
+        return values.clamp_min(2 * self.schedule.lowest - self.schedule.highest)
 
     def _known(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return at which of the features [n D] a value without noise was observed, and these values [n]."""
-        X, values = data([one for one in self.values if one.error is None], features.device)
         if not self.exact:
             return features.new_zeros(len(features), dtype=torch.bool), features.new_zeros(len(features))
-        same = (features.unsqueeze(1) == X).all(-1)
-        return same.any(-1), values[same.long().argmax(-1)]
+        known = {one.features: one.value for one in reversed(self.values) if one.error is None}
+        found = [known.get(row) for row in map(tuple, features.tolist())]
+        given = [value is not None for value in found]
+        return torch.tensor(given, device=features.device), features.new_tensor([value or 0.0 for value in found])
 
     @cached_property
     def _predictive(self) -> Predictive | None:

@@ -72,7 +72,10 @@ class Predictive:
         best = best[: max(_FEWEST, len(best) // 4)]
         error = max(1.0, math.sqrt(np.mean(loss.left_out(theta)[best] ** 2)))
         free = len(theta) - (noise_std is not None)
-        curvature, axes = np.linalg.eigh(_hessian(loss, theta)[:free, :free])
+        try:
+            curvature, axes = np.linalg.eigh(_hessian(loss, theta)[:free, :free])
+        except np.linalg.LinAlgError:  # at the edge of what can be computed: as far as the prior reaches
+            curvature, axes = np.linalg.eigh(loss.precision[:free, :free])
         curvature = np.maximum(curvature, np.linalg.eigvalsh(loss.precision).min() / 2)
         uniform = torch.quasirandom.SobolEngine(free, scramble=True, seed=0).draw(_DRAWS - 1, dtype=torch.float64)
         normal = torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9)).numpy()
