@@ -60,5 +60,9 @@ class JournalError(KboError):
     """A journal that cannot be written, is damaged, is in use, or belongs to another problem."""
 
 
+class AnotherProblem(JournalError):
+    """A journal that belongs to another problem, for example to another space."""
+
+
 class IllConditionedWarning(UserWarning):
     """A ridge so small that rounding shows in the results."""

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -15,6 +15,8 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.extras import require
 from kbo.optimize import Optimizer, Result
+from kbo.optimize.answers import Comparison
+from kbo.optimize.constraint import SEM
 from kbo.optimize.result import format_params, result_of
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
@@ -26,6 +28,11 @@ _TARGETS = "value", "objective", "target", "loss", "score"
 
 _PREFIXES = "params.", "params_"
 """Begins of the columns of parameters in tables of kbo and of Optuna; in others all columns are parameters."""
+
+_STORAGES = ".db", ".sqlite", ".sqlite3"
+_TABLES = ".csv", ".txt", ".tsv"
+FOREIGN = (*_STORAGES, *_TABLES, ".json")
+"""Ends of files that other tools make."""
 
 _COMPLETE = "complete", "completed", "finished", "success", "succeeded"
 """States of rows with a value, in a column "status" or "state"."""
@@ -58,6 +65,8 @@ class Audit:
         result: The outcome of the trials as a run of kbo: ``params``, ``value``, ``lower``, ``upper``, ``answers`` and
             ``predict`` among others.
         estimated: Lower bound, mean and upper bound at the trial with the best observed value; None without a bound.
+        margin: By how much the likely best trial is better than that one; None without a model.
+        names: The names of the trials, in the order of ``result.trials``.
         remark: What else is to be said of the history, for example how many rows are left out.
         inferred: Whether the space is not known, but has the ranges of the trials.
     """
@@ -68,24 +77,46 @@ class Audit:
     likely: Any
     result: Result
     estimated: tuple[float, float, float] | None
+    margin: Comparison | None
+    names: Sequence[Any]
     remark: str
     inferred: bool
 
     def __str__(self) -> str:
         left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
-        (trial, value), counts = self.reported, Counter(trial.status for trial in self.result.trials)
+        counts = Counter(trial.status for trial in self.result.trials)
         lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned") if counts[status])
-        estimate = (
-            "" if self.estimated is None else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
-        )
-        params = format_params(self.result.params or {})
         lines = [
             ("", f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"),
-            ("reported best", f"{self.tool} has {value:.4g} as the best value, of trial {trial}{estimate}"),
-            ("likely best", f"the same trial: {params}" if trial == self.likely else f"trial {self.likely}: {params}"),
+            *self._best().items(),
             *(line for line in self.result.entries()[1:] if line[0] not in left_out),
         ]
         return "\n".join(f"{name:14} {text}".lstrip() for name, text in lines)
+
+    def _best(self) -> dict[str, str]:
+        """Return sentences on the best trials by label."""
+        (trial, value), params = self.reported, format_params(self.result.params or {})
+        estimate = (
+            "" if self.estimated is None else "; without noise {1:.4g}  [{0:.4g}, {2:.4g}]".format(*self.estimated)
+        )
+        sure = "" if self.margin is None else f"; better than trial {trial} with {self.margin.probability:.0%}"
+        likely = f"the same trial: {params}" if trial == self.likely else f"trial {self.likely}: {params}{sure}"
+        return {
+            "reported best": f"{self.tool} has {value:.4g} as the best value, of trial {trial}{estimate}",
+            "likely best": likely,
+        }
+
+    def write(self, page: str | os.PathLike[str]) -> Path:
+        """Write an HTML page with pictures, and return its path.
+
+        Raises:
+            InvalidInput: The page cannot be written.
+            MissingExtra: The extra "cli" is not installed.
+        """
+        from kbo.report import History, Record, write
+
+        history = History(self.tool, self.names, self._best())
+        return write(replace(Record.of(self.result), history=history), page, title=self.source)
 
     def __repr__(self) -> str:
         return str(self)
@@ -104,7 +135,7 @@ def audit(
     Args:
         history: A study of Optuna, or the URL or the SQLite file of its storage; a client of Ax, or the JSON file that
             it was saved to; a DataFrame or CSV file with a column for each parameter and one of values; a journal of
-            kbo (.jsonl).
+            kbo (.jsonl). A column "sem" of a table, or user attribute of a trial, has standard errors of the values.
         study: The name of the study in a storage; needed if there are several.
         target: The column of values of a table; by default "value", "objective", "target", "loss" or "score".
         maximize: Whether larger values of a table are better; the others know it.
@@ -131,7 +162,16 @@ def audit(
     named = known.names[reported.number], reported.value
     estimated = optimizer.interval(reported.params)
     return Audit(
-        known.source, known.tool, named, known.names[best.number], result, estimated, known.remark, known.inferred
+        source=known.source,
+        tool=known.tool,
+        reported=named,
+        likely=known.names[best.number],
+        result=result,
+        estimated=estimated,
+        margin=optimizer.compare(reported.params),
+        names=known.names,
+        remark=known.remark,
+        inferred=known.inferred,
     )
 
 
@@ -149,7 +189,7 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
             f"{checks.shown(history)}."
         )
     path = Path(history)
-    if "://" in str(history) or path.suffix in (".db", ".sqlite", ".sqlite3"):
+    if "://" in str(history) or path.suffix in _STORAGES:
         return _of_study(_loaded(str(history), study))
     if not path.exists():
         raise InvalidInput(f"there is no file {path}.")
@@ -160,7 +200,7 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
         from ax.api.client import Client
 
         return _of_client(Client.load_from_json_file(str(path)), path.name)
-    if path.suffix not in (".csv", ".txt", ".tsv"):
+    if path.suffix not in _TABLES:
         raise InvalidInput(f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo).")
     require(f"the history {path}", "cli", "pandas")
     import pandas as pd
@@ -222,6 +262,8 @@ def _of_journal(path: Path) -> _History:
 
 def _of_table(table: Any, source: str, target: str | None, maximize: bool, bounds: Any) -> _History:
     """Return the rows of a DataFrame that have a value and all parameters."""
+    from pandas import isna
+
     table = table.rename(columns=str).reset_index(drop=True)
     names, n = list(table.columns), len(table)
     if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
@@ -230,7 +272,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     for name in {"status", "state"}.intersection(names):
         table = table[table[name].astype(str).str.lower().isin(_COMPLETE)]
     own = {name: name.removeprefix(begin) for name in names for begin in _PREFIXES if name.startswith(begin)}
-    others = {name: name for name in names if name not in (target, "number", "status", "state")}
+    bars = next((name for name in ("measured.sem", "user_attrs_sem", SEM) if name in names), None)
+    others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
     rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
     space = Space(_ranges(rows, source) if bounds is None else bounds)
     if missing := [name for name in space.parameters if name not in rows]:
@@ -239,7 +282,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
         params = {name: row[name] for name in space.parameters}
         try:
-            optimizer.add(params if space.named else list(params.values()), table[target][index])
+            known = {} if bars is None or isna(table[bars][index]) else {SEM: table[bars][index]}
+            optimizer.add(params if space.named else list(params.values()), (table[target][index], known))
         except InvalidInput as error:
             log.warning("row %s of %s is left out: %s", index, source, error)
             continue

@@ -177,7 +177,11 @@ def test_a_table_is_audited(tmp_path):
     page = tmp_path / "page.html"
     printed = command("audit", path, "--target", "loss", "--to", page).stdout
     assert str(found).splitlines()[1] in printed
-    assert "trials.csv" in page.read_text()
+    text = page.read_text()
+    assert "trials.csv" in text
+    assert "Trials of the table" in text
+    assert f"<td>{found.likely}</td>" in text.replace(' class="number"', "") or f">{found.likely}<" in text
+    assert "Resuming the run" not in text
 
 
 def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path):
@@ -209,6 +213,17 @@ def test_options_that_are_no_plain_values_are_shown_as_text():
 
     study.optimize(objective, 20)
     assert kbo.audit(study).result.params["layers"] == "(4,)"
+
+
+def test_two_points_are_compared():
+    result = kbo.minimize(lambda p: (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, 12)
+    worse = result.compare({"x": 0.9, "y": 0.5})
+    assert worse.lower <= 0.36 <= worse.upper
+    assert worse.probability > 0.99
+    same = result.compare(result.params)
+    assert (same.value, same.probability) == (0.0, 0.5)
+    with pytest.raises(kbo.InvalidInput):
+        result.compare({"x": 2.0, "y": 0.0})
 
 
 def test_a_journal_is_audited(tmp_path):

@@ -298,8 +298,9 @@ def test_what_has_no_answer_is_refused():
         kbo_ax.interval(client, {**point, "k": 9})
     with pytest.raises(InvalidInput, match="no strategy of kbo"):
         kbo_ax.interval(Client(), {})
+    online = started(MIXED, setting=Certified(matern(0.7), None, 6.0, noise_upper=0.5), method="dmm-ucb-adaptive")
     with pytest.raises(InvalidInput, match="standard error of 7"):
-        run(client, 2, tuning, sem=7.0)
+        run(online, 2, tuning, sem=7.0)
     with pytest.raises(RefutedAssumptions):
         run(started(setting=Certified(matern(0.3), noise_std=0.1, norm_bound=1.0)), 3, branin)
 
@@ -310,12 +311,12 @@ def test_what_has_no_answer_is_refused():
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
-        ([0.5] * 3 + [2.0], "noise: standard deviation 2, given"),
-        ([0.5, None, 0.5, 0.5], "trial 3 repeated trial 2"),
+        ([0.5] * 3 + [2.0], "that of a value with the error bar 0.5"),
+        ([0.5, None, 0.5, 0.5], "that of a value with the error bar 0.5"),
         ([0.0] * 4, "noise: none"),
     ],
 )
-def test_standard_errors_are_the_noise_level_if_all_are_known(errors, words):
+def test_standard_errors_say_how_noise_differs_and_zeros_that_there_is_none(errors, words):
     client = started(n_initial=3)
     for sem in errors:
         ((number, point),) = client.get_next_trials(1).items()

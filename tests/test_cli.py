@@ -66,6 +66,33 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     assert "--try-first: cannot read" in kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
 
 
+CHANGED = """
+bounds = {"x": (0.0, 2.0), "layers": [1, 2, 3, 4], "dropout": (0.0, 0.5)}
+DEFAULTS
+def objective(params):
+    return (params["x"] - 0.3) ** 2 + params["layers"] + params["dropout"]
+"""
+
+
+def test_a_space_that_changed_takes_over_earlier_results(tmp_path):
+    script, given = tmp_path / "script.py", ("-q", "--again", "0", "-n")
+    script.write_text(STEPWISE)
+    kbo("tune", "script.py", *given, "3")
+    script.write_text(CHANGED.replace("DEFAULTS", ""))
+    refused = kbo("tune", "script.py", *given, "2", code=1).stderr
+    assert "belongs to another problem" in refused
+    assert "--allow-change" in refused
+    without = kbo("tune", "script.py", *given, "2", "--allow-change", code=1).stderr
+    assert "defaults" in without
+    assert len(list((tmp_path / "kbo-runs").glob("*.jsonl"))) == 1  # nothing was moved
+    script.write_text(CHANGED.replace("DEFAULTS", 'defaults = {"dropout": 0.1}'))
+    done = kbo("tune", "script.py", *given, "2", "--allow-change")
+    assert "took over 3 results" in done.stderr
+    assert "2 trials, 3 known results" in done.stdout
+    assert kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout.count("dropout=0.1") == 3
+    assert "4 trials, 3 known results" in kbo("tune", "script.py", *given, "4").stdout
+
+
 def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda form: "now")
     command = ("tune", "branin", "--fresh", "-q", "--again", "0", "--noise-std", "0", "-n")

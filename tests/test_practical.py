@@ -168,7 +168,12 @@ def test_predictions_are_those_of_the_dense_gaussian_and_left_out_errors_those_o
 
 def test_the_predictive_distribution_is_wider_than_that_of_one_fit_and_repeats_itself():
     X, y = data(9, 2, noise=1.0)
-    one, other = (Predictive(X, y, torch.zeros(9), None, exact=False, with_bowl=True) for _ in range(2))
+    one, other = (
+        Predictive(
+            X, y, torch.zeros(9), torch.ones(9), torch.zeros(9, dtype=torch.bool), None, exact=False, with_bowl=True
+        )
+        for _ in range(2)
+    )
     mean, error = one(X)
     assert [part.tolist() for part in other(X)] == [mean.tolist(), error.tolist()]
     close(torch.cat([one(x.unsqueeze(0))[1] for x in X]), error, 1e-9)

@@ -10,16 +10,17 @@ import os
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 import kbo
 from kbo.cli import options
 from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose
-from kbo.errors import InvalidInput
+from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
@@ -30,14 +31,24 @@ _WORKERS = (
 )
 
 
-def _load(target: str) -> tuple[str, Any, Any, Sequence[Any]]:
-    """Return name, objective, bounds and constraints of a built-in problem or of a script."""
+class _Target(NamedTuple):
+    """What a script defines; ``defaults`` are values of parameters that earlier trials lack."""
+
+    name: str
+    objective: Any
+    bounds: Any
+    constraints: Sequence[Any] = ()
+    defaults: Mapping[str, Any] = {}
+
+
+def _load(target: str) -> _Target:
+    """Return a built-in problem, or what a script defines."""
     from kbo.problems import TUNING
     from kbo.workers.call import place
 
     if target in TUNING:
         problem = TUNING[target]()
-        return target, problem, problem.space, ()
+        return _Target(target, problem, problem.space)
     path = Path(target)
     if path.suffix != ".py" or not path.is_file():
         known = ", ".join(TUNING)
@@ -58,7 +69,8 @@ def _load(target: str) -> tuple[str, Any, Any, Sequence[Any]]:
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    return path.stem, module.objective, module.bounds, getattr(module, "constraints", ())
+    given = {name: getattr(module, name) for name in _Target._fields[1:] if hasattr(module, name)}
+    return _Target(path.stem, **given)
 
 
 def _module_named(name: str) -> str:
@@ -130,6 +142,13 @@ def tune(
     again: Annotated[int, typer.Option(help="Evaluations of the recommended setting at the end.")] = 5,
     journal: Annotated[Path | None, typer.Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Rename an existing journal and start a new one.")] = False,
+    allow_change: Annotated[
+        bool,
+        typer.Option(
+            "--allow-change",
+            help="After a change of bounds or options: like --fresh, with the earlier results as far as they fit.",
+        ),
+    ] = False,
     engine: Engine = "processes",
     address: Address = None,
     resources: Annotated[
@@ -155,6 +174,9 @@ def tune(
     For constraints it returns (validation_error, {"memory": 7.2}) or {"objective": ..., "memory": ...}; see
     --constraint, or define `constraints = [kbo.Constraint("memory", upper=8)]` beside bounds.
 
+    After a change of bounds, --allow-change takes over earlier results; `defaults = {"dropout": 0.0}` beside bounds has
+    the values of new parameters in them.
+
     A second argument, objective(params, trial), can trial.report(step, value) and ask trial.should_stop() (--prune).
 
     Then:  kbo tune script.py --trials 60
@@ -163,7 +185,7 @@ def tune(
     from kbo.report.figures.history import trace
     from kbo.workers.choice import engine_of
 
-    name, objective, bounds, constraints = _load(target)
+    name, objective, bounds, constraints, defaults = _load(target)
     constraints = [*constraints, *map(options.constraint, constraint or ())]
     path = journal or out / f"tune-{name}.jsonl"
     if fresh and path.exists():
@@ -171,7 +193,8 @@ def tune(
     elif path.exists() and not quiet:
         typer.echo(f"continuing {path}; --fresh starts a new one", err=True)
     chosen = options.engine_of(engine, address, workers, resources)
-    result = (kbo.maximize if maximize else kbo.minimize)(
+    run = partial(
+        kbo.maximize if maximize else kbo.minimize,
         objective,
         bounds,
         40 if trials is None and time_budget is None else trials,
@@ -194,6 +217,16 @@ def tune(
         on_trial=_called(name, verbose, live or live_port > 0, live_port),
         device=device,
     )
+    try:
+        result = run()
+    except AnotherProblem as error:
+        if not allow_change and not (sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")):
+            raise
+        known = _taken_over(path, bounds, constraints, maximize, defaults)
+        aside = _aside(path)
+        path.replace(aside)
+        typer.echo(f"took over {len(known)} results of {aside}; --trials does not count them", err=True)
+        result = run(evaluated=known)
     if result.stopped.startswith("interrupted"):
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
@@ -204,6 +237,32 @@ def tune(
     of_trace = {"constraints": result.optimizer.constraints, "maximize": maximize, "recommended": best, "again": values}
     trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
+
+
+def _taken_over(
+    path: Path, bounds: Any, constraints: Sequence[Any], maximize: bool, defaults: Mapping[str, Any]
+) -> list[Any]:
+    """Return the results of a journal that are points of another space, with defaults for parameters that they lack.
+
+    Raises:
+        InvalidInput: None is.
+    """
+    from kbo.optimize.constraint import measured_only
+    from kbo.optimize.known import completed, known_results
+    from kbo.space import Space
+
+    measured, others = measured_only(constraints)
+    found = [
+        (params if isinstance(params, list) else {**defaults, **params}, returned)
+        for _, params, returned in completed(path, maximize)
+    ]
+    try:
+        return known_results(found, Space(bounds, others), maximize, [one.name for one in measured])
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
+            "--fresh starts without them."
+        ) from error
 
 
 def _json(option: str, path: Path) -> Any:

@@ -43,12 +43,15 @@ def report(
 
     The journal of a certified run lacks its kernel: kbo.report.write(run, page, kernel=kernel) writes its bounds too.
     """
+    from kbo.histories import FOREIGN
     from kbo.report import write
 
     if run.suffix == ".parquet" or run.is_dir():
         raise InvalidInput(
             f"{run} has rows of `kbo run`, and a page is made of a journal: draw it with `kbo plot {run}`."
         )
+    if run.suffix in FOREIGN:
+        raise InvalidInput(f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`.")
     typer.echo(f"page     {write(run, page)}")
 
 
@@ -73,9 +76,7 @@ def audit(
     found = kbo.audit(history, study=study, target=target, maximize=maximize)
     typer.echo(found)
     if page is not None:
-        from kbo.report import write
-
-        typer.echo(f"page           {write(found.result, page, title=found.source)}")
+        typer.echo(f"page           {found.write(page)}")
 
 
 def bench(

@@ -54,6 +54,15 @@ class Estimate(NamedTuple):
     upper: float
 
 
+class Comparison(NamedTuple):
+    """By how much parameters are better than others, its 90% interval by the model, and the probability of "better"."""
+
+    value: float
+    lower: float
+    upper: float
+    probability: float
+
+
 class _Values(NamedTuple):
     """The probability that some value is worse than the recommended one; the others as in ``Effect``."""
 
@@ -144,7 +153,8 @@ class Answers:
 
 
 def _shown(found: Estimate) -> str:
-    return f"{found.value:.2g}  [{found.lower:.2g}, {found.upper:.2g}]"
+    value, lower, upper = (f"{number:.2g}" for number in found)
+    return value if lower == upper else f"{value}  [{lower}, {upper}]"
 
 
 def _compared(found: Estimate) -> str:
@@ -214,6 +224,16 @@ def answers(
         effects=_effects(space, belief, best.params, likely, tolerance, span, generator),
         inside=belief.predicted(),
     )
+
+
+def compared(belief: Belief, features: Tensor, generator: torch.Generator) -> Comparison | None:
+    """Return by how much the first of two points with features [2 D] is better; None where there is no prior."""
+    values = belief.draws(features, MORE * _DRAWS, generator)
+    if values is None:
+        return None
+    better = (values[:, 0] - values[:, 1]).cpu()
+    probability = float((better > 0).double().mean() + (better == 0).double().mean() / 2)
+    return Comparison(*_estimate(better), probability)
 
 
 def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator) -> Estimate:

@@ -34,7 +34,8 @@ class Evaluation(NamedTuple):
         features: Its features [D].
         value: The value of the quantity; None if it has none.
         selected: Those of ``kbo.optimize.trials.WAYS`` in which its noise may have decided which values there are.
-        error: The standard error of a value that is predicted, because the trial was stopped early; None for others.
+        error: The standard error that came with the value, or that of a prediction; None without one.
+        predicted: Whether the value is predicted, because the trial was stopped early.
     """
 
     number: int
@@ -42,17 +43,13 @@ class Evaluation(NamedTuple):
     value: float | None
     selected: Sequence[str] = ()
     error: float | None = None
+    predicted: bool = False
 
 
 def data(values: Sequence[Evaluation], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Return features [n D] and values [n] of evaluations that have one, on a device; by default on the CPU."""
     X = torch.tensor([one.features for one in values], dtype=torch.float64, device=device)
     return X, X.new_tensor([one.value for one in values])
-
-
-def errors(values: Sequence[Evaluation]) -> Tensor:
-    """Return standard errors [n] of values besides their noise, 0 where they were observed."""
-    return torch.tensor([one.error or 0.0 for one in values], dtype=torch.float64)
 
 
 class Problem(NamedTuple):

@@ -20,6 +20,9 @@ T = TypeVar("T")
 OBJECTIVE = "objective"
 """The name of the value of the objective among measurements."""
 
+SEM = "sem"
+"""The name of the standard error of that value among measurements."""
+
 
 class _Copied:
     """A kernel that is copied when it is set and when it is read."""
@@ -93,6 +96,8 @@ class Constraint:
             checks.maybe(checks.positive, "norm_bound", self.norm_bound)
             if self.kernel is not None:
                 checks.kernel(self.kernel, "Constraint")
+            if self.name == SEM:
+                raise InvalidInput("that is the standard error of the value: call the quantity another way.")
             if self.name == OBJECTIVE and (self.noise_std, self.norm_bound, self.kernel) != (None, None, None):
                 raise InvalidInput("noise_std, norm_bound and kernel of the objective belong to the setting.")
 
@@ -184,6 +189,7 @@ def outcome_of(
 
     Args:
         returned: A number, a pair of a number and a dict of measurements, or a dict of measurements with "objective".
+            The measurement "sem" is the standard error of the value.
         needed: Names of the measurements without which the trial has failed. Others may come as well.
         value_range: The least and the largest possible value, if they are declared.
         got: How failures begin.
@@ -202,6 +208,10 @@ def outcome_of(
         return Outcome(None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}")
     if found is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
+    if SEM in others and not measured.get(SEM, -1.0) >= 0:
+        shown = checks.shown(others[SEM])
+        reason = f"{got} the standard error {SEM!r} = {shown}: return a number of at least 0, or none if it is unknown"
+        return Outcome(found, {name: one for name, one in measured.items() if name != SEM}, reason)
     if value_range is not None and not value_range[0] <= found <= value_range[1]:
         return Outcome(None, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
     for name in needed:

@@ -14,7 +14,7 @@ from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
-from kbo.optimize.answers import Answers, answers
+from kbo.optimize.answers import Answers, Comparison, answers, compared
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
@@ -24,7 +24,7 @@ from kbo.optimize.infeasible import Infeasible, certificate
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run import Run
 from kbo.optimize.settings import resolve
-from kbo.optimize.trials import Trial, quantity, violations
+from kbo.optimize.trials import Trial, error_of, quantity, violations
 from kbo.regression import Hypothetical
 from kbo.space import Bounds, Params, Space
 
@@ -140,6 +140,23 @@ class Inference(Run):
         span = sorted(self._sign * end for end in self.value_range or (-math.inf, math.inf))
         return answers(self.space, described, trials, best, generator, tolerance, self._likely, (span[0], span[1]))
 
+    @guarded
+    def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
+        """Return by how much parameters, by default the recommended ones, are better than others, in positive numbers.
+
+        By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
+        there is no model.
+
+        Raises:
+            InvalidInput: Parameters outside the space.
+        """
+        second = self.space.unit(others)
+        best, described = self._recommended(), self._objective.description()
+        if best is None or self._bounded() is None or described is None:
+            return None
+        units = torch.stack([self.space.unit(best.params if params is None else params), second])
+        return compared(described, self.space.features(units), self._generator(len(self._trials.finished)))
+
     def _likely(self, units: Tensor) -> Tensor:
         """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""
         kept = self.space.satisfies(units)
@@ -225,17 +242,17 @@ class Inference(Run):
         rows = self.space.on(torch.device("cpu")).features(self._units_of(fresh)).tolist()
         for trial, features in zip(fresh, map(tuple, rows), strict=True):
             measured = [(self._objective, self._sign, *self._value_of(trial))]
-            measured += [(one, c.sign, quantity(trial, c), None) for c, one in self._limited_by]
+            measured += [(one, c.sign, quantity(trial, c), error_of(trial, c.name)) for c, one in self._limited_by]
             for one, sign, value, error in measured:
-                value = None if value is None else sign * value
-                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected, error))
+                value, predicted = None if value is None else sign * value, trial.pruned and one is self._objective
+                one.evaluations.append(Evaluation(trial.number, features, value, trial.selected, error, predicted))
             self._learned += 1
             self._after_learning()
 
     def _value_of(self, trial: Trial) -> tuple[float | None, float | None]:
         """Return value and error of an ended trial; in the practical setting a prediction where it was pruned."""
         if not trial.pruned or self.setting.certified:
-            return trial.value, None
+            return trial.value, error_of(trial)
         before = [other for other in self._trials.finished[: self._learned] if other.status == "complete"]
         return prediction(trial, before, self.maximize) or (None, None)
 

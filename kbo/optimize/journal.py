@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kbo import checks
-from kbo.errors import JournalError
+from kbo.errors import AnotherProblem, JournalError
 from kbo.files import replacing, sync_folder
 from kbo.locking import after_fork_in_child
 from kbo.optimize.events import FORMAT, Contents, Event, Header, header_of, line, parse
@@ -83,9 +83,10 @@ class Journal:
         self._size, self._checksum = found.size, found.checksum
         different = differences(found.header, self._header)
         if different:
-            raise JournalError(
+            raise AnotherProblem(
                 f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
-                "arguments, or start a new one with another path."
+                f"arguments, or start a new one with another path; evaluated={str(self.path)!r} takes over its results "
+                "as far as they fit (`kbo tune --allow-change` does both)."
             )
         if found.unfinished:
             warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")

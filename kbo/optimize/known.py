@@ -12,7 +12,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, Outcome, Returned, outcome_of
+from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.events import Ask, Tell
 from kbo.optimize.journal import read
 from kbo.optimize.search.region import Region
@@ -44,9 +44,10 @@ def known_results(
 
     Args:
         evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
-            "value", and one for each measurement, or as by ``Result.to_frame``; a list of dicts with such entries; a
-            list of pairs (params, value), where value is what an objective returns; or the path of a journal or of a
-            CSV table. Other columns of a table are ignored, with a warning.
+            "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
+            ``Result.to_frame``; a list of dicts with such entries; a list of pairs (params, value), where value is what
+            an objective returns; or the path of a journal or of a CSV table. Other columns of a table are ignored, with
+            a warning.
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -81,7 +82,7 @@ def _rows(evaluated: Any, space: Space, maximize: bool, needed: Sequence[str]) -
     if isinstance(evaluated, (str, os.PathLike)):
         path = checks.path("evaluated", evaluated)
         if path.suffix != ".csv":
-            yield from _completed(path, maximize)
+            yield from completed(path, maximize)
             return
         yield from _of_table(*_csv(path, space), space, needed)
         return
@@ -109,8 +110,8 @@ def _rows(evaluated: Any, space: Space, maximize: bool, needed: Sequence[str]) -
 
 
 def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
-    """Return the name of the measurement that an entry of a row holds: "measured.<name>", or a needed one's name."""
-    if key in needed and key not in space.parameters and key != _VALUE:
+    """Return the name of the measurement that an entry of a row holds: "measured.<name>", "sem", or a needed name."""
+    if key in (SEM, *needed) and key not in space.parameters and key != _VALUE:
         return key
     return str(key).removeprefix(_OTHER) if str(key).startswith(_OTHER) and key not in space.parameters else None
 
@@ -200,7 +201,7 @@ def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str,
     return columns, rows
 
 
-def _completed(path: Path, maximize: bool) -> Iterator[tuple[str, Any, Any]]:
+def completed(path: Path, maximize: bool) -> Iterator[tuple[str, Any, Any]]:
     """Yield the completed trials of a journal, of whatever space."""
     try:
         header, events = read(path)

@@ -83,7 +83,8 @@ def minimize(
     Args:
         objective: Called with a dict of parameters (a list of floats if ``bounds`` is a list), and with a
             ``kbo.RunningTrial`` too if it takes two arguments; returns a number, or with other measurements
-            ``(number, {"memory": 7.2})`` or ``{"objective": number, "memory": 7.2}``.
+            ``(number, {"memory": 7.2})`` or ``{"objective": number, "memory": 7.2}``. The measurement "sem" is the
+            standard error of the number, for example of a mean over seeds.
         bounds: For example ``{"lr": Float(1e-4, 1e-1, log=True), "layers": Int(1, 3), "act": ["relu", "tanh"]}``, a
             list of pairs, conditional parameters or a table of candidates: see ``kbo.Space``.
         n_trials: Trials in all, failed ones and those in the journal included. Optional with ``time_budget``.
@@ -244,8 +245,9 @@ class _Loop:
             raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
         optimizer = Optimizer(space, method=self.method, n_trials=self.budget.n_trials, journal=journal, **options)
         path = None if journal is None else os.fspath(journal)
+        stopped = "interrupted before its end"
         try:
-            with self.on_trial.opened():
+            with contextlib.suppress(KeyboardInterrupt), self.on_trial.opened():
                 stopped = self._worked(optimizer, known, first, path)
             return result_of(optimizer, stopped, path)
         except BaseException as error:
@@ -279,12 +281,9 @@ class _Loop:
         try:
             with self.engine.session(self.objective, self.budget.timeout, on_report) as session:
                 work = _Work(self, optimizer, session, first, path, trouble)
-                try:
-                    for params, value in unrecorded(known, optimizer.trials):
-                        optimizer.add(params, value)
-                    return work.until_stopped()
-                except KeyboardInterrupt:
-                    return "interrupted before its end"
+                for params, value in unrecorded(known, optimizer.trials):
+                    optimizer.add(params, value)
+                return work.until_stopped()
         finally:
             with contextlib.suppress(JournalError):  # which has been raised already
                 optimizer.release()

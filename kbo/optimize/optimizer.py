@@ -286,7 +286,7 @@ class Optimizer(Inference):
         value nothing is predicted.
         """
         posterior, trials = belief.searched, self._trials
-        predicted = {one.number for one in belief.values if one.error is not None} if trials.pruned else set()
+        predicted = {one.number for one in belief.values if one.predicted} if trials.pruned else set()
         if without := trials.failed + [trial for trial in trials.pruned if trial.number not in predicted]:
             worst = belief.target(min(map(self._signed, trials.complete)))
             X = self._features(without)

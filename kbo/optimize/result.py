@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbo.optimize import table
-from kbo.optimize.answers import Answers
+from kbo.optimize.answers import Answers, Comparison
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.infeasible import Infeasible
@@ -151,6 +151,10 @@ class Result:
     def predict(self, params: Params) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective at any parameters; see ``Optimizer.interval``."""
         return self.optimizer.interval(params)
+
+    def compare(self, others: Params) -> Comparison | None:
+        """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""
+        return self.optimizer.compare(others)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.

@@ -186,7 +186,8 @@ class Run(Guarded):
     def tell(self, params: Trial | Params, value: Any, seconds: float | None = None) -> Trial:
         """Report the value at parameters returned by ``ask`` or ``begin``, a trial itself, or at any other parameters.
 
-        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``.
+        With other measurements the value is ``(value, {"memory": 7.2})`` or ``{"objective": value, "memory": 7.2}``,
+        and with its standard error ``(value, {"sem": 0.02})``.
         None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
         and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
         those that came are kept.

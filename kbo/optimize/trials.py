@@ -10,7 +10,7 @@ from itertools import compress
 from typing import Any
 
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, Constraint
+from kbo.optimize.constraint import OBJECTIVE, SEM, Constraint
 from kbo.optimize.events import Again, Ask, Event, Fail, Prune, Release, Report, Session, Tell, shortened
 from kbo.space import Params, Space
 from kbo.terminal import printable
@@ -27,8 +27,8 @@ class Trial:
         number: Position in the order in which trials were begun, from 0.
         params: The arguments of the objective.
         value: The value of the objective; None while pending or if it failed.
-        measured: The other quantities that it has measured, by name; of one without a value, those
-            that came.
+        measured: The other quantities that it has measured, by name, "sem" the standard error of the value; of one
+            without a value, those that came.
         seconds: The duration, if known.
         failure: The reason of a failure; None without one.
         starts: How often it was started: more than once if it was lost or interrupted.
@@ -213,6 +213,11 @@ def in_words(ways: Mapping[str, int]) -> list[str]:
 def quantity(trial: Trial, constraint: Constraint) -> float | None:
     """Return what a trial has measured of the quantity of a constraint; None if it has not."""
     return trial.value if constraint.name == OBJECTIVE else trial.measured.get(constraint.name)
+
+
+def error_of(trial: Trial, name: str = OBJECTIVE) -> float | None:
+    """Return the standard error that came with what a trial has measured of a quantity; None without one."""
+    return trial.measured.get(SEM) if name == OBJECTIVE else None
 
 
 def violations(trial: Trial, constraints: Sequence[Constraint]) -> int:

@@ -31,12 +31,13 @@ from kbo.report.figures import (
 )
 from kbo.report.live import Live
 from kbo.report.plots import plot
-from kbo.report.record import Record
+from kbo.report.record import History, Record
 from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.sensitivity import importance
 from kbo.report.writing import write
 
 __all__ = [
+    "History",
     "Importance",
     "Live",
     "Moment",

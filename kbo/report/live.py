@@ -28,7 +28,7 @@ from kbo.workers.engine import Session
 from kbo.workers.processes import Processes
 from kbo.workers.threads import Threads
 
-_SHARE = 0.25
+_SHARE = 0.5
 """Part of the time of one CPU that pages may take."""
 
 _PAUSE = 0.1
@@ -39,8 +39,8 @@ class Live:
     """Serve the page of a run while it goes on: an ``on_trial`` of ``minimize``.
 
     The page is at ``address``, on 127.0.0.1 and so for this machine only. It refreshes itself without a reload, has no
-    bounds of earlier times, and says when the run has ended. It is made beside the run, in a process of its own, again
-    after new trials while a browser shows it, with a few seconds or more in between.
+    bounds of earlier times, and says when the run has ended, unless Ctrl-C ended it. It is made beside the run, in a
+    process of its own, again after new trials while a browser shows it, with a few seconds or more in between.
 
     Args:
         port: The port; by default a free one.
@@ -88,14 +88,16 @@ class Live:
         self._news = result, f"The run goes on; as of {_clock()}, after trial {trial.number}."
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._result is not None:
+        interrupted = kind is KeyboardInterrupt  # who ends a run does not wait for its last page
+        if self._result is not None and not interrupted:
             how = "" if kind is None else f" with {kind.__name__}"
             self._news = self._result, f"The run ended at {_clock()}{how}."
         with contextlib.suppress(KeyboardInterrupt):
             self._ended.set()
-            self._maker.join()
-            if self._watched():
-                time.sleep(1.2 * POLL)  # for the last page to be fetched
+            if not interrupted:
+                self._maker.join()
+                if self._watched():
+                    time.sleep(1.2 * POLL)  # for the last page to be fetched
         self._server.shutdown()
         self._server.server_close()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
@@ -23,6 +23,20 @@ _OWN = ("class", "model", "search", "recommend")
 """Entries of a journal that name a setting of the caller's own; all but the first before kbo 0.18."""
 
 
+class History(NamedTuple):
+    """What else is known of trials that another tool made.
+
+    Attributes:
+        tool: The tool.
+        names: The names of the trials there, in their order here.
+        answers: Sentences on its best trial, by label.
+    """
+
+    tool: str
+    names: Sequence[Any]
+    answers: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Record:
     """A tuning run.
@@ -35,6 +49,7 @@ class Record:
         obstacle: Why it cannot, in words; empty if it can.
         path: The journal, if there is one.
         stopped: The reason why the run ended, if it is known.
+        history: What else is known if another tool made the trials.
     """
 
     header: Header
@@ -44,6 +59,7 @@ class Record:
     obstacle: str = ""
     path: Path | None = None
     stopped: str = ""
+    history: History | None = None
 
     @classmethod
     def of(cls, run: Run, kernel: Kernel | None = None) -> Record:
@@ -95,6 +111,10 @@ class Record:
     def space(self) -> Space:
         """The search space."""
         return self.optimizer.space if self.optimizer is not None else space_of(self.header)
+
+    def name(self, trial: Trial) -> Any:
+        """Return the name of a trial."""
+        return trial.number if self.history is None else self.history.names[trial.number]
 
     def with_status(self, status: str) -> list[Trial]:
         """Return the trials that are "pending", "complete", "failed" or "pruned"."""

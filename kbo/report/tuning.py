@@ -38,7 +38,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
     result, trouble, refuted = _result(record)
     plots = Plots(record, replay=live is None)
     chosen = record.recommended() if result is not None else None
-    recommended = None if chosen is None else chosen.number
+    recommended = None if chosen is None else record.name(chosen)
     outside, expected = miscoverage(plots.moments)
     return render(
         "tuning.html",
@@ -49,6 +49,9 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         dates=_dates(record),
         recommended=recommended,
         result=result,
+        answers=({} if record.history is None else dict(record.history.answers)) | result.answers.entries()
+        if result and result.answers
+        else {},
         more=MORE,
         trouble=trouble,
         refuted=refuted,
@@ -71,7 +74,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         measured=_measured(record),
         limits=_limits(result),
         csv=base64.b64encode(text(record.trials).encode()).decode(),
-        resume=resume(record),
+        resume=resume(record) if record.history is None else None,
     )
 
 
@@ -142,7 +145,7 @@ def _shortened(reason: str | None) -> str:
     return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}…"
 
 
-def _tables(record: Record, recommended: int | None) -> dict[str, list[tuple]]:
+def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
     """Return rows of all trials by a caption, or of the best and of the last ones of a long run."""
     trials = record.trials
     if len(trials) <= 2 * _MOST_TRIALS:
@@ -155,11 +158,12 @@ def _tables(record: Record, recommended: int | None) -> dict[str, list[tuple]]:
     return {caption: [_row(record, trial, recommended, again) for trial in rows] for caption, rows in chosen.items()}
 
 
-def _row(record: Record, trial: Trial, recommended: int | None, again: Mapping[int, int]) -> tuple:
-    best = record.best()
+def _row(record: Record, trial: Trial, recommended: Any, again: Mapping[int, int]) -> tuple:
+    best, name = record.best(), record.name(trial)
     notes = ["known result"] * (not trial.asked)
-    notes += [f"repeats trial {again.get(trial.number)}"] * (trial.number in again)
-    notes += [trial.status] * (trial.status in ("pending", "pruned")) + ["recommended"] * (trial.number == recommended)
+    if trial.number in again:
+        notes.append(f"repeats trial {record.name(record.trials[again[trial.number]])}")
+    notes += [trial.status] * (trial.status in ("pending", "pruned")) + ["recommended"] * bool(name == recommended)
     notes += [f"breaks {c}" for c in record.constraints if trial.value is not None and violations(trial, [c])]
     notes += [f"violates {text}" for text in record.space.violated(trial.params)]
     notes += ["best observed"] * (best is not None and trial.number == best.number)
@@ -167,7 +171,7 @@ def _row(record: Record, trial: Trial, recommended: int | None, again: Mapping[i
     params = by_name(trial.params)
     values = (params.get(name) for name in record.space.parameters)
     measured = (trial.measured.get(name) for name in _measured(record))
-    return (trial.number, trial.value, *measured, *values, trial.seconds, ", ".join(notes))
+    return (name, trial.value, *measured, *values, trial.seconds, ", ".join(notes))
 
 
 def _measured(record: Record) -> list[str]:

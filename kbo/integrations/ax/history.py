@@ -17,6 +17,7 @@ from ax.core.types import ComparisonOp
 from kbo.errors import InvalidInput
 from kbo.integrations.replay import Ended
 from kbo.optimize import Constraint
+from kbo.optimize.constraint import SEM
 from kbo.optimize.trials import in_words, out_of_order
 from kbo.space import Params, Space
 
@@ -91,6 +92,8 @@ def ended(
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
             known = {name: value for name, value in of_row.items() if value is not None and math.isfinite(value)}
             value, of_trial = known.pop(objective, None), tuple(sorted(reports.get(row, {}).items()))
+            if (error := data.get(f"sem {objective}", {}).get(row, math.nan)) >= 0:  # NaN if it is not known
+                known[SEM] = error
             found.append(Ended(row, params, value, known, pruned, of_trial))
     return found
 

@@ -20,11 +20,11 @@ from kbo.errors import InvalidInput
 from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, pending, seen
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.space import from_search_space
-from kbo.integrations.replay import Replay, replay
+from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
-from kbo.optimize.constraint import measured_only
+from kbo.optimize.constraint import SEM, measured_only
 
 T = TypeVar("T", Certified, Constraint)
 
@@ -90,8 +90,7 @@ class KBONode(ExternalGenerationNode):
         space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
         self.data = outcomes(experiment)
         trials = ended(experiment, self.data, space, objective, limits)
-        errors = [self.data[f"sem {objective}"][one.key] for one in trials if one.value is not None]
-        setting = _with_errors(self.arguments["setting"], errors)
+        setting = _with_errors(self.arguments["setting"], trials)
         others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
         options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
         problem = space.describe(), list(map(str, space.constraints)), maximize, limits, setting.describe(space)
@@ -148,21 +147,19 @@ def _objective(config: Any) -> tuple[str, bool]:
     return name, not config.objective.minimize
 
 
-def _with_errors(setting: Setting, errors: Sequence[float]) -> Setting:
-    """Return the setting for an objective whose values have these standard errors, NaN for unknown ones.
+def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
+    """Return the setting for an objective whose values have these standard errors.
 
     Raises:
         InvalidInput: An error contradicts the noise level that is given.
     """
-    known = [error for error in errors if error == error]
-    if isinstance(setting, Practical):
-        all_known = known and len(known) == len(errors) and setting.noise_std is None
-        return replace(setting, noise_std=max(known)) if all_known else setting
-    assert isinstance(setting, Certified)
-    most = setting.noise_std if setting.noise_std is not None else setting.noise_upper
-    if most is not None and max(known, default=0.0) > most * (1 + 1e-9):
+    errors = [one.measured.get(SEM) for one in trials if one.value is not None]
+    if isinstance(setting, Practical) and setting.noise_std is None and errors and not any(e != 0 for e in errors):
+        return replace(setting, noise_std=0.0)
+    largest, most = max((e for e in errors if e is not None), default=0.0), getattr(setting, "noise_upper", None)
+    if most is not None and largest > most * (1 + 1e-9):
         raise InvalidInput(
-            f"an observation has a standard error of {max(known):g}, but the noise level is given as at most {most:g}: "
+            f"an observation has a standard error of {largest:g}, but the noise level is given as at most {most:g}: "
             "no bound would hold. Give a noise level that is at least the largest standard error."
         )
     return setting
@@ -195,8 +192,8 @@ def generation_strategy(
     before that. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the parameters. Choices
     that Ax takes to have an order, two options among them, are ``kbo.Ordinal``.
 
-    Where all values of the objective come with a standard error, the largest one is the noise level of the practical
-    setting.
+    The standard error of a value of the objective counts as ``"sem"`` does in ``kbo.minimize``. Where all are 0, the
+    practical setting takes the objective to have no noise.
 
     Args:
         method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).

@@ -15,7 +15,7 @@ from kbo.errors import InvalidInput
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
-from kbo.optimize.constraint import OBJECTIVE
+from kbo.optimize.constraint import OBJECTIVE, SEM
 from kbo.optimize.trials import in_words, out_of_order
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -63,8 +63,10 @@ def ended(trial: FrozenTrial, search_space: SearchSpace) -> Ended | None:
     if values is None:
         return None
     reports = tuple((step, y) for step, y in sorted(trial.intermediate_values.items()) if math.isfinite(y))
-    pruned = trial.state == TrialState.PRUNED
-    return Ended(trial.number, values, result_of(trial), dict(trial.constraints), pruned, reports)
+    pruned, measured, error = trial.state == TrialState.PRUNED, dict(trial.constraints), trial.user_attrs.get(SEM)
+    if isinstance(error, float | int) and 0 <= error < math.inf:  # NaN if it is not known
+        measured[SEM] = float(error)
+    return Ended(trial.number, values, result_of(trial), measured, pruned, reports)
 
 
 def constraints_of(trials: Iterable[FrozenTrial], given: Sequence[Constraint]) -> list[Constraint]:

@@ -21,9 +21,9 @@ def trust_radius(values: Iterable[Evaluation]) -> float:
     A better evaluation outside the box moves it there and restores its size.
     """
     radius, centre, best = START, None, -math.inf
-    for _, features, y, _, error in values:
+    for _, features, y, _, _, predicted in values:
         assert y is not None
-        if error is not None:  # a prediction
+        if predicted:
             continue
         inside = centre is not None and max(map(abs, map(sub, features, centre))) <= radius
         if y > best:

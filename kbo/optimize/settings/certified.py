@@ -27,6 +27,9 @@ from kbo.recipes.method import Method
 from kbo.regression import Hypothetical, KernelRidge, Posterior
 from kbo.space import Space
 
+_LEAST_ERROR = 1e-3
+"""Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
+
 _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
 
@@ -40,7 +43,8 @@ class Certified(Setting):
         kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
             later changes of it change nothing.
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
-            "dmm-ucb-adaptive" and the like.
+            "dmm-ucb-adaptive" and the like. A value with an error bar, ``(value, {"sem": 0.02})``, has that constant in
+            its place, which must have been known before the evaluation; methods that bound the noise take none.
         norm_bound: Bound of the RKHS norm of the objective; its prior mean is 0, nothing is rescaled. Not used by
             "chaining-ucb" and "chaining-ucb-rigorous", which take the objective for a draw of the Gaussian process.
         delta: Probability that the bounds may fail.
@@ -287,7 +291,7 @@ class CertifiedBelief(Belief):
             entering += more
         posterior = self.posterior.fork() if entering else self.posterior
         for one in entering:
-            posterior.update(*data([one], self.device))
+            posterior.update(*data([one], self.device), self._weights(one))
         if entering:
             self._check(posterior)
         return replace(
@@ -298,6 +302,14 @@ class CertifiedBelief(Belief):
             selected=Counter(self.selected) + Counter(way for one in evaluations for way in one.selected),
             n_evaluations=self.n_evaluations + len(evaluations),
         )
+
+    def _weights(self, one: Evaluation) -> Tensor | None:
+        """Return the weight [1] of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
+        given = self.setting.noise_std
+        if one.error is None or given is None:
+            return None
+        error = max(one.error, _LEAST_ERROR * given)
+        return torch.tensor([(given / error) ** 2], dtype=torch.float64, device=self.device)
 
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.

@@ -1,6 +1,6 @@
 """Kernel, noise and trend from data: the maximum of marginal likelihood and prior, with its gradient in closed form.
 
-    y = c - h q(x) + f(x) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, s^2)
+    y = c - h q(x) + f(x) + noise,   f ~ GP(0, Matern 5/2 with a lengthscale per column),   noise ~ N(0, r s^2)
 
     log lengthscale_d = m + e_d,   m ~ N(sqrt(2) + log(D) / 2, 3),   e_d ~ N(0, 0.2)
     log s^2 ~ N(-4, 1);  for targets without noise, where s^2 is the variance of what f leaves unexplained, N(-8, 16)
@@ -15,9 +15,12 @@ into the corners, where a function that is nearly linear is best and known least
 is expected to explain a sixth of the variance; by the variance of h the data choose its height, also a negative one.
 Snoek et al. (2015) have a bowl in their prior mean, too.
 
-With A = K + s^2 I, B = [1, -q], b = (c, h), alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of the
-log density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with the
-prior mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1) (Rasmussen & Williams 2006, Sec. 2.7).
+r is 1, and where values come with error bars their relative variance: how much they differ is believed, not how large
+they are, since a mean over seeds leaves out other noise.
+
+With A = K + s^2 diag(r), B = [1, -q], b = (c, h), alpha = A^-1 (y - B b) and M = alpha alpha' - A^-1, the derivative of
+the log density by a parameter is trace(M dA) / 2, at the most likely b = (B' A^-1 B + P)^-1 (B' A^-1 y + P b_0) with
+the prior mean b_0 = (0, 0.4) and the prior precision P = diag(0, 1) (Rasmussen & Williams 2006, Sec. 2.7).
 """
 
 from __future__ import annotations
@@ -132,6 +135,7 @@ class Loss:
         y: Targets [n].
         noise: Mean and variance of the prior of the logarithm of the noise variance.
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
+        ratios: Noise variances [n] in units of s^2; ones by default.
         with_bowl: Whether the trend has a bowl, or is constant.
     """
 
@@ -141,6 +145,7 @@ class Loss:
         y: Tensor,
         noise: tuple[float, float] = NOISE,
         errors: Tensor | None = None,
+        ratios: Tensor | None = None,
         *,
         with_bowl: bool = True,
     ) -> None:
@@ -155,6 +160,7 @@ class Loss:
         self.X_and_ones: Array = np.column_stack([self.X, np.ones(n)])
         self.y: Array = y.numpy()
         self.extra: Array | float = 0.0 if errors is None else errors.square().numpy()
+        self.ratios: Array | float = 1.0 if ratios is None else ratios.numpy()
         self.y_and_B: Array = np.column_stack([self.y, self.B])
         self.means: Array = np.array([_lengthscale_mean(D)] * D + [noise[0]])
         covariance = np.diag([OWN] * D + [noise[1]])
@@ -171,7 +177,7 @@ class Loss:
         D, off, log_likelihood = self.X.shape[1], b - self.b0, self._log_likelihood(L, b, alpha)
         # -M, of which only the lower triangle is used
         M = _syr(-1.0, alpha, a=_potri(L, lower=True, overwrite_c=True)[0], lower=True, overwrite_a=True)
-        by_noise = -M.diagonal().sum() * math.exp(theta[-1]) / 2
+        by_noise = -(M.diagonal() * self.ratios).sum() * math.exp(theta[-1]) / 2
         # d k(x, z) / d log lengthscale_d = slope (x_d - z_d)^2 / lengthscale_d^2, summed over all pairs unformed
         M *= slope
         sums = _symm(1.0, M, self.X_and_ones, lower=True)
@@ -218,14 +224,14 @@ class Loss:
     def _terms(self, theta: Array) -> tuple[Array, Array, Array, Array]:
         """Return the lower factor of A, the derivative of the kernel, the most likely b, and ``A^-1 (y - B b)`` [n].
 
-        ``A = K + s^2 I``, with squares of errors added; the derivative is ``5/3 (1 + sqrt(5) r) exp(-sqrt(5) r)``,
-        0 on the diagonal, where r is the scaled distance; both are [n n].
+        ``A = K + s^2 diag(r)``, with squares of errors added; the derivative is ``5/3 (1 + u) exp(-u)``, 0 on the
+        diagonal, where u is sqrt(5) times the scaled distance; both are [n n].
         """
         scaled = pdist(self.X * (math.sqrt(5) * np.exp(-theta[:-1])))
         decay = np.exp(-scaled)
         slope = (1 + scaled) * decay
         A = squareform(slope + scaled * scaled * decay / 3, checks=False)
-        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1]) + self.extra
+        A.flat[:: len(A) + 1] = 1 + math.exp(theta[-1]) * self.ratios + self.extra
         L, failed = _potrf(A.T, lower=True, clean=False, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError(f"the kernel matrix is not positive definite at row {failed}")
@@ -262,6 +268,7 @@ def fit(
     y: Tensor,
     noise_std: float | None = None,
     errors: Tensor | None = None,
+    ratios: Tensor | None = None,
     *,
     exact: bool = False,
     with_bowl: bool = True,
@@ -276,12 +283,13 @@ def fit(
         y: Targets of mean 0 and standard deviation 1.
         noise_std: The noise level, if it is given and not to be fitted.
         errors: Standard errors [n] of the targets besides the noise; zeros by default.
+        ratios: Noise variances [n] in units of ``noise_std ** 2``; ones by default.
         exact: Whether the targets have no noise.
         with_bowl: Whether the trend has a bowl, or is constant.
     """
     rows = _rows(len(y))
-    extra = None if errors is None else errors.cpu()[rows]
-    loss = Loss(X.cpu()[rows], y.cpu()[rows], NOISELESS if exact else NOISE, extra, with_bowl=with_bowl)
+    extra, relative = (None if one is None else one.cpu()[rows] for one in (errors, ratios))
+    loss = Loss(X.cpu()[rows], y.cpu()[rows], NOISELESS if exact else NOISE, extra, relative, with_bowl=with_bowl)
     log_density, theta = mode(loss, noise_std)
     constant, height, gain = loss.trend(theta)
     kernel = unit_kernel(X.shape[-1])

@@ -29,8 +29,9 @@ class Fitted:
         targets: The map from values of the objective to targets.
         height: The height h of a bowl in the prior mean ``-h q(x)`` (``fitting.bowl``); 0 for a prior mean of 0.
         gain: The log-likelihood of the values, less that of a constant and noise alone.
-        predictive: Returns the distribution for reports after points [n D], targets [n] and their standard errors [n]
-            besides the noise; without it intervals are those of the posterior with this kernel.
+        predictive: Returns the distribution for reports after points [n D], targets [n], their standard errors [n]
+            besides the noise, its relative variances [n], and whether they are predicted [n]; without it intervals are
+            those of the posterior with this kernel.
     """
 
     kernel: Kernel
@@ -38,7 +39,7 @@ class Fitted:
     targets: Targets
     height: float = 0.0
     gain: float = math.inf
-    predictive: Callable[[Tensor, Tensor, Tensor], Predictive] | None = None
+    predictive: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Predictive] | None = None
 
     def __post_init__(self) -> None:
         checks.kernel(self.kernel, "Fitted")
@@ -67,7 +68,13 @@ _MOST_NOISE = 1e50
 
 
 def fit_values(
-    X: Tensor, y: Tensor, noise_std: float | None = None, errors: Tensor | None = None, *, cut: bool = True
+    X: Tensor,
+    y: Tensor,
+    noise_std: float | None = None,
+    errors: Tensor | None = None,
+    ratios: Tensor | None = None,
+    *,
+    cut: bool = True,
 ) -> Fitted:
     """Fit kernel, noise level and trend to values y [n] in units of the objective, larger ones better, at X [n D].
 
@@ -81,6 +88,7 @@ def fit_values(
             and a level below a hundredth of their spread counts as that; 0 if there is no noise: then the "noise" that
             is fitted is the part that the kernel does not explain.
         errors: Standard errors [n] of the values besides the noise, of those that are predicted; zeros by default.
+        ratios: Relative noise variances [n], by which that of ``noise_std`` is multiplied; ones by default.
         cut: Whether values far on the bad side are cut first, which hides how bad they are; else they are compressed.
 
     Raises:
@@ -95,7 +103,7 @@ def fit_values(
     checks.maybe(checks.non_negative, "noise_std", noise_std)
     plain = linear(y, cut)
     candidates = [plain] if noise_std else [plain, least_skewed(y, cut)]
-    return _fitted(candidates, X, y, noise_std, errors, with_bowl=n <= MOST)
+    return _fitted(candidates, X, y, noise_std, errors, ratios, with_bowl=n <= MOST)
 
 
 def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = None) -> Fitted:
@@ -104,7 +112,7 @@ def fit_limited(limit: float, X: Tensor, y: Tensor, noise_std: float | None = No
     If that makes the values more likely, those far from the limit are drawn together, on both sides.
     """
     powers = (1.0,) if noise_std else (1.0, 0.0)
-    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, None, with_bowl=False)
+    return _fitted([around(limit, y, power) for power in powers], X, y, noise_std, None, None, with_bowl=False)
 
 
 def _fitted(
@@ -113,6 +121,7 @@ def _fitted(
     y: Tensor,
     noise_std: float | None,
     errors: Tensor | None,
+    ratios: Tensor | None,
     *,
     with_bowl: bool,
 ) -> Fitted:
@@ -125,7 +134,7 @@ def _fitted(
 
     def fit_of(targets: Targets) -> Fit:
         extra = None if errors is None else targets.errors(y, errors)
-        return fit(X, targets(y), level(targets), extra, exact=exact, with_bowl=with_bowl)
+        return fit(X, targets(y), level(targets), extra, ratios, exact=exact, with_bowl=with_bowl)
 
     fits = [(targets, fit_of(targets)) for targets in dict.fromkeys(candidates)]
     part = min(len(y), MOST)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import PRACTICAL_MULTIPLE, Confidence, FixedWidth, UnknownNorm
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data, errors
+from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.search.bounds import argmax_upper
 from kbo.optimize.search.proposers import (
@@ -57,6 +57,12 @@ _MOST_INITIAL = 6
 
 _SURE = 2.0
 """Standard deviations by which the mean of a recommended trial is within each limit: a probability of 98%."""
+
+_ADDED = 0.5
+"""Part of the variance of the median error bar that is added to each."""
+
+_LEAST_BAR = 1e-3
+"""Least error bar that is believed, in units of the common noise level."""
 
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
@@ -100,7 +106,9 @@ class Practical(Setting):
         norm_factor: Multiple of the lower confidence bound of the norm.
         n_initial: Space-filling evaluations before the first fit; by default 6, and 4 for one parameter.
         noise_std: Standard deviation of the noise in units of the objective, if it is known; 0 for an objective
-            without noise. By default it is estimated.
+            without noise. By default it is estimated. A value with an error bar, ``(value, {"sem": 0.02})``, has that
+            noise in its place if it is given; else error bars say which values have more noise than others, and the
+            level is estimated.
     """
 
     delta: float = 0.1
@@ -196,7 +204,7 @@ class Practical(Setting):
         n_initial = self.n_initial or min(2 * space.dimension + 2, _MOST_INITIAL)
         exact = None if self.noise_std is None else self.noise_std == 0
         if before is None:
-            observed = [n for n, one in enumerate(values, 1) if one.error is None]
+            observed = [n for n, one in enumerate(values, 1) if not one.predicted]
             if len(observed) < n_initial:
                 return None
             schedule = Schedule(observed[n_initial - 1], exact)
@@ -218,10 +226,12 @@ class Practical(Setting):
 
     def _fitted(self, values: Sequence[Evaluation], noise_std: float | None) -> Fitted:
         """Return the model of values; one of the caller's own gets those that were observed."""
-        observed = [one for one in values if one.error is None]
+        observed = [one for one in values if not one.predicted]
         if self.overrides("model"):
             return self.model(*data(observed), noise_std)
-        return fit_values(*data(values), noise_std, errors(values), cut=self.cuts)
+        return fit_values(
+            *data(values), noise_std, errors(values), ratios(values, values, self.noise_std), cut=self.cuts
+        )
 
     def described(self) -> Practical:
         return self if type(self) is not Practical else _Description(**vars(self))
@@ -277,6 +287,34 @@ class _OfLimit(Practical):
         return fit_limited(self.limit, X, y, noise_std)
 
 
+def errors(values: Sequence[Evaluation]) -> Tensor:
+    """Return the standard errors [n] of values besides their noise: those of predictions."""
+    return torch.tensor([one.error if one.predicted else 0.0 for one in values], dtype=torch.float64)
+
+
+def median_bar(values: Sequence[Evaluation]) -> float | None:
+    """Return the median of the error bars that came with values; None if none did, or it is 0."""
+    bars = [one.error for one in values if one.error is not None and not one.predicted]
+    return (median(bars) or None) if bars else None
+
+
+def ratios(values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std: float | None) -> Tensor:
+    """Return noise variances [n] of values relative to the common one, 1 for those without an error bar.
+
+    Where the common noise level is fitted it is that of the median error bar. Then half of the variance of this one is
+    added to each, since error bars of a few repetitions are far too small by chance (docs/comparisons.md).
+
+    Args:
+        values: The values.
+        fitted: Those to which the model is fitted.
+        noise_std: The common noise level if it is given.
+    """
+    bar, added = (median_bar(fitted), _ADDED) if noise_std is None else (noise_std or None, 0.0)
+    known = [one.error if bar is not None and not one.predicted else None for one in values]
+    found = [1.0 if one is None else (max(one / (bar or 1.0), _LEAST_BAR) ** 2 + added) / (1 + added) for one in known]
+    return torch.tensor(found, dtype=torch.float64)
+
+
 class PracticalBelief(Belief):
     """A posterior with the fitted kernel and noise level, and bounds with an estimated norm.
 
@@ -321,13 +359,17 @@ class PracticalBelief(Belief):
     def add(self, values: Sequence[Evaluation]) -> None:
         """Update the posterior, as long as nobody has the belief."""
         (X, y), device = data(values), self._problem.space.device
-        weights = None if not any(one.error for one in values) else self._weights(y, errors(values)).to(device)
+        weights = None if all(one.error is None for one in values) else self._weights(y, values, self._ratios(values))
         self.posterior.update(X.to(device), self.targets(y).to(device), weights)
 
-    def _weights(self, y: Tensor, error: Tensor) -> Tensor:
-        """Return the weights [n] of values y [n] with standard errors [n] besides their noise."""
+    def _weights(self, y: Tensor, values: Sequence[Evaluation], ratios: Tensor) -> Tensor:
+        """Return the weights [n] of values y [n], by their relative noise variances [n] and the errors besides."""
         variance = self.fitted.noise_std**2
-        return variance / (variance + self.targets.errors(y, error).square())
+        weights = variance / (variance * ratios + self.targets.errors(y, errors(values)).square())
+        return weights.to(self._problem.space.device)
+
+    def _ratios(self, values: Sequence[Evaluation]) -> Tensor:
+        return ratios(values, self.values[: self.schedule.n_fitted], self._setting.noise_std)
 
     def score(self, features: Tensor, values: Tensor) -> Tensor:
         """Return the values if they have no noise, unless the rule is the caller's own, and else what the rule says."""
@@ -359,7 +401,7 @@ class PracticalBelief(Belief):
     def account(self) -> dict[str, str]:
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
         if setting.overrides("model"):  # which gets those that were observed
-            n, fitted = (sum(one.error is None for one in part) for part in (self.values, self.values[:fitted]))
+            n, fitted = (sum(not one.predicted for one in part) for part in (self.values, self.values[:fitted]))
         to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
@@ -373,7 +415,7 @@ class PracticalBelief(Belief):
                 f"{search}; every second trial near the best one, within {trust_radius(self.values):.2g} of each range"
             )
             search = "expected improvement" if self._problem.space.conditions else near
-        count = sum(one.error is not None for one in self.values)
+        count = sum(one.predicted for one in self.values)
         stopped = f"{count} trial{'s' * (count > 1)} stopped early: final values predicted from the last report"
         return {
             "model": f"{type(self.fitted.kernel).__name__} fitted{by['model']} to {to}{changed}",
@@ -386,6 +428,11 @@ class PracticalBelief(Belief):
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""
+        bar = None if self._noise_given else median_bar(self.values[: self.schedule.n_fitted])
+        return self._common_noise() + ("" if bar is None else f"; that of a value with the error bar {bar:.3g}")
+
+    def _common_noise(self) -> str:
+        """Return the same of the noise that all values have."""
         given, used = self._setting.noise_std, self._noise_std
         level = f"standard deviation {used:.3g}"
         if given:
@@ -458,7 +505,7 @@ class PracticalBelief(Belief):
         """Return at which of the features [n D] a value without noise was observed, and these values [n]."""
         if not self.exact:
             return features.new_zeros(len(features), dtype=torch.bool), features.new_zeros(len(features))
-        known = {one.features: one.value for one in reversed(self.values) if one.error is None}
+        known = {one.features: one.value for one in reversed(self.values) if not one.predicted}
         found = [known.get(row) for row in map(tuple, features.tolist())]
         given = [value is not None for value in found]
         return torch.tensor(given, device=features.device), features.new_tensor([value or 0.0 for value in found])
@@ -469,11 +516,15 @@ class PracticalBelief(Belief):
         if self.fitted.predictive is None or len(self.values) > MOST:
             return None
         X, y = data(self.values)
-        return self.fitted.predictive(X, self.targets(y), self.targets.errors(y, errors(self.values)))
+        predicted = torch.tensor([one.predicted for one in self.values])
+        besides = self.targets.errors(y, errors(self.values))
+        return self.fitted.predictive(X, self.targets(y), besides, self._ratios(self.values), predicted)
 
     def guarantee(self, selected: Sequence[str] = ()) -> str:
         if self.reported is None:
             return NO_BOUND
+        if self.exact:
+            return "practical, not certified: values are exact, intervals elsewhere rest on a kernel that is estimated"
         fitted = "the kernel is an estimate" if self._noise_given else "kernel and noise level are estimates"
         return f"practical, not certified: {fitted} from the same data, so the interval may be too narrow"
 

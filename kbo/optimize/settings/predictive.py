@@ -35,13 +35,25 @@ _FEWEST = 5
 
 
 class Predictive:
-    """The distribution of the targets, without noise, after all values; arguments as for ``fitting.fit``."""
+    """The distribution of the targets, without noise, after all values; arguments as for ``fitting.fit``.
+
+    ``predicted`` says which of them [n] are predictions.
+    """
 
     def __init__(
-        self, X: Tensor, y: Tensor, errors: Tensor, noise_std: float | None, *, exact: bool, with_bowl: bool
+        self,
+        X: Tensor,
+        y: Tensor,
+        errors: Tensor,
+        ratios: Tensor,
+        predicted: Tensor,
+        noise_std: float | None,
+        *,
+        exact: bool,
+        with_bowl: bool,
     ) -> None:
-        self._loss = Loss(X, y, NOISELESS if exact else NOISE, errors, with_bowl=with_bowl)
-        self._exact, self._observed = exact, np.flatnonzero(errors.numpy() == 0)
+        self._loss = Loss(X, y, NOISELESS if exact else NOISE, errors, ratios, with_bowl=with_bowl)
+        self._exact, self._observed = exact, np.flatnonzero(~predicted.numpy())
         self._thetas, self._weights, self._error = on_one_thread(partial(self._draws, noise_std))
 
     def __call__(self, Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,10 +61,10 @@ class Schedule(NamedTuple):
         """
         schedule, first = self, {}
         for one in values[: self.n]:
-            if one.error is None:
+            if not one.predicted:
                 first.setdefault(one.features, one)
         for one in values[self.n :]:
-            same = first.setdefault(one.features, one) if one.error is None else one
+            same = one if one.predicted else first.setdefault(one.features, one)
             schedule = schedule._after(values, same, estimated)
         return schedule
 
@@ -72,6 +72,8 @@ class Schedule(NamedTuple):
         """Return the schedule after one value more, of which ``same`` is the first evaluation at its point."""
         new, exact, repetition = values[self.n], self.exact, self.repetition
         y: Any = new.value
+        if new.error and not new.predicted and estimated:
+            exact = False
         if same is not new and estimated and exact is not False:
             found = abs(y - same.value) <= _ROUNDING * (self.highest - self.lowest)  # pyright: ignore
             if found is not exact:
