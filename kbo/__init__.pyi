@@ -27,12 +27,14 @@ from .errors import TooManyFailures as TooManyFailures
 from .histories import Audit as Audit
 from .histories import audit as audit
 from .optimize import Certified as Certified
+from .optimize import Confirmation as Confirmation
 from .optimize import Constraint as Constraint
 from .optimize import Curves as Curves
 from .optimize import Optimizer as Optimizer
 from .optimize import Practical as Practical
 from .optimize import Result as Result
 from .optimize import Safe as Safe
+from .optimize import confirm as confirm
 from .optimize import maximize as maximize
 from .optimize import minimize as minimize
 from .regression import AdaptiveRidge as AdaptiveRidge

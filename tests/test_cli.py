@@ -29,7 +29,6 @@ def test_tune_a_script_then_continue_and_plot(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = python("-m", "kbo", "tune", "train.py", "-n", "9")
     assert "kind=good" in done.stdout
-    assert "again" in done.stdout
     assert "practical, not certified" in done.stdout
     assert (tmp_path / "kbo-runs/tune-train.png").read_bytes().startswith(b"\x89PNG")
     more = kbo("tune", "train.py", "-n", "11", "-v")
@@ -57,7 +56,7 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     (tmp_path / "known.csv").write_text("x,layers,value\n0.25,1,1.45\n0.5,7,9.0\n")
     (tmp_path / "first.json").write_text('[{"layers": 3}, {"x": 0.75, "layers": 2}]')
     given = ("--prune", "curves", "--evaluated", "known.csv", "--try-first", "first.json")
-    done = kbo("tune", "script.py", "-n", "12", *given, "-q", "--again", "0")
+    done = kbo("tune", "script.py", "-n", "12", *given, "-q")
     assert "stopped early, 1 known result; the budget of 12 trials is used" in done.stdout
     shown = kbo("journal", "show", "kbo-runs/tune-script.jsonl").stdout
     assert "13 trials" in kbo("journal", "check", "kbo-runs/tune-script.jsonl").stdout
@@ -75,7 +74,7 @@ def objective(params):
 
 
 def test_a_space_that_changed_takes_over_earlier_results(tmp_path):
-    script, given = tmp_path / "script.py", ("-q", "--again", "0", "-n")
+    script, given = tmp_path / "script.py", ("-q", "-n")
     script.write_text(STEPWISE)
     kbo("tune", "script.py", *given, "3")
     script.write_text(CHANGED.replace("DEFAULTS", ""))
@@ -95,7 +94,7 @@ def test_a_space_that_changed_takes_over_earlier_results(tmp_path):
 
 def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda form: "now")
-    command = ("tune", "branin", "--fresh", "-q", "--again", "0", "--noise-std", "0", "-n")
+    command = ("tune", "branin", "--fresh", "-q", "--noise-std", "0", "-n")
     for trials in (1, 2, 8):
         done = kbo(*command, trials)
     assert "none, as given" in done.stdout

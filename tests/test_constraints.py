@@ -156,7 +156,7 @@ def objective(params):
 def test_the_command_line_takes_constraints_of_the_script_and_its_own(tmp_path):
     script, path = tmp_path / "train.py", tmp_path / "tune-train.jsonl"
     script.write_text(SCRIPT)
-    command = ["tune", str(script), "-n", "6", "-o", str(tmp_path), "-q", "--again", "1"]
+    command = ["tune", str(script), "-n", "6", "-o", str(tmp_path), "-q"]
     done = CliRunner().invoke(app, [*command, "--constraint", "accuracy>=0.2"])
     assert done.exit_code == 0, done.output
     assert "(memory <= 8)" in done.output

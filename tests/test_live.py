@@ -118,7 +118,7 @@ def test_the_command_serves_the_page_during_the_run_only(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "Live", Known)
     monkeypatch.setattr(report.Live, "_watched", lambda self: False)  # no page is made in the end
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = kbo_command("tune", tmp_path / "script.py", "-n", "2", "--again", "0", "--live", "--out", tmp_path)
+    done = kbo_command("tune", tmp_path / "script.py", "-n", "2", "--live", "--out", tmp_path)
     assert f"live page      {os.environ['PAGE']}" in done.stderr
     assert done.stdout.count("page: True") == 2
     with pytest.raises(URLError):

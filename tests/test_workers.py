@@ -562,7 +562,7 @@ def test_modules_beside_a_script_or_in_the_current_folder_do_not_replace_others(
     script.write_text(PROBLEM)
     for spy in (script.parent / "queue.py", *(here / f"{name}.py" for name in ("queue", "pickle", "kbo", "torch"))):
         spy.write_text("open(__file__ + '.imported', 'w').close()\n")
-    options = ["-n", "2", "-j", "2", "--again", "1", "--out", str(script.parent)]
+    options = ["-n", "2", "-j", "2", "--out", str(script.parent)]
     assert CliRunner().invoke(app, ["tune", str(script), *options]).exit_code == 0
     assert not list(script.parent.rglob("*.imported"))
     assert sys.path.index(str(script.parent)) > sys.path.index(sysconfig.get_path("stdlib"))

@@ -1,4 +1,4 @@
-"""Command line: kbo tune | audit | run | compare | reproduce | plot | report | journal | bench.
+"""Command line: kbo tune | confirm | audit | run | compare | reproduce | plot | report | journal | bench.
 
 Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
 the rest, so that ``kbo --help`` does not load PyTorch.
@@ -18,7 +18,7 @@ import typer
 from kbo.cli.experiments import compare, reproduce, run
 from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
-from kbo.cli.tuning import tune
+from kbo.cli.tuning import confirm, tune
 from kbo.cli.views import audit, bench, plot, report
 
 app: typer.Typer = typer.Typer(
@@ -46,7 +46,7 @@ def _top(
         typer.echo(context.get_help())
 
 
-for _listing_names in (tune, run, compare):
+for _listing_names in (tune, confirm, run, compare):
     app.command(cls=CommandWithNames)(_listing_names)
 for _command in (audit, reproduce, plot, report, bench):
     app.command()(_command)

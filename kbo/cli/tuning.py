@@ -139,7 +139,9 @@ def tune(
     try_first: Annotated[
         Path | None, typer.Option(help="Parameters of the first trials, all or some of them: a list of dicts (.json).")
     ] = None,
-    again: Annotated[int, typer.Option(help="Evaluations of the recommended setting at the end.")] = 5,
+    confirm: Annotated[
+        int, typer.Option(help="New evaluations at the end, at most, that find the best of a few trials; 0 for none.")
+    ] = 0,
     journal: Annotated[Path | None, typer.Option(help="Path of the journal; by default OUT/tune-TARGET.jsonl.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Rename an existing journal and start a new one.")] = False,
     allow_change: Annotated[
@@ -183,7 +185,6 @@ def tune(
     """
     options.apply_verbosity(quiet, verbose)
     from kbo.report.figures.history import trace
-    from kbo.workers.choice import engine_of
 
     name, objective, bounds, constraints, defaults = _load(target)
     constraints = [*constraints, *map(options.constraint, constraint or ())]
@@ -231,12 +232,15 @@ def tune(
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
     typer.echo(result)
-    values = _again(objective, result, again, engine_of(chosen, timeout), timeout, quiet)
     picture = path.with_suffix(".png")
     best = next((t.number for t in result.trials if t.value is not None and t.params == result.params), None)
-    of_trace = {"constraints": result.optimizer.constraints, "maximize": maximize, "recommended": best, "again": values}
+    of_trace = {"constraints": result.optimizer.constraints, "maximize": maximize, "recommended": best}
     trace(result.trials, picture, title=f"kbo tune {name}", **of_trace)
     typer.echo(f"picture        {picture}")
+    if confirm and result.exact:
+        typer.echo("confirmation   there is nothing to confirm: the objective has no noise")
+    elif confirm:
+        _confirmed(result, objective, path, confirm, workers=chosen, timeout=timeout, progress=not quiet)
 
 
 def _taken_over(
@@ -281,29 +285,48 @@ def _aside(path: Path) -> Path:
     return path.with_name(place + path.suffix)
 
 
-def _again(objective: Any, result: Result, times: int, engine: Any, timeout: float | None, quiet: bool) -> list[float]:
-    """Evaluate the recommended parameters again: unlike the best observed value, the mean of these is unbiased."""
-    from statistics import mean, stdev
+def confirm(
+    target: Annotated[str, typer.Argument(help=options.TARGETS)],
+    budget: Annotated[int, typer.Option("--budget", "-n", help="New evaluations at most, earlier ones included.")] = 60,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Loss that counts as none.", show_default="5% of what was gained")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Probability that the statement is wrong, at most.")] = 0.05,
+    workers: Annotated[int | None, typer.Option("--workers", "-j", min=1, help="Evaluations at a time.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which an evaluation has failed.")] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="Journal of `kbo tune`; by default OUT/tune-TARGET.jsonl.")
+    ] = None,
+    out: Out = Path("kbo-runs"),
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate the best trials of a finished `kbo tune` again, until it is known which is the best, or nearly so.
 
-    from kbo.optimize.loop import evaluate_again
+    Only the new evaluations count, and no model is assumed: that the noise of a trial was favourable does no harm.
 
-    values, failed = evaluate_again(objective, result, times, engine, timeout, progress=not quiet)
-    if values:
-        spread = stdev(values) if len(values) > 1 else 0.0
-        words = f", standard deviation of one of them {spread:.2g}" if spread else ""
-        fresh = f"{len(values)} new evaluation{'s' * (len(values) > 1)}"
-        typer.echo(f"again          {mean(values):.4g} on average over {fresh}{words}")
-        if result.lower is not None and result.upper is not None:
-            margin = 3 * spread / len(values) ** 0.5 + result.upper - result.lower
-            if not result.lower - margin <= mean(values) <= result.upper + margin:
-                typer.echo(
-                    "warning: that is far outside of the interval. Has the objective changed since the journal was "
-                    "begun? --fresh starts a new one.",
-                    err=True,
-                )
-    if failed:
-        typer.echo(f"again          {failed} new evaluation{'s' * (failed > 1)} failed")
-    return values
+    Then:  kbo confirm script.py --budget 60
+    """
+    options.apply_verbosity(quiet, verbose=False)
+    from kbo.optimize.result import result_of
+    from kbo.report.record import Record
+
+    name, objective, *_ = _load(target)
+    path = journal or out / f"tune-{name}.jsonl"
+    result = result_of(Record.of(path).reopened(), "", str(path))
+    given = {"workers": workers, "timeout": timeout, "progress": not quiet}
+    _confirmed(result, objective, path, budget, tolerance=tolerance, delta=delta, **given)
+
+
+def _confirmed(result: Result, objective: Any, path: Path, budget: int, **options: Any) -> None:
+    """Evaluate the best trials of a run again, into a journal beside its own, and print what that says."""
+    beside = path.with_name(f"{path.stem}-confirm.jsonl")
+    try:
+        found = result.confirm(objective, budget, journal=beside, **options)
+    except AnotherProblem:
+        beside.replace(aside := _aside(beside))
+        typer.echo(f"other trials are the best now: renamed {beside} to {aside}", err=True)
+        found = result.confirm(objective, budget, journal=beside, **options)
+    typer.echo(f"confirmation   {found}\njournal        {beside}")
 
 
 def _called(name: str, verbose: bool, live: bool, port: int) -> list[Any]:

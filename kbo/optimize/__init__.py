@@ -1,5 +1,6 @@
 """Loops: ``minimize`` and ``maximize``, the ask-tell ``Optimizer`` they use, its settings and its journal."""
 
+from kbo.optimize.confirmation import Confirmation, confirm
 from kbo.optimize.constraint import Constraint
 from kbo.optimize.loop import maximize, minimize
 from kbo.optimize.optimizer import Optimizer
@@ -11,6 +12,7 @@ from kbo.optimize.trials import Trial
 
 __all__ = [
     "Certified",
+    "Confirmation",
     "Constraint",
     "Curves",
     "Fitted",
@@ -20,6 +22,7 @@ __all__ = [
     "Result",
     "Safe",
     "Trial",
+    "confirm",
     "fit_values",
     "maximize",
     "minimize",

@@ -39,6 +39,9 @@ the recommended one with that probability."""
 _SURE = 0.8
 """Probability with which a value is as good, or an edge the best side."""
 
+_RIVAL = 0.95
+"""Probability of not being better with which a trial is left out of a confirmation."""
+
 _LONG = 10.0
 """Seconds from which on the duration of further trials is told."""
 
@@ -234,6 +237,21 @@ def compared(belief: Belief, features: Tensor, generator: torch.Generator) -> Co
     better = (values[:, 0] - values[:, 1]).cpu()
     probability = float((better > 0).double().mean() + (better == 0).double().mean() / 2)
     return Comparison(*_estimate(better), probability)
+
+
+def rivals(belief: Belief, features: Tensor, generator: torch.Generator) -> list[int]:
+    """Return which points with features [n D] may be better than the first one with 5%, the likeliest first.
+
+    Where there is no prior, those whose upper bound reaches the lower bound of the first one.
+    """
+    values = belief.draws(features, _DRAWS, generator)
+    if values is None:
+        lower, _, upper = belief.interval(features)
+        score, least = upper, lower[0]
+    else:
+        score, least = (values > values[:, :1]).double().mean(0), 1 - _RIVAL
+    found = (score >= least).nonzero().flatten()
+    return [int(i) for i in found[score[found].argsort(descending=True, stable=True)] if i]
 
 
 def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: torch.Generator) -> Estimate:

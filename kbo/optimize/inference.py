@@ -14,7 +14,7 @@ from kbo import checks, devices, recipes
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
-from kbo.optimize.answers import Answers, Comparison, answers, compared
+from kbo.optimize.answers import Answers, Comparison, answers, compared, rivals
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
@@ -27,6 +27,9 @@ from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, error_of, quantity, violations
 from kbo.regression import Hypothetical
 from kbo.space import Bounds, Params, Space
+
+_MOST_RIVALS = 64
+"""Trials that are compared with the recommended one, those with the best means."""
 
 
 class Inference(Run):
@@ -156,6 +159,31 @@ class Inference(Run):
             return None
         units = torch.stack([self.space.unit(best.params if params is None else params), second])
         return compared(described, self.space.features(units), self._generator(len(self._trials.finished)))
+
+    @guarded
+    def finalists(self, most: int = 5) -> dict[str, Params]:
+        """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
+
+        The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
+        probability of 5%, or in the certified setting by their bounds; the likeliest first.
+
+        Args:
+            most: Their number at most.
+        """
+        best, described = self._recommended(), self._objective.description()
+        if best is None:
+            return {}
+        others = [t for t in self._allowed(self._trials.complete) if not violations(t, self.constraints)]
+        others = sorted(others, key=self._signed, reverse=True) if described is None else others
+        distinct = [best, *{repr(t.params): t for t in reversed(others) if t.params != best.params}.values()]
+        if described is not None and self._bounded() is not None:
+            features = self._features(distinct)
+            order = described.posterior.predict(features)[0].cpu().argsort(descending=True)[:_MOST_RIVALS].tolist()
+            kept = [0, *(i for i in order if i)]
+            generator = self._generator(len(self._trials.finished))
+            found = rivals(described, features[kept], generator)
+            distinct = [best, *(distinct[kept[i]] for i in found)]
+        return {f"trial {trial.number}": trial.params for trial in distinct[: checks.whole("most", most, 2)]}
 
     def _likely(self, units: Tensor) -> Tensor:
         """Return at which points [n P] of the unit cube all constraints are kept with a probability of a half, [n]."""

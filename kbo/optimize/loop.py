@@ -425,28 +425,3 @@ class _Work:
         running = {"running": len(self._session.running)} if self._session.capacity > 1 else {}
         left = {"left": f"{max(self._end - time.monotonic(), 0.0):.0f} s"} if self._end < math.inf else {}
         bar.set_postfix(best | running | left)
-
-
-def evaluate_again(
-    objective: Callable[..., float], result: Result, times: int, engine: Engine, timeout: float | None, progress: bool
-) -> tuple[list[float], int]:
-    """Evaluate the recommended parameters again; return the values and the number of failures. Ctrl-C ends it."""
-    values: list[float] = []
-    begun = ended = 0
-    times = times if result.params is not None else 0
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        engine.session(objective, timeout, lambda number, step, value: False) as session,
-        Bar(total=times, desc="again", disable=not progress, leave=False) as bar,
-    ):
-        while ended < times:
-            while begun < times and len(session.running) < session.capacity:
-                session.start(begun, copy.copy(result.params))
-                begun += 1
-            for outcome in session.wait():
-                ended += 1
-                bar.update()
-                value = None if outcome.failure is not None else outcome_of(outcome.value, ()).value
-                if value is not None:
-                    values.append(value)
-    return values, ended - len(values)

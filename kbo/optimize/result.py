@@ -12,9 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbo.errors import InvalidInput
 from kbo.optimize import table
 from kbo.optimize.answers import Answers, Comparison
 from kbo.optimize.belief import NO_BOUND
+from kbo.optimize.confirmation import Confirmation, confirm
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
@@ -155,6 +157,30 @@ class Result:
     def compare(self, others: Params) -> Comparison | None:
         """Return by how much the recommended parameters are better than others; see ``Optimizer.compare``."""
         return self.optimizer.compare(others)
+
+    def confirm(
+        self, objective: Callable[..., Any], budget: int, *, tolerance: float | None = None, **options: Any
+    ) -> Confirmation:
+        """Evaluate the recommended parameters, and those that may be better, again, until it is known which are best.
+
+        Args:
+            objective: As for ``minimize``.
+            budget: The largest number of evaluations.
+            tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``.
+            options: ``delta``, ``journal``, ``workers``, ``timeout`` and ``progress`` of ``kbo.confirm``.
+
+        Raises:
+            InvalidInput: Arguments that cannot be used, or no other trial may be better.
+        """
+        candidates = self.optimizer.finalists()
+        if len(candidates) < 2:
+            raise InvalidInput("there is nothing to confirm: no other trial may be better than the recommended one.")
+        if tolerance is None:
+            if self.answers is None or not self.answers.tolerance:
+                raise InvalidInput("pass tolerance=..., a loss that counts as none: there is no model that says it.")
+            tolerance = self.answers.tolerance
+        given = {"maximize": self.optimizer.maximize, "value_range": self.optimizer.value_range, **options}
+        return confirm(objective, candidates, budget, tolerance=tolerance, **given)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the trials as a DataFrame, in the order of their starts.

@@ -84,6 +84,8 @@ class Record:
             return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
         path = checks.path("run", run)
         header, events = journal.read(path)
+        if header.get("setting") == "confirm":
+            raise JournalError(f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`.")
         trials = Trials.of(space_of(header), events, path).all
         if header.get("setting") == "certified" and kernel is None:
             return cls(header, events, trials, obstacle=_NEEDS_KERNEL, path=path)

@@ -78,10 +78,9 @@ def draw_trace(
     *,
     maximize: bool = False,
     recommended: int | None = None,
-    again: Sequence[float] = (),
     constraints: Sequence[Constraint] = (),
 ) -> None:
-    """Draw values against trials, the best so far, the failures, and the recommended trial with its re-evaluations.
+    """Draw values against trials, the best so far, the failures, and the recommended trial.
 
     With constraints the best so far is that of the trials that keep all limits as measured.
 
@@ -90,7 +89,6 @@ def draw_trace(
         trials: The trials of a run.
         maximize: Whether larger is better.
         recommended: Number of the recommended trial.
-        again: Values of the recommended parameters when evaluated again.
         constraints: Limits on measured quantities.
     """
     done = [(t.number, min(max(t.value, -LARGEST), LARGEST), t) for t in trials if t.value is not None]
@@ -119,6 +117,3 @@ def draw_trace(
     chosen = next((t for t in trials if t.number == recommended and t.value is not None), None)
     if chosen is not None:
         axes.scatter([chosen.number], [chosen.value], label="recommended", **RING)
-    if again:
-        end = max(t.number for t in trials) + 1.5
-        axes.scatter([end] * len(again), again, marker="_", s=120, color=RED, label="recommended, evaluated again")

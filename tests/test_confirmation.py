@@ -1,0 +1,210 @@
+"""Confirmation of a few candidates: its intervals, its choices, and what ends it."""
+
+import itertools
+import math
+import random
+import re
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import kbo
+from kbo.confidence.mean import bounded_mean, gaussian_mean
+from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.confirmation import _Confirming
+from tests.commands import kbo as command
+
+CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
+
+
+def noisy(seed=0, level=0.05):
+    rng = random.Random(seed)
+    return lambda params: (params["x"] - 0.3) ** 2 + level * (1 + params["x"]) * rng.gauss(0, 1)
+
+
+def test_the_gaussian_interval_is_where_the_averaged_likelihood_ratio_is_small():
+    """M is the average over effects d of the likelihood of t under the noncentral law, over that under the central."""
+    x, alpha = [0.3, -0.1, 0.8, 0.5, 0.2, 0.4, 0.1, 0.6], 0.1
+    n, lower, upper = len(x), *gaussian_mean(x, alpha)
+
+    def martingale(mu):
+        z = np.array(x) - mu
+        scale = math.sqrt(np.sum(z**2))
+
+        def integrand(d, of):  # of a standardised effect d, with the variance integrated out by its scale-free prior
+            inner = quad(lambda s: s ** (n - 1) * np.exp(-np.sum((s * z / scale - of) ** 2) / 2), 0, 40)[0]
+            return inner * math.exp(-(d**2) / 2) / math.sqrt(2 * math.pi)
+
+        return quad(lambda d: integrand(d, d), -6, 6)[0] / quad(lambda d: integrand(d, 0.0), -6, 6)[0]
+
+    for end in (lower, upper):
+        assert martingale(end) == pytest.approx(1 / alpha, rel=1e-3)
+    assert martingale(lower - 0.1) > 1 / alpha > martingale((lower + upper) / 2)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_the_gaussian_interval_moves_with_the_units(scale):
+    x = [0.3, -0.1, 0.8, 0.5, 0.2, 0.4, 0.1, 0.6]
+    plain, moved = gaussian_mean(x, 0.1), gaussian_mean([scale * (one + 1) for one in x], 0.1)
+    assert moved == pytest.approx([scale * (end + 1) for end in plain], rel=1e-9)
+
+
+def test_few_values_say_nothing_and_equal_ones_are_their_mean():
+    assert all(gaussian_mean([1.0] * n, 0.01) == (-math.inf, math.inf) for n in range(6))
+    assert gaussian_mean([1.0] * 6, 0.01) == (1.0, 1.0)
+    assert bounded_mean([], 0.05, -1.0, 3.0) == (-1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("draw", "mean"),
+    [
+        (lambda rng: rng.normal(2.0, 3.0, 60), 2.0),
+        (lambda rng: (rng.random(60) < 0.9) * 1.0, 0.9),
+        (lambda rng: (rng.random(60) < 0.02) * 1.0, 0.02),
+        (lambda rng: rng.beta(0.2, 0.6, 60), 0.25),
+    ],
+    ids=["gaussian", "mostly one", "mostly zero", "u-shaped"],
+)
+def test_the_intervals_of_all_numbers_of_values_hold_at_once(draw, mean):
+    rng, missed, alpha = np.random.default_rng(0), 0, 0.2
+    for _ in range(150):
+        x = draw(rng).tolist()
+        found = [
+            gaussian_mean(x[:n], alpha) if mean == 2.0 else bounded_mean(x[:n], alpha, 0.0, 1.0) for n in range(1, 60)
+        ]
+        missed += not all(lower <= mean <= upper for lower, upper in found)
+    assert missed <= 150 * alpha
+
+
+def test_the_wealth_of_a_gambler_is_that_of_the_definition():
+    x, alpha = [0.2, 0.9, 0.4, 0.7, 1.0, 0.8] * 5, 0.1
+    lower, upper = bounded_mean(x, alpha, 0.0, 1.0)
+    for m, sign, level in ((lower, 1, 2 / alpha), (upper, -1, 2 / alpha)):
+        wealth, seen = 1.0, []
+        for t, one in enumerate(x, 1):
+            means = [(0.5 + sum(seen[: i + 1])) / (i + 2) for i in range(len(seen))]
+            variance = (0.25 + sum((a - b) ** 2 for a, b in zip(seen, means, strict=True))) / t
+            bet = math.sqrt(2 * math.log(2 / alpha) / (variance * t * math.log(t + 1)))
+            wealth *= 1 + sign * min(bet, 0.5 / (m if sign > 0 else 1 - m)) * (one - m)
+            seen.append(one)
+        assert wealth == pytest.approx(level, rel=1e-6)
+
+
+def test_the_best_is_found_and_the_others_get_few_evaluations():
+    found = kbo.confirm(noisy(), CANDIDATES, 300, tolerance=0.05)
+    assert found.confirmed
+    assert found.within <= 0.05
+    assert found.best.params["x"] in (0.3, 0.35)
+    assert len(found.finalists[2].values) < 15
+    assert re.match(r"candidate \d is within 0\.0\d+ of the best of these 3, with 95%, if", str(found))
+    assert sum(len(one.values) for one in found.finalists) == found.evaluations < 300
+
+
+def test_the_least_and_the_largest_are_sought_alike():
+    objective = noisy(1)
+    least = kbo.confirm(objective, CANDIDATES, 60, tolerance=0.01)
+    objective = noisy(1)
+    largest = kbo.confirm(lambda params: -objective(params), CANDIDATES, 60, tolerance=0.01, maximize=True)
+    assert [one.values for one in largest.finalists] == [[-y for y in one.values] for one in least.finalists]
+    assert largest.within == least.within
+
+
+@pytest.mark.parametrize("value_range", [None, (0.0, 1.0)])
+def test_statements_are_wrong_in_at_most_delta_of_runs(value_range):
+    """The candidates are nearly as good as each other, of different noise, and each run ends as soon as it may."""
+    wrong, runs, tolerance = 0, 60, 0.02
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        noise = {0: 0.01, 1: 0.1, 2: 0.03}
+
+        def objective(params, rng=rng, noise=noise):
+            mean = 0.5 + 0.021 * params["k"]
+            return float(np.clip(mean + noise[params["k"]] * rng.normal(), mean - 0.4, mean + 0.4))
+
+        candidates = [{"k": k} for k in range(3)]
+        options = {"tolerance": tolerance, "delta": 0.2, "value_range": value_range}
+        found = kbo.confirm(objective, candidates, 150, **options)
+        wrong += found.best is not None and 0.021 * found.best.params["k"] > found.within
+    assert wrong <= 0.2 * runs
+
+
+def test_a_confirmation_continues_from_its_journal(tmp_path):
+    def calls(objective, made):
+        def called(params):
+            made.append(params)
+            return objective(params)
+
+        return called
+
+    made, path = [], tmp_path / "confirm.jsonl"
+    first = kbo.confirm(calls(noisy(), made), CANDIDATES, 12, tolerance=1e-4, journal=path)
+    more = kbo.confirm(calls(noisy(5), made), CANDIDATES, 20, tolerance=1e-4, journal=path)
+    assert len(made) == more.evaluations == 20
+    assert first.evaluations == 12
+    assert more.finalists[0].values[: len(first.finalists[0].values)] == first.finalists[0].values
+    again = kbo.confirm(calls(noisy(), made), CANDIDATES, 20, tolerance=1e-4, journal=path)
+    assert (len(made), str(again)) == (20, str(more))
+    with pytest.raises(AnotherProblem):
+        kbo.confirm(noisy(), CANDIDATES[:2], 20, tolerance=1e-4, journal=path)
+    with pytest.raises(JournalError, match="confirmation"):
+        kbo.report.write(path)
+
+
+def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
+    run = _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None)
+    trials = [run.begin() for _ in range(4)]
+    run.tell(trials[2], 5.0)
+    run.tell(trials[1], 2.0)
+    assert [list(one.values) for one in run.finalists()] == [[], [2.0]]
+    run.tell(trials[0], 1.0)
+    assert [list(one.values) for one in run.finalists()] == [[1.0, 5.0], [2.0]]
+
+
+def test_an_interrupt_keeps_what_is_known_and_losses_are_told(tmp_path):
+    objective, count = noisy(), itertools.count()
+
+    def interrupted(params):
+        if next(count) == 30:
+            raise KeyboardInterrupt
+        return objective(params)
+
+    path = tmp_path / "confirm.jsonl"
+    found = kbo.confirm(interrupted, CANDIDATES, 200, tolerance=1e-3, journal=path)
+    assert found.stopped == "interrupted before its end"
+    assert found.evaluations == 30
+    whole = kbo.confirm(objective, CANDIDATES, 60, tolerance=1e-3, journal=path)
+    assert (whole.evaluations, whole.selected) == (60, 1)
+    assert "losing 1 of them did not depend on their values" in str(whole)
+
+
+def test_failures_end_it_and_arguments_are_checked():
+    with pytest.raises(TooManyFailures, match="5 evaluations failed in a row"):
+        kbo.confirm(lambda params: math.nan, CANDIDATES, 20, tolerance=0.1)
+    for given in ({"candidates": CANDIDATES[:1]}, {"candidates": [1, 2]}, {"tolerance": 0.0}, {"delta": 1.5}):
+        with pytest.raises(InvalidInput, match=next(iter(given))):
+            kbo.confirm(**{"objective": noisy(), "candidates": CANDIDATES, "budget": 9, "tolerance": 0.1, **given})
+
+
+def test_a_result_confirms_the_trials_that_may_be_best():
+    result = kbo.minimize(noisy(3, 0.1), {"x": (0.0, 1.0)}, 15)
+    finalists = result.optimizer.finalists()
+    assert next(iter(finalists.values())) == result.params
+    assert len(finalists) <= 5
+    found = result.confirm(noisy(4, 0.1), 80, tolerance=0.1)
+    assert found.best.name in finalists
+    exact = kbo.minimize(lambda params: (params["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
+    with pytest.raises(InvalidInput, match="nothing to confirm"):
+        exact.confirm(noisy(), 20, tolerance=0.1)
+
+
+def test_the_command_line_confirms(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = 'import random\nbounds = {"x": (0.0, 1.0)}\n'
+    script += "def objective(params):\n    return (params['x'] - 0.3) ** 2 + 0.1 * random.gauss(0, 1)\n"
+    (tmp_path / "train.py").write_text(script)
+    tuned = command("tune", "train.py", "-n", "12", "-q", "--confirm", "20").stdout
+    assert "confirmation   " in tuned
+    done = command("confirm", "train.py", "-n", "40", "-q", "--tolerance", "0.2").stdout
+    assert "of the best of these" in done
+    assert "tune-train-confirm.jsonl" in done
