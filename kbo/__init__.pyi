@@ -30,11 +30,13 @@ from .optimize import Certified as Certified
 from .optimize import Confirmation as Confirmation
 from .optimize import Constraint as Constraint
 from .optimize import Curves as Curves
+from .optimize import Hypothesis as Hypothesis
 from .optimize import Optimizer as Optimizer
 from .optimize import Practical as Practical
 from .optimize import Result as Result
 from .optimize import Safe as Safe
 from .optimize import confirm as confirm
+from .optimize import hypotheses as hypotheses
 from .optimize import maximize as maximize
 from .optimize import minimize as minimize
 from .regression import AdaptiveRidge as AdaptiveRidge

@@ -1,5 +1,6 @@
 """Confidence bounds from the numbers of a posterior."""
 
+from kbo.confidence.any_of import AnyOf
 from kbo.confidence.base import Confidence, SubGaussian, WidthConfidence
 from kbo.confidence.bkb import BKB, EKUCB
 from kbo.confidence.chaining import Chaining
@@ -22,6 +23,7 @@ __all__ = [
     "AdaptiveMixture",
     "AdaptiveSelfNormalized",
     "AlternatingWidth",
+    "AnyOf",
     "Certificate",
     "Chaining",
     "Confidence",

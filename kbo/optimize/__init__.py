@@ -6,7 +6,7 @@ from kbo.optimize.loop import maximize, minimize
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Curves, Pruning
 from kbo.optimize.result import Result
-from kbo.optimize.settings import Certified, Practical, Safe
+from kbo.optimize.settings import Certified, Hypothesis, Practical, Safe, hypotheses
 from kbo.optimize.settings.model import Fitted, fit_values
 from kbo.optimize.trials import Trial
 
@@ -16,6 +16,7 @@ __all__ = [
     "Constraint",
     "Curves",
     "Fitted",
+    "Hypothesis",
     "Optimizer",
     "Practical",
     "Pruning",
@@ -24,6 +25,7 @@ __all__ = [
     "Trial",
     "confirm",
     "fit_values",
+    "hypotheses",
     "maximize",
     "minimize",
 ]

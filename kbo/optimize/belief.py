@@ -107,6 +107,11 @@ class Belief(ABC):
         """Whether there is a bound to report, without computing it."""
         return self.reported is not None
 
+    @property
+    def pairs(self) -> Sequence[tuple[Confidence, Posterior]]:
+        """The reported bound with the posterior that it is about; one for each hypothesis if there are several."""
+        return [] if self.reported is None else [(self.reported, self.posterior)]
+
     def for_trial(self, number: int) -> Confidence:
         """Return the bound that the point of a trial maximises."""
         assert self.confidence is not None  # else points are chosen at random

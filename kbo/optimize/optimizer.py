@@ -26,7 +26,7 @@ from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
 from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
-from kbo.regression import Hypothetical, Posterior
+from kbo.regression import Posterior, hypothetical
 from kbo.space import Params
 
 MANY = 500
@@ -198,10 +198,14 @@ class Optimizer(Inference):
             exact, scope = self._exploration.whole, f"over {len(units)} points that are certain to be safe"
             scope += ", to which others may be added" * grows
             return SpaceGap(max(float(belief.raw(torch.tensor(largest))) - lower, 0.0), exact, scope, not grows)
-        largest, exact = largest_upper(reported, belief.posterior, search, limits(self._limited()))
+        gaps = []
+        for bound, posterior in belief.pairs:  # of the hypothesis that is true, whichever it is
+            largest, exact = largest_upper(bound, posterior, search, limits(self._limited()))
+            own = belief.raw(bound.lower(posterior, self._features([best])))
+            gaps.append((max(float(belief.raw(largest)) - float(own), 0.0), exact))
         every = "over all points that satisfy the constraints" if self.space.constraints else "over the whole space"
-        scope = every if exact else "by a search from many starts"
-        return SpaceGap(max(float(belief.raw(largest)) - lower, 0.0), exact, scope)
+        scope = every if gaps[0][1] else "by a search from many starts"
+        return SpaceGap(max(value for value, _ in gaps), gaps[0][1], scope)
 
     @guarded
     def safe_points(self) -> list[Params]:
@@ -290,8 +294,8 @@ class Optimizer(Inference):
         if without := trials.failed + [trial for trial in trials.pruned if trial.number not in predicted]:
             worst = belief.target(min(map(self._signed, trials.complete)))
             X = self._features(without)
-            posterior = Hypothetical(posterior, X, X.new_full((len(X),), worst))
-        return Hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
+            posterior = hypothetical(posterior, X, X.new_full((len(X),), worst))
+        return hypothetical(posterior, self.space.features(pending)) if len(pending) else posterior
 
     def _after_learning(self) -> None:
         if self._exploration is not None:

@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from kbo import checks, recipes
-from kbo.confidence import Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
+from kbo.confidence import AnyOf, Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
@@ -22,9 +22,10 @@ from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
+from kbo.optimize.settings.hypotheses import Hypothesis
 from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes.method import Method
-from kbo.regression import Hypothetical, KernelRidge, Posterior
+from kbo.regression import KernelRidge, Posterior, Several, hypothetical
 from kbo.space import Space
 
 _LEAST_ERROR = 1e-3
@@ -41,7 +42,8 @@ class Certified(Setting):
 
     Args:
         kernel: Kernel on the features of the space (numbers scaled to [0, 1], choices one-hot / sqrt(2)). It is copied:
-            later changes of it change nothing.
+            later changes of it change nothing. Or a list of ``kbo.Hypothesis(kernel, noise_std, norm_bound)``: then the
+            bounds hold if one of them is true, whichever it is, and those that the data refute are left out.
         noise_std: Sub-Gaussian constant of the noise, in units of the objective; None for methods that bound it online,
             "dmm-ucb-adaptive" and the like. A value with an error bar, ``(value, {"sem": 0.02})``, has that constant in
             its place, which must have been known before the evaluation; methods that bound the noise take none.
@@ -59,9 +61,9 @@ class Certified(Setting):
             strictly sub-Gaussian noise, not also that it has no more mass near zero than Gaussian noise.
     """
 
-    kernel: Kernel
-    noise_std: float | None
-    norm_bound: float
+    kernel: Kernel | Sequence[Hypothesis]
+    noise_std: float | None = None
+    norm_bound: float | None = None
     delta: float = 0.1
     scale: Scale = 1.0
     noise_upper: float | None = None
@@ -78,17 +80,43 @@ class Certified(Setting):
     proposers: ClassVar[Sequence[Proposer]] = (at_random, initial_design, by_draw, by_upper_bound)
 
     def __post_init__(self) -> None:
-        checks.kernel(self.kernel, type(self).__name__)
+        if isinstance(self.kernel, (list, tuple)):
+            self._check_hypotheses()
+        else:
+            checks.kernel(self.kernel, type(self).__name__)
+            checks.positive("norm_bound", self.norm_bound)
         for name in ("noise_std", "noise_upper"):
             if (value := getattr(self, name)) is not None:
                 checks.positive(name, value)
-        checks.positive("norm_bound", self.norm_bound)
         checks.probability("delta", self.delta)
         object.__setattr__(self, "scale", checked_scale(self.scale))  # Ax reads several from its storage as a list
 
+    def _check_hypotheses(self) -> None:
+        """Raise InvalidInput unless hypotheses are given, and none of their numbers besides them."""
+        given: Any = self.kernel
+        object.__setattr__(self, "kernel", tuple(given))
+        if not given or not all(isinstance(one, Hypothesis) for one in given):
+            expected = "a kernel, or a list of kbo.Hypothesis(kernel, noise_std, norm_bound)"
+            raise InvalidInput(f"kernel must be {expected}, got {checks.shown(given)}.")
+        if (self.noise_std, self.norm_bound, self.noise_upper) != (None, None, None):
+            raise InvalidInput("noise_std, norm_bound and noise_upper belong to the hypotheses: leave them out.")
+
+    @property
+    def hypotheses(self) -> Sequence[Certified]:
+        """The setting of each hypothesis; the setting itself if there is one kernel."""
+        given: Any = self.kernel
+        if not isinstance(given, tuple):
+            return (self,)
+        names = "kernel", "noise_std", "norm_bound"
+        return tuple(replace(self, **{name: getattr(one, name) for name in names}) for one in given)
+
     def check(self, method: str, n_trials: int | None) -> None:
-        points = torch.zeros(1, 1, dtype=torch.float64) if recipes.get(method).fixed_kernel else None
-        self._method(method, n_trials, unit_kernel(1), points)
+        recipe = recipes.get(method)
+        if len(self.hypotheses) > 1 and (recipe.fixed_kernel or recipe.norm == "estimated" or recipe.noise == "online"):
+            raise InvalidInput(f"method {method!r} is for one kernel, and no list of hypotheses: choose 'dmm-ucb'.")
+        points = torch.zeros(1, 1, dtype=torch.float64) if recipe.fixed_kernel else None
+        for one in self.hypotheses:
+            one._method(method, n_trials, unit_kernel(1), points)
 
     def fit(
         self, problem: Problem, evaluations: Sequence[Evaluation], before: CertifiedBelief | None = None
@@ -98,10 +126,12 @@ class Certified(Setting):
 
     def prior(self, problem: Problem) -> CertifiedBelief:
         """Return the belief before the first evaluation."""
-        method, n_trials, space = problem
-        fingerprint(self.kernel, space.columns)
+        (method, n_trials, space), kernel = problem, self.kernel
+        if not isinstance(kernel, Kernel):
+            return _any_of(self, {i: one.prior(problem) for i, one in enumerate(self.hypotheses)})
+        fingerprint(kernel, space.columns)
         points = _finite(space, method) if recipes.get(method).fixed_kernel else None
-        made = self._method(method, n_trials, self.kernel, points)
+        made = self._method(method, n_trials, kernel, points)
         return CertifiedBelief(self, made, space.device, made.state())
 
     def _method(self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None) -> Method:
@@ -123,10 +153,9 @@ class Certified(Setting):
         Raises:
             InvalidInput: No function of that norm keeps it anywhere.
         """
-        recipe = recipes.get(method)
-        if recipe.norm == "estimated" or recipe.fixed_kernel:
+        recipe, kernel = recipes.get(method), self.kernel if constraint.kernel is None else constraint.kernel
+        if recipe.norm == "estimated" or recipe.fixed_kernel or not isinstance(kernel, Kernel):
             return False
-        kernel = self.kernel if constraint.kernel is None else constraint.kernel
         points = space.points(_MOST_COVERED)
         centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)
         if points is None and freeze(kernel, X := space.features(centre)).radial(X) is not None:
@@ -150,24 +179,40 @@ class Certified(Setting):
         """
         if constraint.name == OBJECTIVE:
             return self.shared(outputs)
-        if constraint.norm_bound is None or (constraint.noise_std is None) != (self.noise_std is None):
-            needed = "norm_bound, and no noise_std" if self.noise_std is None else "noise_std and norm_bound"
+        online = self.hypotheses[0].noise_std is None
+        if constraint.norm_bound is None or (constraint.noise_std is None) != online:
+            needed = "norm_bound, and no noise_std" if online else "noise_std and norm_bound"
             raise InvalidInput(
                 f"constraint {constraint.name!r}: the certified setting needs its own {needed}, as in constraints="
-                f"[kbo.Constraint({constraint.name!r}, ..., {'' if self.noise_std is None else 'noise_std=0.1, '}"
+                f"[kbo.Constraint({constraint.name!r}, ..., {'' if online else 'noise_std=0.1, '}"
                 f"norm_bound=2.0)], got noise_std={constraint.noise_std}, norm_bound={constraint.norm_bound}."
             )
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
+        if not isinstance(kernel, Kernel):
+            raise InvalidInput(
+                f"constraint {constraint.name!r}: give it a kernel of its own, since the hypotheses are about the "
+                "objective."
+            )
         own = replace(self, kernel=kernel, noise_std=constraint.noise_std, norm_bound=constraint.norm_bound)
         return own.shared(outputs)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "delta", "scale")}
+        if isinstance(self.kernel, tuple):
+            numbers: dict[str, Any] = {"hypotheses": [one._own(space) for one in self.hypotheses]}
+            numbers |= {"delta": self.delta, "scale": self.scale}
+        else:
+            numbers = {**self._own(space), "delta": self.delta, "scale": self.scale}
         for name in ("noise_upper", "completion_independent_of_noise"):
             numbers |= {name: value} if (value := getattr(self, name)) else {}
         numbers |= {"noise_variant": "mixture+strict"} if self.strict_noise else {}  # as journals of before name it
-        return {"setting": "certified", "kernel": fingerprint(self.kernel, space.columns), **numbers}
+        return {"setting": "certified", **numbers}
+
+    def _own(self, space: Space) -> dict[str, Any]:
+        """Return what a hypothesis assumes as plain JSON values."""
+        kernel: Any = self.kernel
+        numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+        return {"kernel": fingerprint(kernel, space.columns), **numbers}
 
 
 def _finite(space: Space, method: str) -> Tensor:
@@ -285,7 +330,7 @@ class CertifiedBelief(Belief):
                     "noise of a given level explain. Correct the objective, or let it raise an exception where it has "
                     "no value",
                     size=abs(one.value),
-                    norm_bound=self.setting.norm_bound,
+                    norm_bound=self.norm_bound,
                 )
             order, more = order.at_once(one) if independent else order.after(one)
             entering += more
@@ -320,7 +365,7 @@ class CertifiedBelief(Belief):
         s, recipe = self.setting, recipes.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
         if recipe.has_bounds and not own_check:
-            refuse_if_refuted(posterior, self.noise_std, s.norm_bound, s.delta, s.scale)
+            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, s.delta, s.scale)
 
     @property
     def noise_std(self) -> float:
@@ -329,10 +374,16 @@ class CertifiedBelief(Belief):
         assumed = None if self.method.confidence is None else self.method.confidence.noise_std
         return float(given if assumed is None else assumed)
 
+    @property
+    def norm_bound(self) -> float:
+        """The norm bound, which a list of hypotheses has for each of them."""
+        assert self.setting.norm_bound is not None
+        return self.setting.norm_bound
+
     @cached_property
     def searched(self) -> Posterior:
         """The posterior with the values that wait for earlier trials, as hypothetical ones."""
-        return Hypothetical(self.posterior, *data(self._late, self.device)) if self._late else self.posterior
+        return hypothetical(self.posterior, *data(self._late, self.device)) if self._late else self.posterior
 
     @property
     def _late(self) -> list[Evaluation]:
@@ -349,7 +400,7 @@ class CertifiedBelief(Belief):
         bound, s = self.method.confidence, self.setting
         if bound is None or not bound.finite_on(self.posterior):
             return None
-        return bound.reported() or MartingaleMixture(self.noise_std, s.norm_bound, s.delta, "dmm", s.scale)
+        return bound.reported() or MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "dmm", s.scale)
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         return (
@@ -391,7 +442,7 @@ class CertifiedBelief(Belief):
     def assumptions(self) -> dict[str, Any]:
         s, confidence = self.setting, self.method.confidence
         noise: Any = self.posterior.schedule
-        origin, norm_bound = "all given", s.norm_bound
+        origin, norm_bound = "all given", self.norm_bound
         if isinstance(confidence, UnknownNorm):
             origin, norm_bound = "norm bound from the data, the others given", confidence.norm_bound(self.posterior)
         if noise is not None:
@@ -403,3 +454,98 @@ class CertifiedBelief(Belief):
             "delta": s.delta,
             "from": origin,
         }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyBelief(CertifiedBelief):
+    """The posteriors of several hypotheses, with the union of the bounds of those that are not refuted.
+
+    Args:
+        parts: The beliefs of the hypotheses that are left, by their positions.
+        refuted: The numbers of values after which the others were refuted, by their positions.
+    """
+
+    parts: Mapping[int, CertifiedBelief] = field(default_factory=dict)
+    refuted: Mapping[int, int] = field(default_factory=dict)
+
+    def after(self, evaluations: Sequence[Evaluation]) -> AnyBelief:
+        found = self
+        for one in evaluations:
+            found = found._after(one)
+        return found
+
+    def _after(self, evaluation: Evaluation) -> AnyBelief:
+        left, refuted = {}, dict(self.refuted)
+        for position, part in self.parts.items():
+            try:
+                left[position] = part.after([evaluation])
+            except RefutedAssumptions:
+                refuted[position] = len(part.values) + 1
+        if not left:
+            raise RefutedAssumptions(
+                "The data refute every hypothesis of the list: the objective is rougher, larger or noisier than each "
+                "says, or no function. Add hypotheses with shorter lengthscales, larger norms or more noise",
+                hypotheses=len(refuted),
+                n=max(refuted.values()),
+            )
+        return _any_of(self.setting, left, refuted)
+
+    @property
+    def confidence(self) -> Confidence | None:
+        return self._union([part.confidence for part in self.parts.values()])
+
+    @cached_property
+    def reported(self) -> Confidence | None:
+        return self._union([part.reported for part in self.parts.values()])
+
+    def _union(self, found: Sequence[Any]) -> AnyOf | None:
+        return None if None in found else AnyOf(found, len(self.parts) + len(self.refuted))
+
+    @property
+    def pairs(self) -> Sequence[tuple[Confidence, Posterior]]:
+        found = [(part.reported, part.posterior) for part in self.parts.values()]
+        return [(bound, posterior) for bound, posterior in found if bound is not None]
+
+    def account(self) -> dict[str, str]:
+        total = len(self.parts) + len(self.refuted)
+        left = "; ".join(str(self._hypothesis(i)) for i in list(self.parts)[:_MOST_SHOWN])
+        more = f"; {len(self.parts) - _MOST_SHOWN} more" if len(self.parts) > _MOST_SHOWN else ""
+        gone = (
+            f" ({len(self.refuted)} refuted, the last after {max(self.refuted.values())} values)"
+            if self.refuted
+            else ""
+        )
+        return {"hypotheses": f"{len(self.parts)} of {total} are left{gone}: {left}{more}", **super().account()}
+
+    def _hypothesis(self, position: int) -> Hypothesis:
+        given: Any = self.setting.kernel
+        return given[position]
+
+    def assumptions(self) -> dict[str, Any]:
+        found = [self._hypothesis(i) for i in self.parts]
+        largest = {name: max(getattr(one, name) for one in found) for name in ("noise_std", "norm_bound")}
+        origin = f"the largest of {len(found)} hypotheses that are left"
+        return {"kernel": "given", **largest, "delta": self.setting.delta, "from": origin}
+
+
+_MOST_SHOWN = 3
+"""Hypotheses that are shown."""
+
+
+def _any_of(
+    setting: Certified, parts: Mapping[int, CertifiedBelief], refuted: Mapping[int, int] | None = None
+) -> AnyBelief:
+    """Return the belief in one of several hypotheses, of which these are left."""
+    first, several = next(iter(parts.values())), Several([part.posterior for part in parts.values()])
+    return AnyBelief(
+        setting=setting,
+        method=first.method,
+        device=first.device,
+        posterior=several,
+        order=first.order,
+        values=first.values,
+        selected=first.selected,
+        n_evaluations=first.n_evaluations,
+        parts=parts,
+        refuted=refuted or {},
+    )

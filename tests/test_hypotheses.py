@@ -1,0 +1,185 @@
+"""Several hypotheses, of which one is true: the union of their bounds, and what refutes them."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+import kbo
+from kbo.confidence import AnyOf, MartingaleMixture, SelfNormalized
+from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.regression import KernelRidge, Several, hypothetical
+
+BOUNDS = {"x": (0.0, 1.0)}
+
+
+def rbf(lengthscale):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+LENGTHS, NORMS = (0.1, 0.3, 0.9), (3.0, 3.0, 9.0)
+HYPOTHESES = [kbo.Hypothesis(rbf(length), 0.1, norm) for length, norm in zip(LENGTHS, NORMS, strict=True)]
+
+
+def data(n=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=generator).double()
+    return X, (X[:, 0] * 4).sin() + 0.1 * torch.randn(n, generator=generator).double()
+
+
+def states():
+    made = [KernelRidge(one.kernel, one.noise_std**2) for one in HYPOTHESES]
+    for state in made:
+        state.update(*data())
+    return made
+
+
+GRID = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(1)
+
+
+@pytest.mark.parametrize("kind", [MartingaleMixture, SelfNormalized])
+def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
+    parts = [kind(one.noise_std, one.norm_bound, 0.1) for one in HYPOTHESES]
+    each = [part.interval(state, GRID) for part, state in zip(parts, states(), strict=True)]
+    lower, upper = AnyOf(parts).interval(Several(states()), GRID)
+    assert torch.equal(lower, torch.stack([one[0] for one in each]).amin(0))
+    assert torch.equal(upper, torch.stack([one[1] for one in each]).amax(0))
+    assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (int(upper.argmax()), float(upper.max()))
+    assert "one of 3 hypotheses is true" in AnyOf(parts).guarantee_on(Several(states()))
+
+
+def test_several_posteriors_learn_together_and_are_copied_apart():
+    one = Several([KernelRidge(h.kernel, 0.01) for h in HYPOTHESES])
+    twin = one.fork()
+    one.update(*data())
+    assert [state.n for state in one.states] == [6, 6, 6]
+    assert twin.n == 0
+    X, y = data(2, seed=3)
+    imagined = hypothetical(one, X, y)
+    for state, alone in zip(imagined.states, states(), strict=True):
+        alone.update(X, y)
+        assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0], atol=1e-8)
+    with pytest.raises(InvalidInput, match="one posterior for each"):
+        AnyOf([SelfNormalized(0.1, 1.0, 0.1)] * 2).interval(one, GRID)
+
+
+def test_what_one_hypothesis_does_not_prove_is_not_proved():
+    parts = [SelfNormalized(0.1, 2.0, 0.1), kbo.confidence.FixedWidth(2.0), SelfNormalized(0.1, 2.0, 0.1)]
+    assert AnyOf(parts).guarantee_on(Several(states())) is None
+    assert AnyOf(parts).objections(Several(states()))
+
+
+def run(hypotheses, n=14, function=None, **options):
+    generator = torch.Generator().manual_seed(0)
+    function = function or (lambda x: math.sin(4 * x))
+
+    def objective(params):
+        return function(params["x"]) + 0.1 * float(torch.randn((), generator=generator))
+
+    return kbo.minimize(objective, BOUNDS, n, setting=kbo.Certified(hypotheses, delta=0.1), **options)
+
+
+def test_a_run_has_the_bounds_of_each_hypothesis_alone():
+    found = run(HYPOTHESES)
+    optimizer = found.optimizer
+    gaps, intervals = [], []
+    for one in HYPOTHESES:
+        alone = kbo.Optimizer(BOUNDS, setting=kbo.Certified(one.kernel, one.noise_std, one.norm_bound, delta=0.1))
+        for trial in found.trials:
+            alone.tell(alone.expect(trial.params), trial.value)
+        intervals.append([alone.interval({"x": x}) for x in (0.1, 0.6)])
+        belief, best = alone.belief(), alone.space.features(alone.space.unit(found.params).unsqueeze(0))
+        lower = float(belief.reported.lower(belief.posterior, best))
+        gaps.append(float(belief.reported.upper(belief.posterior, GRID).max()) - lower)
+    for i, x in enumerate((0.1, 0.6)):
+        lower, _, upper = optimizer.interval({"x": x})
+        assert lower == pytest.approx(min(each[i][0] for each in intervals))
+        assert upper == pytest.approx(max(each[i][2] for each in intervals))
+    assert found.gap >= max(gaps) - 1e-6  # the grid misses the largest upper bound a little
+    assert found.gap == pytest.approx(max(gaps), abs=0.1)
+    assert found.certified
+    assert "3 of 3 are left" in found.account["hypotheses"]
+
+
+def test_a_refuted_hypothesis_leaves_for_good_and_the_result_says_when():
+    small = kbo.Hypothesis(rbf(0.3), 0.1, 0.2)
+    found = run([small, *HYPOTHESES])
+    belief = found.optimizer.belief()
+    assert list(belief.parts) == [1, 2, 3]
+    assert 1 <= belief.refuted[0] <= 5
+    assert f"1 refuted, the last after {belief.refuted[0]} values" in found.account["hypotheses"]
+    one_by_one = kbo.Optimizer(BOUNDS, setting=kbo.Certified([small, *HYPOTHESES], delta=0.1))
+    for trial in found.trials:
+        one_by_one.tell(one_by_one.expect(trial.params), trial.value)
+        one_by_one.belief()
+    assert one_by_one.belief().refuted == belief.refuted
+    with pytest.raises(RefutedAssumptions, match="every hypothesis"):
+        run([small, small])
+
+
+def test_a_run_with_hypotheses_continues_from_its_journal_and_only_with_them(tmp_path):
+    path = tmp_path / "run.jsonl"
+    first = run(HYPOTHESES, 5, journal=path)
+    again = kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES, delta=0.1), journal=path)
+    assert again.suggest() == first.optimizer.suggest()
+    again.close()
+    with pytest.raises(kbo.JournalError, match="hypotheses"):
+        kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES[:2], delta=0.1), journal=path)
+    page = kbo.report.write(first, tmp_path / "run.html").read_text()
+    assert "3 of 3 are left" in page
+
+
+def test_hypotheses_differ_in_noise_and_error_bars_weigh_by_each():
+    pair = [kbo.Hypothesis(rbf(0.3), 0.1, 2.0), kbo.Hypothesis(rbf(0.3), 0.4, 2.0)]
+    optimizer = kbo.Optimizer(BOUNDS, setting=kbo.Certified(pair))
+    optimizer.tell({"x": 0.5}, (0.3, {"sem": 0.2}))
+    weights = [float(state.locations[1]) for state in optimizer.belief().posterior.states]
+    assert weights == pytest.approx([0.25, 4.0])
+
+
+def test_constraints_and_safe_runs_take_hypotheses_of_the_objective():
+    limit = kbo.Constraint("size", upper=2.0, noise_std=0.05, norm_bound=3.0, kernel=rbf(0.5))
+    setting = kbo.Safe(HYPOTHESES, start=[{"x": 0.5}])
+
+    def objective(params):
+        return math.sin(4 * params["x"]), {"size": params["x"]}
+
+    found = kbo.minimize(objective, BOUNDS, 6, setting=setting, constraints=[limit])
+    assert found.certified
+    with pytest.raises(InvalidInput, match="kernel of its own"):
+        kbo.Optimizer(BOUNDS, setting=setting, constraints=[kbo.Constraint("a", upper=2.0, noise_std=1, norm_bound=3)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([],), "kernel, or a list"),
+        (([rbf(0.1)],), "kernel, or a list"),
+        ((HYPOTHESES, 0.1), "belong to the hypotheses"),
+        ((rbf(0.1), 0.1), "norm_bound"),
+    ],
+)
+def test_what_is_no_list_of_hypotheses_is_refused(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        kbo.Certified(*arguments)
+
+
+def test_methods_for_one_kernel_are_refused():
+    for method in ("dmm-ucb-adaptive", "chaining-ucb"):
+        with pytest.raises(InvalidInput, match="no list of hypotheses"):
+            kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method)
+    for method in ("cmm-ucb", "amm-ucb", "k-ucb", "kernel-ts-oracle"):
+        assert 0 <= kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method).ask()["x"] <= 1
+
+
+def test_a_proposed_list_has_every_pair():
+    found = kbo.hypotheses(0.1, 5.0, lengthscales=[0.2, 0.4], norms=[1, 3])
+    assert [(float(h.kernel.lengthscale), h.norm_bound) for h in found] == [
+        (pytest.approx(length), norm) for length in (0.2, 0.4) for norm in (5.0, 15.0)
+    ]
+    assert isinstance(found[0].kernel, MaternKernel)
+    with pytest.raises(InvalidInput, match="lengthscales"):
+        kbo.hypotheses(0.1, 1.0, lengthscales=[])
