@@ -272,7 +272,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     for name in {"status", "state"}.intersection(names):
         table = table[table[name].astype(str).str.lower().isin(_COMPLETE)]
     own = {name: name.removeprefix(begin) for name in names for begin in _PREFIXES if name.startswith(begin)}
-    bars = next((name for name in ("measured.sem", "user_attrs_sem", SEM) if name in names), None)
+    parameters = () if bounds is None else Space(bounds).parameters
+    bars = next((n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters), None)
     others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
     rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
     space = Space(_ranges(rows, source) if bounds is None else bounds)
@@ -289,6 +290,7 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
             continue
         numbers.append(table["number"][index] if "number" in names else index)
     remark = f", {n - len(numbers)} rows left out" if n > len(numbers) else ""
+    remark += "" if bars is None else f"; standard errors are in the column {bars}"
     if bounds is None:
         logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
         remark += "; ranges are those of the trials" + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)

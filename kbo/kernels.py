@@ -98,9 +98,11 @@ class DenseKernel(ABC):
 
     Attributes:
         constant: ``k(x, x)`` if it is the same everywhere, else None.
+        monotone: Whether ``k(x, z)`` is a function of ``|x - z|``, column by column, that falls in each.
     """
 
     constant: float | None = None
+    monotone: bool = False
 
     @abstractmethod
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -241,6 +243,7 @@ class _Combined(DenseKernel):
         self.parts, self.combine, self.scale = parts, combine, scale
         constants = [part.constant for part in parts]
         self.constant = None if None in constants else float(scale * combine(constants))
+        self.monotone = all(part.monotone for part in parts)  # none is negative
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.scale * self.combine([part(X, Z) for part in self.parts])
@@ -256,6 +259,7 @@ class _Stationary(DenseKernel):
     """``scale * shape(|x - z| / lengthscale)``, of the active columns; the shape decreases."""
 
     constant: float
+    monotone = True
 
     def __init__(self, kernel: Any, shape: Callable[[Tensor], Tensor], scale: Tensor | float) -> None:
         self.inverse_lengthscale: Tensor = 1 / kernel.lengthscale.detach().squeeze(0)  # [d] or [1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from tqdm.auto import tqdm
@@ -16,6 +17,14 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """Return a number of at least 0 with so many digits, not smaller than it is."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.{digits}g}"
 
 
 class AboveBar:
@@ -30,7 +39,14 @@ class AboveBar:
         self._stream, self._after, self._begins = stream, after, True
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # of a copy that is not made yet
+            raise AttributeError(name)
         return getattr(self._stream, name)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for text in lines:
+            self.write(text)
 
     def flush(self) -> None:
         """Write what the stream has not yet written."""

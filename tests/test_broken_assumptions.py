@@ -323,7 +323,7 @@ ROWS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "that ended after later ones: 1": {"Optuna: a trial that ended after a later one": lambda: in_optuna(True, False)},
     "failed or pruned: 1": {"Optuna: a pruned trial": lambda: in_optuna(False, True)},
-    "JournalError": {
+    "belongs to another problem": {
         "resumed with other bounds of the space": lambda: refused(bounds=[(0.0, 2.0)] * 2),
         "resumed with another kernel": lambda: refused(setting=replace(SETTING, kernel=MaternKernel().double())),
         "resumed with another norm bound": lambda: refused(setting=replace(SETTING, norm_bound=9.0)),

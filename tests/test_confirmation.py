@@ -1,5 +1,7 @@
 """Confirmation of a few candidates: its intervals, its choices, and what ends it."""
 
+import copy
+import io
 import itertools
 import math
 import random
@@ -13,6 +15,7 @@ import kbo
 from kbo.confidence.mean import bounded_mean, gaussian_mean
 from kbo.errors import AnotherProblem, InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.confirmation import _Confirming
+from kbo.terminal import AboveBar, rounded_up
 from tests.commands import kbo as command
 
 CANDIDATES = [{"x": 0.3}, {"x": 0.35}, {"x": 0.9}]
@@ -178,6 +181,22 @@ def test_an_interrupt_keeps_what_is_known_and_losses_are_told(tmp_path):
     assert "losing 1 of them did not depend on their values" in str(whole)
 
 
+def test_a_value_outside_its_range_is_an_error_also_later(tmp_path):
+    path = tmp_path / "confirm.jsonl"
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"value_range is \(0.0, 1.0\), and a value was 1.5"):
+            kbo.confirm(lambda params: 1.5, CANDIDATES, 20, tolerance=0.1, value_range=(0, 1), journal=path)
+    with pytest.raises(InvalidInput, match="finite width"):
+        kbo.confirm(noisy(), CANDIDATES, 20, tolerance=0.1, value_range=(-1e308, 1e308))
+
+
+def test_statements_are_rounded_so_that_they_stay_true():
+    found = kbo.confirm(noisy(), CANDIDATES, 60, tolerance=1e-4, delta=0.004)
+    assert "with 99.6%" in str(found)
+    assert float(re.search(r"within (\S+) of", str(found)).group(1)) >= found.within
+    assert [rounded_up(x, 2) for x in (0.01049, 0.5, 0.0, 123.0, 0.999)] == ["0.011", "0.5", "0", "1.3e+02", "1"]
+
+
 def test_failures_end_it_and_arguments_are_checked():
     with pytest.raises(TooManyFailures, match="5 evaluations failed in a row"):
         kbo.confirm(lambda params: math.nan, CANDIDATES, 20, tolerance=0.1)
@@ -196,6 +215,16 @@ def test_a_result_confirms_the_trials_that_may_be_best():
     exact = kbo.minimize(lambda params: (params["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12)
     with pytest.raises(InvalidInput, match="nothing to confirm"):
         exact.confirm(noisy(), 20, tolerance=0.1)
+
+
+def test_lines_take_the_place_of_a_progress_bar():
+    stream, drawn = io.StringIO(), []
+    above = AboveBar(stream, lambda: drawn.append(stream.getvalue()))
+    print("one", "two", file=above)
+    above.writelines(["part ", "and rest\n"])
+    assert stream.getvalue() == "\r\x1b[Kone two\n\r\x1b[Kpart and rest\n"
+    assert len(drawn) == 2
+    assert copy.copy(above).getvalue() == stream.getvalue()
 
 
 def test_the_command_line_confirms(tmp_path, monkeypatch):

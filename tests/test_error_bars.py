@@ -87,10 +87,19 @@ def test_a_lucky_value_with_a_large_error_bar_is_not_recommended():
     assert believed[1] < optimizer.interval({"x": 0.95})[1]
 
 
-@pytest.mark.parametrize("sem", [-0.1, math.nan, math.inf, None, "small"])
-def test_an_error_bar_that_is_none_is_a_failure(sem):
+@pytest.mark.parametrize("sem", [-0.1, math.inf, 1e200, "small"])
+def test_what_is_no_error_bar_is_a_failure(sem):
     optimizer = told(None, [(0.5, (1.0, {"sem": sem}))])
     assert "standard error" in optimizer.trials[0].failure
+
+
+def test_an_unknown_error_bar_is_none_and_a_huge_one_says_nothing():
+    for sem in (None, math.nan):
+        assert told(None, [(0.5, (1.0, {"sem": sem}))]).trials[0].measured == {}
+    huge = [(0.6, (5.0, {"sem": 1e100}))]
+    plain, certified = told(None, [*POINTS, *huge]), told(kbo.Certified(kernel(), 0.2, 2.0), [*POINTS, *huge])
+    assert math.isfinite(plain.interval({"x": 0.6})[1])
+    assert certified.interval({"x": 0.6}) == told(kbo.Certified(kernel(), 0.2, 2.0), POINTS).interval({"x": 0.6})
 
 
 def test_a_constraint_has_another_name():

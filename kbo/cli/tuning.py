@@ -69,7 +69,8 @@ def _load(target: str) -> _Target:
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    given = {name: getattr(module, name) for name in _Target._fields[1:] if hasattr(module, name)}
+    names = "objective", "bounds", "constraints", "defaults"
+    given = {name: getattr(module, name) for name in names if hasattr(module, name)}
     return _Target(path.stem, **given)
 
 
@@ -223,7 +224,7 @@ def tune(
     except AnotherProblem as error:
         if not allow_change and not (sys.stdin.isatty() and typer.confirm(f"{error}\nDo that now?")):
             raise
-        known = _taken_over(path, bounds, constraints, maximize, defaults)
+        known = _taken_over(path, evaluated, bounds, constraints, maximize, defaults)
         aside = _aside(path)
         path.replace(aside)
         typer.echo(f"took over {len(known)} results of {aside}; --trials does not count them", err=True)
@@ -244,9 +245,16 @@ def tune(
 
 
 def _taken_over(
-    path: Path, bounds: Any, constraints: Sequence[Any], maximize: bool, defaults: Mapping[str, Any]
+    path: Path,
+    evaluated: Path | None,
+    bounds: Any,
+    constraints: Sequence[Any],
+    maximize: bool,
+    defaults: Mapping[str, Any],
 ) -> list[Any]:
     """Return the results of a journal that are points of another space, with defaults for parameters that they lack.
+
+    Those that are ``evaluated`` besides follow them.
 
     Raises:
         InvalidInput: None is.
@@ -260,13 +268,15 @@ def _taken_over(
         (params if isinstance(params, list) else {**defaults, **params}, returned)
         for _, params, returned in completed(path, maximize)
     ]
+    given = Space(bounds, others), maximize, [one.name for one in measured]
     try:
-        return known_results(found, Space(bounds, others), maximize, [one.name for one in measured])
+        known = known_results(found, *given)
     except InvalidInput as error:
         raise InvalidInput(
             f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
             "--fresh starts without them."
         ) from error
+    return [*known, *(one for one in known_results(evaluated, *given) if one not in known)]
 
 
 def _json(option: str, path: Path) -> Any:
@@ -324,7 +334,7 @@ def _confirmed(result: Result, objective: Any, path: Path, budget: int, **option
         found = result.confirm(objective, budget, journal=beside, **options)
     except AnotherProblem:
         beside.replace(aside := _aside(beside))
-        typer.echo(f"other trials are the best now: renamed {beside} to {aside}", err=True)
+        typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
         found = result.confirm(objective, budget, journal=beside, **options)
     typer.echo(f"confirmation   {found}\njournal        {beside}")
 

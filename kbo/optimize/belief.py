@@ -16,6 +16,7 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.search.branch import Bound
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 from kbo.space import Params, Space
@@ -108,9 +109,9 @@ class Belief(ABC):
         return self.reported is not None
 
     @property
-    def pairs(self) -> Sequence[tuple[Confidence, Posterior]]:
+    def bounds(self) -> Sequence[Bound]:
         """The reported bound with the posterior that it is about; one for each hypothesis if there are several."""
-        return [] if self.reported is None else [(self.reported, self.posterior)]
+        return [] if self.reported is None else [Bound(self.reported, self.posterior)]
 
     def for_trial(self, number: int) -> Confidence:
         """Return the bound that the point of a trial maximises."""

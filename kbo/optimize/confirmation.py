@@ -18,12 +18,14 @@ from typing import Any
 from kbo import checks
 from kbo.confidence.mean import bounded_mean, gaussian_mean
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
+from kbo.optimize.constraint import OBJECTIVE
 from kbo.optimize.run import Run
 from kbo.optimize.table import by_name
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
-from kbo.terminal import Bar, printable
+from kbo.terminal import Bar, printable, rounded_up
 from kbo.workers.choice import Workers, engine_of
+from kbo.workers.time_limit import YEAR
 
 _MOST_FAILURES = 5
 """Failures in a row that end a confirmation."""
@@ -91,11 +93,12 @@ class Confirmation:
         """What is known, in words."""
         if self.best is None or not math.isfinite(self.within):
             return f"not known yet after {self.evaluations} evaluations: each candidate needs more"
+        sure = f"{100 * (1 - self.delta):.4g}%"
         noise = "" if self.value_range else " and Gaussian with a variance of their own"
         harmless = f", and losing {self.selected} of them did not depend on their values" if self.selected else ""
         return (
-            f"{self.best.name} is within {self.within:.2g} of the best of these {len(self.finalists)}, with "
-            f"{1 - self.delta:.0%}, if evaluations of a candidate are independent{noise}{harmless}; "
+            f"{self.best.name} is within {rounded_up(self.within, 2)} of the best of these {len(self.finalists)}, with "
+            f"{sure}, if evaluations of a candidate are independent{noise}{harmless}; "
             f"{self.evaluations} evaluations"
         )
 
@@ -119,6 +122,7 @@ class _Confirming(Run):
         journal: str | os.PathLike[str] | None,
     ) -> None:
         self._candidates, self._sign, self._delta = candidates, 1 if maximize else -1, delta
+        self._found: tuple[int, list[Finalist]] = -1, []
         super().__init__(Space({"candidate": Choice(list(candidates))}), journal, (), value_range)
 
     def _header(self) -> dict[str, Any]:
@@ -129,7 +133,6 @@ class _Confirming(Run):
             "named": True,
             "candidates": entries,
             "maximize": self._sign > 0,
-            "delta": self._delta,
             **({} if self.value_range is None else {"value_range": list(self.value_range)}),
         }
 
@@ -148,20 +151,35 @@ class _Confirming(Run):
 
     def finalists(self) -> list[Finalist]:
         """Return the candidates with their values and bounds."""
-        alpha, found = self._delta / len(self._candidates), []
+        if self._found[0] == self._trials.n_events:
+            return self._found[1]
+        before, alpha, found = {one.name: one for one in self._found[1]}, self._delta / len(self._candidates), []
         for name, params in self._candidates.items():
             values = []
             for trial in [one for one in self._trials.all if _name(one) == name]:
                 if trial.status == "pending":  # a value of a later trial may have come first because of its noise
                     break
                 values += [trial.value] if trial.value is not None else []
+            if name in before and len(before[name].values) == len(values):
+                found.append(before[name])
+                continue
             lower, upper = (
                 gaussian_mean(values, alpha)
                 if self.value_range is None
                 else bounded_mean(values, alpha, *self.value_range)
             )
             found.append(Finalist(name, params, values, lower, upper))
+        self._found = self._trials.n_events, found
         return found
+
+    def check_range(self) -> None:
+        """Raise InvalidInput if a value was outside the declared range, on which the statement would rest."""
+        outside = [one.measured[OBJECTIVE] for one in self._trials.failed if OBJECTIVE in one.measured]
+        if outside:
+            raise InvalidInput(
+                f"value_range is {self.value_range}, and a value was {outside[0]:.6g}: give the range of all possible "
+                "values, with another journal."
+            )
 
     def compared(self) -> tuple[Finalist | None, Finalist | None, float]:
         """Return the candidate with the best mean, its strongest rival, and by how much this can be better at most."""
@@ -220,7 +238,7 @@ def confirm(
         tolerance: Stop when no candidate can be better by more than this, in units of the objective.
         delta: Probability that the statement is wrong, at most.
         maximize: Whether larger values are better.
-        value_range: The least and the largest possible value; other values are failures.
+        value_range: The least and the largest possible value; another value is an error.
         journal: Path of a crash-safe journal, from which the same call continues.
         workers: As for ``minimize``.
         timeout: Seconds after which an evaluation is ended and has failed.
@@ -230,7 +248,7 @@ def confirm(
         The confirmation; also after Ctrl-C.
 
     Raises:
-        InvalidInput: An argument that cannot be used.
+        InvalidInput: An argument that cannot be used, or a value outside ``value_range``.
         JournalError: The journal cannot be used, or has other candidates.
         TooManyFailures: Five evaluations failed in a row.
 
@@ -242,6 +260,11 @@ def confirm(
     checks.positive("tolerance", tolerance)
     checks.probability("delta", delta)
     checks.flag("progress", progress)
+    checks.maybe(checks.positive, "timeout", timeout, YEAR)
+    if value_range is not None:
+        low, high = checks.interval("value_range", value_range)
+        if not math.isfinite(high - low):
+            raise InvalidInput(f"value_range must have a finite width, got {checks.shown(value_range)}.")
     run = _Confirming(named, checks.flag("maximize", maximize), delta, value_range, journal)
     stopped = "interrupted before its end"
     try:
@@ -254,6 +277,7 @@ def confirm(
             run.fail_lost()
             in_a_row = 0
             while True:
+                run.check_range()
                 settled = run.compared()[-1] <= tolerance
                 while (
                     not settled
@@ -273,6 +297,7 @@ def confirm(
                         run.fail(trial, outcome.failure or "stopped early", outcome.seconds)
                     else:
                         run.tell(trial, outcome.value, outcome.seconds)
+                    run.check_range()
                     bar.update(trial.status != "pending")
                     in_a_row = in_a_row + 1 if trial.status == "failed" else 0
                     if in_a_row >= _MOST_FAILURES:

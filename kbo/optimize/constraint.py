@@ -23,6 +23,9 @@ OBJECTIVE = "objective"
 SEM = "sem"
 """The name of the standard error of that value among measurements."""
 
+_LARGEST_ERROR = 1e100
+"""The largest standard error; squares of larger ones would overflow."""
+
 
 class _Copied:
     """A kernel that is copied when it is set and when it is read."""
@@ -208,9 +211,8 @@ def outcome_of(
         return Outcome(None, measured, f"{got} {checks.shown(returned)} without an entry {OBJECTIVE!r}")
     if found is None:
         return Outcome(None, measured, f"{got} {_not_a_number(value)}")
-    if SEM in others and not measured.get(SEM, -1.0) >= 0:
-        shown = checks.shown(others[SEM])
-        reason = f"{got} the standard error {SEM!r} = {shown}: return a number of at least 0, or none if it is unknown"
+    if SEM in others and not _unknown(others[SEM]) and not 0 <= measured.get(SEM, -1.0) <= _LARGEST_ERROR:
+        reason = f"{got} the standard error {SEM!r} = {checks.shown(others[SEM])}: return a number of at least 0"
         return Outcome(found, {name: one for name, one in measured.items() if name != SEM}, reason)
     if value_range is not None and not value_range[0] <= found <= value_range[1]:
         return Outcome(None, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
@@ -226,6 +228,11 @@ def outcome_of(
 def _numbers(others: Mapping[str, Any]) -> dict[str, float]:
     """Return the entries that are finite numbers."""
     return {name: number for name, value in others.items() if (number := _number(value)) is not None}
+
+
+def _unknown(value: Any) -> bool:
+    """Return whether a standard error stands for none: None, or NaN as of a single value."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _number(value: Any) -> float | None:

@@ -24,7 +24,7 @@ from kbo.optimize.constraint import measured_only, outcome_of
 from kbo.optimize.known import first_points, known_results, remaining, unrecorded
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
-from kbo.optimize.result import Result, result_of
+from kbo.optimize.result import PROOF, Result, result_of
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
@@ -109,8 +109,9 @@ def minimize(
         end_running: Whether trials that run at the end of the time budget are ended; otherwise they are waited for.
         max_failures: Failures in a row after which the run stops.
         stop_at_gap: Stop when the optimality gap is at most this, in units of the objective. In the certified setting
-            the recommended parameters are then within this of the optimum with probability ``1 - delta``; on boxes as
-            far as the search for the largest upper bound goes. In the practical setting it is a rule of thumb.
+            the recommended parameters are then within this of the optimum with probability ``1 - delta``, which is
+            proved for the whole space where that is possible (``Optimizer.gap``). In the practical setting it is a rule
+            of thumb.
         stop_when: Stop when 20 more trials are expected to improve the value by no more than this, in units of the
             objective (``Result.answers``); asked every fifth trial. Only for the practical setting.
         pruner: Stops trials early by what they report with ``trial.report(step, value)``: "curves" or
@@ -376,7 +377,11 @@ class _Work:
         found = self._optimizer.answers() if least is not None and n and n % _ASKED == 0 else None
         if found is not None and least is not None and found.more.value <= least:
             return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"
-        if wanted is None or (gap := self._optimizer.gap()) is None or gap.value > wanted or not gap.final:
+        if wanted is None or (gap := self._optimizer.gap()) is None or not gap.final:
+            return ""
+        if gap.value <= wanted or n % _ASKED == 0:
+            gap = self._optimizer.gap(PROOF if gap.value <= wanted else PROOF // 10, wanted) or gap
+        if gap.value > wanted:
             return ""
         return f"the optimality gap {gap.value:.4g} is at most {wanted:g}"
 
@@ -388,7 +393,7 @@ class _Work:
         self._show(bar)
         self._in_a_row = self._in_a_row + 1 if trial.status == "failed" else 0
         called = self._loop.on_trial
-        reason = called(trial, result_of(self._optimizer, "", self._path)) if called else ""
+        reason = called(trial, result_of(self._optimizer, "", self._path, evaluations=0)) if called else ""
         reason = reason or self._settled()
         if self._in_a_row >= self._budget.max_failures and not reason:
             failures = "1 trial" if self._in_a_row == 1 else f"{self._in_a_row} trials in a row"

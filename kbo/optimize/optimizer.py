@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from kbo.optimize.events import Event
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
 from kbo.optimize.search.bounds import SpaceGap, argmax_lower, largest_upper
+from kbo.optimize.search.branch import largest_proved
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
@@ -175,37 +177,55 @@ class Optimizer(Inference):
         return region.params(argmax_lower(reported, belief.searched, search, limits(self._limited())))
 
     @guarded
-    def gap(self) -> SpaceGap | None:
-        """Return by how much the optimum can still be better than the recommendation, and whether that is exact.
+    def gap(self, evaluations: int = 0, goal: float = 0.0) -> SpaceGap | None:
+        """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
-        it is the best that a search from many starts finds. With constraints it is that of the points which possibly
-        keep them, and in the safe setting that of the points which are certain to. None while there is no bound, and
-        while the recommendation is not known to keep all constraints.
+        it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves.
+        With constraints it is that of the points which possibly keep them (a proof: of all points), and in the safe
+        setting that of the points which are certain to. None while there is no bound, and while the recommendation is
+        not known to keep all constraints.
+
+        Args:
+            evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
+                in the certified setting, for kernels made of RBF and Matern kernels and parameters without conditions.
+            goal: The proof ends when the gap is at most this.
         """
+        checks.whole("evaluations", evaluations, 0)
         best, known = self._recommended(), self._bounded()
         if best is None or known is None:
             return None
         if self.constraints and not self._feasibility(best).kept:
             return None
         belief, reported = known
-        search = self._search(Region(self.space), len(self._trials.finished))
-        lower = float(belief.interval(self._features([best]))[0][0])
+        certified = belief.proved() is not None
+        search, here = self._search(Region(self.space), len(self._trials.finished)), self._features([best])
         if self._exploration is not None:
+            lower = float(belief.interval(here)[0])
             units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
             largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
             exact, scope = self._exploration.whole, f"over {len(units)} points that are certain to be safe"
             scope += ", to which others may be added" * grows
-            return SpaceGap(max(float(belief.raw(torch.tensor(largest))) - lower, 0.0), exact, scope, not grows)
-        gaps = []
-        for bound, posterior in belief.pairs:  # of the hypothesis that is true, whichever it is
-            largest, exact = largest_upper(bound, posterior, search, limits(self._limited()))
-            own = belief.raw(bound.lower(posterior, self._features([best])))
-            gaps.append((max(float(belief.raw(largest)) - float(own), 0.0), exact))
-        every = "over all points that satisfy the constraints" if self.space.constraints else "over the whole space"
-        scope = every if gaps[0][1] else "by a search from many starts"
-        return SpaceGap(max(value for value, _ in gaps), gaps[0][1], scope)
+            value = max(float(belief.raw(torch.tensor(largest))) - lower, 0.0)
+            return SpaceGap(value, exact, scope, not grows, certified and exact and not grows, value)
+        found, proved, exact = [], [], False
+        for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
+            lower = bound.confidence.lower(bound.posterior, here)[0]
+            largest, exact = largest_upper(bound.confidence, bound.posterior, search, limits(self._limited()))
+            found.append(max(float(belief.raw(largest) - belief.raw(lower)), 0.0))
+            if evaluations and certified and not exact:
+                proof = largest_proved(bound, self.space, float(lower), goal, evaluations)
+                proved.append(math.inf if proof is None else max(proof - float(lower), 0.0))
+        value, every = max(found), "over all points that satisfy the constraints"
+        if exact:
+            scope = every if self.space.constraints else "over the whole space"
+            return SpaceGap(value, True, scope, True, certified, value)
+        if proved and (most := max(proved)) < math.inf:
+            # the norm may prove more than the bounds of the method, which the search is about
+            shown = f"; {value:.4g} was found" if value <= most else ""
+            return SpaceGap(most, False, f"over the whole space, proved{shown}", True, True, value)
+        return SpaceGap(value, False, "by a search from many starts", found=value)
 
     @guarded
     def safe_points(self) -> list[Params]:

@@ -22,7 +22,7 @@ from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.trials import Trial
 from kbo.space import Params
-from kbo.terminal import printable
+from kbo.terminal import printable, rounded_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +40,11 @@ class Result:
         lower, upper: Confidence bounds of the objective there; the observed value if ``exact``; None while there is no
             bound.
         gap: The optimum is at most this much better than the recommended parameters, if the bounds hold and, where
-            ``gap_exact`` is False, as far as a search from many starts finds the largest one; None while there is no
+            ``gap_proved`` is False, as far as a search from many starts finds the largest one; None while there is no
             bound.
-        gap_exact: Whether the gap is exact over the whole (finite) space, or found by a search from many starts.
+        gap_exact: Whether the gap is exact over the whole (finite) space.
+        gap_proved: Whether it is certified, and an upper bound over the whole space.
+        gap_found: The gap that a search has found with the bounds of the method.
         gap_scope: The points that the gap is about, in words.
         best_observed: The best observed value, with constraints among the trials that keep them, as measured;
             optimistically biased if the objective is noisy.
@@ -69,6 +71,8 @@ class Result:
     upper: float | None
     gap: float | None
     gap_exact: bool
+    gap_proved: bool
+    gap_found: float | None
     gap_scope: str
     best_observed: float | None
     evaluations: int
@@ -131,7 +135,10 @@ class Result:
             ]
         if self.gap is not None and self.certified:  # without a guarantee it is too wide to be of use
             lines.append(
-                ("optimality gap", f"{self.gap:.4g}  (the optimum is at most this much better; {self.gap_scope})")
+                (
+                    "optimality gap",
+                    f"{rounded_up(self.gap, 4)}  (the optimum is at most this much better; {self.gap_scope})",
+                )
             )
         told, details = {}, []
         for name, text in self.account.items():
@@ -227,12 +234,16 @@ class Result:
         return f"{times}; the best observed value" if self.exact and self.value == self.best_observed else times
 
 
-def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result:
-    """Return the result after the trials so far."""
+PROOF = 20_000
+"""Points at which bounds are computed to prove an optimality gap, at most."""
+
+
+def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF) -> Result:
+    """Return the result after the trials so far; ``evaluations`` as for ``Optimizer.gap``."""
     best, completed = optimizer.recommended(), optimizer.completed()
     interval = optimizer.interval(best.params) if best else None
     belief = optimizer.description() if interval else None
-    gap = optimizer.gap()
+    gap = optimizer.gap(evaluations if optimizer.setting.certified else 0)
     lower, value, upper = interval or (None, best.value if best else None, None)
     if best and belief and belief.exact:
         lower = value = upper = best.value
@@ -244,6 +255,8 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None) -> Result
         upper=upper,
         gap=gap and gap.value,
         gap_exact=bool(gap and gap.exact),
+        gap_proved=bool(gap and gap.proved),
+        gap_found=gap and gap.found,
         gap_scope=gap.scope if gap else "",
         best_observed=pick((t.value for t in optimizer.within_limits() if t.value is not None), default=None),
         evaluations=sum(best is not None and t.params == best.params for t in completed),

@@ -12,7 +12,7 @@ from typing import Any
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
 from kbo.optimize.answers import MORE
-from kbo.optimize.result import format_params, result_of
+from kbo.optimize.result import PROOF, format_params, result_of
 from kbo.optimize.sensitivity import LEVEL
 from kbo.optimize.table import by_name, text
 from kbo.optimize.trials import repetitions, violations
@@ -35,7 +35,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         title: Its title.
         live: State of a run whose page is made while it goes on; such a page has no bounds of earlier times.
     """
-    result, trouble, refuted = _result(record)
+    result, trouble, refuted = _result(record, 0 if live is not None else PROOF)
     plots = Plots(record, replay=live is None)
     chosen = record.recommended() if result is not None else None
     recommended = None if chosen is None else record.name(chosen)
@@ -78,12 +78,12 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
     )
 
 
-def _result(record: Record) -> tuple[Result | None, str, bool]:
+def _result(record: Record, evaluations: int) -> tuple[Result | None, str, bool]:
     """Return the result, or None, why there are no bounds, and whether the data contradict the assumptions."""
     if record.optimizer is None:
         return None, record.obstacle, False
     try:
-        return result_of(record.optimizer, "", None), "", False
+        return result_of(record.optimizer, "", None, evaluations), "", False
     except KboError as error:
         return None, str(error), isinstance(error, RefutedAssumptions)
 

@@ -277,6 +277,8 @@ def _regression() -> Iterator[Call]:
     yield Call("OnlineRowSampling", r.OnlineRowSampling, "mu eps most seed", sketch, gamma=10.0)
     of_horizon = r.OnlineRowSampling.for_horizon
     yield Call("OnlineRowSampling.for_horizon", of_horizon, "mu horizon delta most seed", sketch)
+    yield Call("hypothetical", r.hypothetical, "state P targets", predicted)
+    yield Call("Several", r.Several, "", predicted, states=lambda: [S()])
     yield Call("Hypothetical", r.Hypothetical, "state P targets", predicted, weights=lambda: y(3).exp())
     yield Call("BatchView", r.BatchView, "state points", predicted)
     yield method("BatchView.observe", lambda: r.BatchView(S(), X(3, 4)), index=1)
@@ -310,6 +312,7 @@ def _confidence() -> Iterator[Call]:
     yield Call("MartingaleMixture", c.MartingaleMixture, f"{numbers} kind scale ridges", bounds)
     yield Call("FiniteSet", c.FiniteSet, "delta", bounds, points=50, variant="mixture")
     yield Call("FixedWidth", c.FixedWidth, "", bounds, multiplier=2.0)
+    yield Call("AnyOf", c.AnyOf, "", bounds, confidences=lambda: [C()], n_hypotheses=None)
     yield Call("UnknownNorm", c.UnknownNorm, "noise_std delta kind scale", bounds, guess=None, multiple=None)
     yield Call("Chaining", c.Chaining, "delta rigorous points smooth", bounds, refresh=2.0)
     ready: dict[str, Callable[[], Any]] = {
@@ -484,6 +487,9 @@ def _optimize() -> Iterator[Call]:
     run = {"objective": lambda: lambda p: p["x"], "max_failures": 5, "try_first": [], "progress": False}
     yield Call("minimize", kbo.minimize, more, **run)
     yield Call("maximize", kbo.maximize, more, **run)
+    both = {"objective": lambda: lambda p: 0.5, "candidates": lambda: [{"x": 0.1}, {"x": 0.2}], "budget": 4}
+    both |= {"tolerance": 0.1, "maximize": False, "workers": None, "progress": False}
+    yield Call("confirm", kbo.confirm, "delta value_range journal timeout", **both)
     yield Call("Curves", kbo.Curves, "delta", n_startup=10, n_warmup=2)
     table = lambda: pd.DataFrame({"x": [0.1, 0.5, 0.9], "value": [3.0, 1.0, 2.0]})  # noqa: E731
     yield Call("audit", kbo.audit, "study target bounds", str, history=table, maximize=False)
@@ -509,6 +515,8 @@ def _optimize() -> Iterator[Call]:
     certified = "kernel noise_std norm_bound delta scale noise_upper"
     flag = {"completion_independent_of_noise": False}
     yield Call("Certified", kbo.Certified, certified, lambda s: kbo.Optimizer([(0, 1)], setting=s).ask(), **flag)
+    yield Call("Hypothesis", kbo.Hypothesis, "kernel noise_std norm_bound", str)
+    yield Call("hypotheses", kbo.hypotheses, "noise_std", len, size=1.0, lengthscales=[0.2], norms=[1.0])
     yield Call("Safe", kbo.Safe, certified, safely, start=[[0.5]], **flag)
     yield method("Result.plot", lambda: result_of(o(), "", None), "", bool, what="history")
     yield Call("report.plot", partial(kbo.report.plot, what="history"), "", bool, run=o)

@@ -12,7 +12,8 @@ MODULES = [
     *(f"kbo.{name}" for name in ("acquisition", "confidence", "covers", "models", "recipes", "regression")),
 ]
 LEFT_OUT = """
-AllRidges Answers Audit Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel RidgeSchedule Rule
+AllRidges Answers Audit Confirmation Confidence Dictionary Error Metric NoiseLevel Posterior PosteriorModel
+RidgeSchedule Rule
 StreamingGP SubGaussian View WidthConfidence Candidate Certificate Followed Function Gap Provenance Limit
 LowRankAnswers Moments ParetoSet PriorAnswers Recipe Result Rounding RunningTrial SamplePath AdaptiveSelfNormalized
 ThompsonSampling UniformChoice UpperBound clamped names register warn_below_precision

@@ -92,7 +92,7 @@ def ended(
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
             known = {name: value for name, value in of_row.items() if value is not None and math.isfinite(value)}
             value, of_trial = known.pop(objective, None), tuple(sorted(reports.get(row, {}).items()))
-            if (error := data.get(f"sem {objective}", {}).get(row, math.nan)) >= 0:  # NaN if it is not known
+            if 0 <= (error := data.get(f"sem {objective}", {}).get(row, math.nan)) < math.inf:  # NaN if not known
                 known[SEM] = error
             found.append(Ended(row, params, value, known, pruned, of_trial))
     return found

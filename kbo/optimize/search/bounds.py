@@ -22,6 +22,8 @@ class SpaceGap(NamedTuple):
     Attributes:
         value: The optimum is at most this much better than the recommendation, if the bounds hold.
         exact: Whether every point of the space was evaluated; False after a search from many starts.
+        proved: Whether it is certified, and a bound of the whole space, not only what a search has found.
+        found: What a search has found with the bounds of the method, which may prove less than their norm does.
         scope: The points that were compared, in words.
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
     """
@@ -30,6 +32,8 @@ class SpaceGap(NamedTuple):
     exact: bool
     scope: str
     final: bool = True
+    proved: bool = False
+    found: float = 0.0
 
 
 def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:

@@ -20,6 +20,7 @@ from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.search.branch import Bound
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.settings.hypotheses import Hypothesis
@@ -30,6 +31,9 @@ from kbo.space import Space
 
 _LEAST_ERROR = 1e-3
 """Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
+
+_LEAST_WEIGHT = 1e-12
+"""Weight below which a value is left out: it says nothing."""
 
 _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
@@ -336,7 +340,11 @@ class CertifiedBelief(Belief):
             entering += more
         posterior = self.posterior.fork() if entering else self.posterior
         for one in entering:
-            posterior.update(*data([one], self.device), self._weights(one))
+            weight = self._weight(one)
+            if weight is None:
+                posterior.update(*data([one], self.device))
+            elif weight >= _LEAST_WEIGHT:  # which is decided before its noise
+                posterior.update(*data([one], self.device), torch.full((1,), weight).to(posterior.like))
         if entering:
             self._check(posterior)
         return replace(
@@ -348,13 +356,12 @@ class CertifiedBelief(Belief):
             n_evaluations=self.n_evaluations + len(evaluations),
         )
 
-    def _weights(self, one: Evaluation) -> Tensor | None:
-        """Return the weight [1] of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
+    def _weight(self, one: Evaluation) -> float | None:
+        """Return the weight of a value with an error bar, the constant of its noise (docs/theory/weights.md)."""
         given = self.setting.noise_std
         if one.error is None or given is None:
             return None
-        error = max(one.error, _LEAST_ERROR * given)
-        return torch.tensor([(given / error) ** 2], dtype=torch.float64, device=self.device)
+        return (given / max(one.error, _LEAST_ERROR * given)) ** 2
 
     def _check(self, posterior: Posterior) -> None:
         """Raise RefutedAssumptions if no function satisfies the assumptions and fits the data.
@@ -401,6 +408,12 @@ class CertifiedBelief(Belief):
         if bound is None or not bound.finite_on(self.posterior):
             return None
         return bound.reported() or MartingaleMixture(self.noise_std, self.norm_bound, s.delta, "dmm", s.scale)
+
+    @property
+    def bounds(self) -> Sequence[Bound]:
+        assumes_norm = recipes.get(self.method.name).norm == "given"
+        norm_bound = self.norm_bound if assumes_norm else None
+        return [] if self.reported is None else [Bound(self.reported, self.posterior, norm_bound)]
 
     def proved(self, selected: Sequence[str] = ()) -> str | None:
         return (
@@ -502,9 +515,8 @@ class AnyBelief(CertifiedBelief):
         return None if None in found else AnyOf(found, len(self.parts) + len(self.refuted))
 
     @property
-    def pairs(self) -> Sequence[tuple[Confidence, Posterior]]:
-        found = [(part.reported, part.posterior) for part in self.parts.values()]
-        return [(bound, posterior) for bound, posterior in found if bound is not None]
+    def bounds(self) -> Sequence[Bound]:
+        return [bound for part in self.parts.values() for bound in part.bounds]
 
     def account(self) -> dict[str, str]:
         total = len(self.parts) + len(self.refuted)

@@ -61,8 +61,8 @@ _SURE = 2.0
 _ADDED = 0.5
 """Part of the variance of the median error bar that is added to each."""
 
-_LEAST_BAR = 1e-3
-"""Least error bar that is believed, in units of the common noise level."""
+_LEAST_BAR, _LARGEST_BAR = 1e-3, 1e6
+"""Least and largest error bar, in units of the common noise level; others count as these."""
 
 _LEFT_OUT = 0.1
 """Part of the noise variance that the sketch may leave unexplained of an observation."""
@@ -311,7 +311,8 @@ def ratios(values: Sequence[Evaluation], fitted: Sequence[Evaluation], noise_std
     """
     bar, added = (median_bar(fitted), _ADDED) if noise_std is None else (noise_std or None, 0.0)
     known = [one.error if bar is not None and not one.predicted else None for one in values]
-    found = [1.0 if one is None else (max(one / (bar or 1.0), _LEAST_BAR) ** 2 + added) / (1 + added) for one in known]
+    relative = [None if one is None else min(max(one / (bar or 1.0), _LEAST_BAR), _LARGEST_BAR) for one in known]
+    found = [1.0 if one is None else (one**2 + added) / (1 + added) for one in relative]
     return torch.tensor(found, dtype=torch.float64)
 
 

@@ -43,7 +43,14 @@ class Several(View):
         self.changed()
 
 
-def hypothetical(posterior: Posterior, X: Tensor, y: Tensor | None = None) -> Posterior:
-    """Return a posterior, or each of several, with hypothetical observations; arguments as for ``Hypothetical``."""
-    found: list[Posterior] = [Hypothetical(state, X, y) for state in posterior.states]
+def hypothetical(state: Posterior, P: Tensor, targets: Tensor | None = None) -> Posterior:
+    """Return a posterior, or each of several, with hypothetical observations.
+
+    Args:
+        state: The posterior.
+        P: Points [p d], as for ``Hypothetical``.
+        targets: Targets [p]; by default the means.
+    """
+    states = checks.instance("state", state, Posterior).states
+    found: list[Posterior] = [Hypothetical(one, P, targets) for one in states]
     return found[0] if len(found) == 1 else Several(found)
