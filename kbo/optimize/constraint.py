@@ -215,7 +215,7 @@ def outcome_of(
         reason = f"{got} the standard error {SEM!r} = {checks.shown(others[SEM])}: return a number of at least 0"
         return Outcome(found, {name: one for name, one in measured.items() if name != SEM}, reason)
     if value_range is not None and not value_range[0] <= found <= value_range[1]:
-        return Outcome(None, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
+        return Outcome(found, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
     for name in needed:
         if name not in others:
             came = f"it came with {sorted(others)}" if others else f"return (value, {{{name!r}: measurement}})"
