@@ -9,7 +9,8 @@ from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, Produ
 
 import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
-from kbo.optimize.search.branch import Bound, largest_proved
+from kbo.optimize.belief import Bound
+from kbo.optimize.search.branch import largest_proved
 from kbo.regression import KernelRidge
 
 SPACES = {

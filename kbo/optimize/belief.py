@@ -16,7 +16,6 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.errors import InvalidInput
 from kbo.optimize.constraint import Constraint
-from kbo.optimize.search.branch import Bound
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 from kbo.space import Params, Space
@@ -65,6 +64,14 @@ class Problem(NamedTuple):
     method: str
     n_trials: int | None
     space: Space
+
+
+class Bound(NamedTuple):
+    """A confidence, the posterior that it is about, and the norm bound that it assumes; None if it assumes none."""
+
+    confidence: Confidence
+    posterior: Posterior
+    norm_bound: float | None = None
 
 
 class Belief(ABC):

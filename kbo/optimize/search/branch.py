@@ -14,15 +14,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.kernels import DenseKernel, freeze
-from kbo.regression import Posterior
+from kbo.optimize.belief import Bound
 from kbo.space import Choice, Space
 
 _BATCH = 1000
@@ -33,14 +31,6 @@ _MOST_FIRST = 4096
 
 _TIGHT = 0.02
 """Part of the gap by which the proof may exceed what was found; then it ends."""
-
-
-class Bound(NamedTuple):
-    """A confidence, the posterior that it is about, and the norm bound that it assumes; None if it assumes none."""
-
-    confidence: Confidence
-    posterior: Posterior
-    norm_bound: float | None = None
 
 
 @dataclass(frozen=True)

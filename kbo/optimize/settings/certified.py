@@ -17,10 +17,9 @@ from kbo.confidence import AnyOf, Confidence, MartingaleMixture, UnknownNorm, re
 from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import NO_BOUND, Belief, Evaluation, Problem, Proposer, Setting, data
+from kbo.optimize.belief import NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
 from kbo.optimize.fingerprint import fingerprint
-from kbo.optimize.search.branch import Bound
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.settings.hypotheses import Hypothesis
