@@ -164,6 +164,17 @@ def test_values_wait_for_earlier_evaluations_of_the_same_candidate():
     assert [list(one.values) for one in run.finalists()] == [[1.0, 5.0], [2.0]]
 
 
+def test_delta_is_shared_among_the_candidates():
+    run, values = (
+        _Confirming({"a": {"x": 0.1}, "b": {"x": 0.2}}, False, 0.1, None, None),
+        [1.0, 2.0, 1.5, 0.7, 1.2, 1.9],
+    )
+    for value in values:
+        trial = run.expect({"candidate": "b"})
+        run.tell(trial, value)
+    assert (run.finalists()[1].lower, run.finalists()[1].upper) == gaussian_mean(values, 0.05)
+
+
 def test_an_interrupt_keeps_what_is_known_and_losses_are_told(tmp_path):
     objective, count = noisy(), itertools.count()
 

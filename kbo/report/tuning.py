@@ -91,7 +91,7 @@ def _result(record: Record, evaluations: int) -> tuple[Result | None, str, bool]
 def _dates(record: Record) -> str:
     """Return the times of the first and the last event, as far as the journal has them."""
     times = [event.time for event in record.events if event.time is not None]
-    if not times:
+    if not times or record.history is not None:
         return ""
     first, last = (f"{datetime.fromtimestamp(f(times), UTC):%Y-%m-%d %H:%M}" for f in (min, max))
     return f"{first} UTC." if first == last else f"{first} to {last} UTC."
