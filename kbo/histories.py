@@ -37,6 +37,9 @@ FOREIGN = (*_STORAGES, *_TABLES, ".json")
 _COMPLETE = "complete", "completed", "finished", "success", "succeeded"
 """States of rows with a value, in a column "status" or "state"."""
 
+_FEW = 5
+"""Rows from which on a column that counts them is no parameter."""
+
 _LOGARITHMIC, _SKEWED = 100.0, 0.2
 """A column of positive numbers is on a logarithmic scale if the largest is so many times the least, and half of them
 are in this part of their range."""
@@ -275,6 +278,9 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     parameters = () if bounds is None else Space(bounds).parameters
     bars = next((n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters), None)
     others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
+    if bounds is None and not own:
+        numbered = [name for name in others if n >= _FEW and _counts(table[name])]
+        others = {name: name for name in others if name not in numbered} or others
     rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
     space = Space(_ranges(rows, source) if bounds is None else bounds)
     if missing := [name for name in space.parameters if name not in rows]:
@@ -295,6 +301,12 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
         logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
         remark += "; ranges are those of the trials" + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)
     return _History(source, "the table", optimizer, numbers, remark, inferred=bounds is None)
+
+
+def _counts(column: Any) -> bool:
+    """Return whether a column counts the rows of a table."""
+    values = column.tolist()
+    return all(isinstance(value, int) for value in values) and values == list(range(values[0], values[0] + len(values)))
 
 
 def _ranges(rows: Any, source: str) -> Mapping[str, Any]:

@@ -125,9 +125,9 @@ def test_the_first_trial_is_compared_in_words():
         start = Estimate(*difference) if difference else None
         return Answers(start, Estimate(0.0, 0.0, 0.0), None, 0.1, [effect], (0, 0)).entries()
 
-    assert text(0.5, 0.4, 0.6)["first trial"] == "it is worse than the recommended parameters, by 0.5  [0.4, 0.6]"
-    assert text(-0.5, -0.6, -0.4)["first trial"] == "it is better than the recommended parameters, by 0.5  [0.4, 0.6]"
-    assert text(0.1, -0.4, 0.6)["first trial"] == "it is not visibly different from the recommended parameters"
+    assert text(0.5, 0.4, 0.6)["first trial"] == "worse than the recommended parameters, by 0.5  [0.4, 0.6]"
+    assert text(-0.5, -0.6, -0.4)["first trial"] == "better than the recommended parameters, by 0.5  [0.4, 0.6]"
+    assert text(0.1, -0.4, 0.6)["first trial"] == "not visibly different from the recommended parameters"
     assert "first trial" not in text()
     assert "model check" not in text()
     assert text()["as good"] == "with 80%, one changed at a time: x 0.25 to 0.5"

@@ -311,8 +311,8 @@ def test_what_has_no_answer_is_refused():
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
-        ([0.5] * 3 + [2.0], "that of a value with the error bar 0.5"),
-        ([0.5, None, 0.5, 0.5], "that of a value with the error bar 0.5"),
+        ([0.5] * 3 + [2.0], "of a value with the error bar 0.5, fitted"),
+        ([0.5, None, 0.5, 0.5], "of a value with the error bar 0.5, fitted"),
         ([0.0] * 4, "noise: none"),
     ],
 )

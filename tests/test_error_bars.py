@@ -41,7 +41,8 @@ def test_a_mean_with_its_standard_error_is_its_repetitions(setting):
     if setting.certified:
         assert all(torch.allclose(*pair, atol=1e-10) for pair in zip(one.predict(X), other.predict(X), strict=True))
         assert "weight" in mean.belief().guarantee()
-    assert other.provenance.weighted
+    locations, counts = other.locations
+    assert float(counts[locations[:, 0] == 0.4]) == pytest.approx(4.0)
 
 
 def test_a_certified_error_bar_of_none_or_nearly_none_is_a_small_one():

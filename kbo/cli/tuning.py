@@ -336,7 +336,12 @@ def _confirmed(result: Result, objective: Any, path: Path, budget: int, **option
         beside.replace(aside := _aside(beside))
         typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
         found = result.confirm(objective, budget, journal=beside, **options)
-    typer.echo(f"confirmation   {found}\njournal        {beside}")
+    typer.echo(f"confirmation   {found}")
+    if found.best is not None and found.best.params != result.params:
+        from kbo.optimize.result import format_params
+
+        typer.echo(f"now the best   {found.best.name}: {format_params(found.best.params)}")
+    typer.echo(f"journal        {beside}")
 
 
 def _called(name: str, verbose: bool, live: bool, port: int) -> list[Any]:

@@ -132,23 +132,28 @@ class Answers:
 
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
-        advice = "go on" if self.more.value > self.tolerance else "stop"
-        loss = f"a loss of {self.tolerance:.2g} counts as none, so {advice}"
+        more = self.more.value > self.tolerance
+        close = ", but it is close" if self.tolerance / 2 < self.more.value < 2 * self.tolerance else ""
+        loss = f"{'more' if more else 'less'} than {self.tolerance:.2g}, which counts as none: "
+        loss += f"go on{close}" if more else f"stop{close}; the optimum may still be further away"
         time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
         visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
-        matters = [", ".join(visible)] * bool(visible)
+        matters = [f"{', '.join(visible)} of the variation, interactions counted for each"] * bool(visible)
         matters += [f"no effect is visible yet of {', '.join(hidden)}"] * bool(hidden)
         good = [str(one) for one in self.effects if one.visible and one.good]
         edges = [f"{one.name} is at its {one.edge} bound" for one in self.effects if one.edge]
+        ranged = any(one.visible and one.ranged for one in self.effects)
+        inside = "no recommended value is where a wider range may be better" if ranged else ""
         within, known = self.inside
+        share = within / max(known, 1)
         told = {
-            "first trial": "" if self.start is None else f"it is {_compared(self.start)}",
+            "first trial": "" if self.start is None else _compared(self.start),
             f"{MORE} more trials": f"expected gain {_shown(self.more)}{time}; {loss}",
             "what matters": "; ".join(matters),
             "as good": f"with 80%, one changed at a time: {', '.join(good)}" if good else "",
-            "at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can" if edges else "",
-            "model check": f"{within} of {known} values lie in the 90% interval that the others predict"
+            "at an edge": f"{', '.join(edges)}: better values may lie beyond, widen it if you can" if edges else inside,
+            "model check": f"{within} of {known} values ({share:.0%}) lie in the 90% interval that the others predict"
             if known
             else "",
         }

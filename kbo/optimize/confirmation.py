@@ -287,7 +287,8 @@ def confirm(
                     trial = run.begin()
                     session.start(trial.number, run.params_of(trial))
                 if settled or not session.running:
-                    stopped = "that is enough" if settled else f"the budget of {budget} evaluations is used"
+                    used = f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
+                    stopped = f"that is enough for the tolerance {tolerance:.2g}" if settled else used
                     break
                 for outcome in session.wait():
                     trial = run.trials[outcome.number]

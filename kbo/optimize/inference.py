@@ -165,7 +165,8 @@ class Inference(Run):
         """Return the parameters that are worth new evaluations, by the names of their trials: see ``Result.confirm``.
 
         The recommended ones, and those of other trials, which keep all limits as measured, that may be better: with a
-        probability of 5%, or in the certified setting by their bounds; the likeliest first.
+        probability of 5%, or in the certified setting by their bounds; the likeliest first. If there is none, the next
+        best one.
 
         Args:
             most: Their number at most.
@@ -181,7 +182,7 @@ class Inference(Run):
             order = described.posterior.predict(features)[0].cpu().argsort(descending=True)[:_MOST_RIVALS].tolist()
             kept = [0, *(i for i in order if i)]
             generator = self._generator(len(self._trials.finished))
-            found = rivals(described, features[kept], generator)
+            found = rivals(described, features[kept], generator) or [1][: len(kept) - 1]
             distinct = [best, *(distinct[kept[i]] for i in found)]
         return {f"trial {trial.number}": trial.params for trial in distinct[: checks.whole("most", most, 2)]}
 

@@ -85,8 +85,9 @@ class Journal:
         if different:
             raise AnotherProblem(
                 f"the journal {self.path} belongs to another problem ({different}). Continue it with the same "
-                f"arguments, or start a new one with another path; evaluated={str(self.path)!r} takes over its results "
-                "as far as they fit (`kbo tune --allow-change` does both)."
+                "arguments, or start a new one with another path. It can begin with the results of this one, as far "
+                f"as they fit: evaluated={str(self.path)!r}, or --evaluated {self.path}. `kbo tune --allow-change` "
+                "renames this one and does so."
             )
         if found.unfinished:
             warnings.warn(f"dropped an unfinished last line of {self.path}: the run was killed while writing it.")

@@ -177,11 +177,13 @@ class Result:
             options: ``delta``, ``journal``, ``workers``, ``timeout`` and ``progress`` of ``kbo.confirm``.
 
         Raises:
-            InvalidInput: Arguments that cannot be used, or no other trial may be better.
+            InvalidInput: Arguments that cannot be used, no other trial, or no noise.
         """
         candidates = self.optimizer.finalists()
-        if len(candidates) < 2:
-            raise InvalidInput("there is nothing to confirm: no other trial may be better than the recommended one.")
+        if len(candidates) < 2 or self.exact:
+            raise InvalidInput(
+                "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
+            )
         if tolerance is None:
             if self.answers is None or not self.answers.tolerance:
                 raise InvalidInput("pass tolerance=..., a loss that counts as none: there is no model that says it.")

@@ -403,7 +403,7 @@ class PracticalBelief(Belief):
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
         if setting.overrides("model"):  # which gets those that were observed
             n, fitted = (sum(not one.predicted for one in part) for part in (self.values, self.values[:fitted]))
-        to = f"the first {fitted} of {n} values" if fitted < n else f"{n} values"
+        to = f"the first {fitted} of {n} values, and used with all" if fitted < n else f"{n} values"
         power = self.targets.power
         changed = "" if power == 1 else f", which are transformed (Yeo-Johnson, power {power:g})"
         own = f" by {type(setting).__name__}"
@@ -429,13 +429,8 @@ class PracticalBelief(Belief):
 
     def _noise(self) -> str:
         """Return the noise level in words, and where it comes from."""
-        bar = None if self._noise_given else median_bar(self.values[: self.schedule.n_fitted])
-        return self._common_noise() + ("" if bar is None else f"; that of a value with the error bar {bar:.3g}")
-
-    def _common_noise(self) -> str:
-        """Return the same of the noise that all values have."""
-        given, used = self._setting.noise_std, self._noise_std
-        level = f"standard deviation {used:.3g}"
+        given, used, bar = self._setting.noise_std, self._noise_std, median_bar(self.values[: self.schedule.n_fitted])
+        level = f"standard deviation {used:.3g}" + ("" if bar is None else f" of a value with the error bar {bar:.3g}")
         if given:
             changed = "" if math.isclose(used, given, rel_tol=1e-6) else f" ({used:.3g} in the model)"
             return f"standard deviation {given:.3g}{changed}, given"
