@@ -17,7 +17,8 @@ from kbo.extras import require
 from kbo.optimize import Optimizer, Result
 from kbo.optimize.answers import Comparison
 from kbo.optimize.constraint import SEM
-from kbo.optimize.result import format_params, result_of
+from kbo.optimize.result import result_of
+from kbo.optimize.table import format_params
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
 
@@ -278,9 +279,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     parameters = () if bounds is None else Space(bounds).parameters
     bars = next((n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters), None)
     others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
-    if bounds is None and not own:
-        numbered = [name for name in others if n >= _FEW and _counts(table[name])]
-        others = {name: name for name in others if name not in numbered} or others
+    numbered = [name for name in others if bounds is None and not own and _counts(table[name].tolist())]
+    others = {name: name for name in others if name not in numbered}
     rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
     space = Space(_ranges(rows, source) if bounds is None else bounds)
     if missing := [name for name in space.parameters if name not in rows]:
@@ -296,6 +296,7 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
             continue
         numbers.append(table["number"][index] if "number" in names else index)
     remark = f", {n - len(numbers)} rows left out" if n > len(numbers) else ""
+    remark += f"; no parameter, since it counts the rows: {', '.join(numbered)}" * bool(numbered)
     remark += "" if bars is None else f"; standard errors are in the column {bars}"
     if bounds is None:
         logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
@@ -303,10 +304,10 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     return _History(source, "the table", optimizer, numbers, remark, inferred=bounds is None)
 
 
-def _counts(column: Any) -> bool:
-    """Return whether a column counts the rows of a table."""
-    values = column.tolist()
-    return all(isinstance(value, int) for value in values) and values == list(range(values[0], values[0] + len(values)))
+def _counts(values: Sequence[Any]) -> bool:
+    """Return whether the values of a column count the rows of a table."""
+    numbers = len(values) >= _FEW and all(type(value) is int for value in values)
+    return numbers and list(values) == list(range(values[0], values[0] + len(values)))
 
 
 def _ranges(rows: Any, source: str) -> Mapping[str, Any]:

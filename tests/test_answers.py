@@ -203,6 +203,18 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path):
     assert len(outside.result.trials) == 8
 
 
+def test_a_column_that_counts_the_rows_is_no_parameter():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(
+        {"run": range(7, 27), "x": [0.05 * i for i in range(20)], "value": [(i - 8) ** 2 for i in range(20)]}
+    )
+    found = kbo.audit(table)
+    assert set(found.result.params) == {"x"}
+    assert "it counts the rows: run" in str(found)
+    with pytest.raises(kbo.InvalidInput, match="no row has a value"):
+        kbo.audit(table.assign(state="FAILED"))
+
+
 def test_options_that_are_no_plain_values_are_shown_as_text():
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))

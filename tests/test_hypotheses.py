@@ -48,15 +48,22 @@ def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
     assert torch.equal(lower, torch.stack([one[0] for one in each]).amin(0))
     assert torch.equal(upper, torch.stack([one[1] for one in each]).amax(0))
     assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (int(upper.argmax()), float(upper.max()))
-    assert "one of 3 hypotheses is true" in AnyOf(parts).guarantee_on(Several(states()))
+    assert "or if that is so with kernel and numbers of another one of 3 hypotheses" in AnyOf(parts).guarantee_on(
+        Several(states())
+    )
 
 
 def test_several_posteriors_learn_together_and_are_copied_apart():
     one = Several([KernelRidge(h.kernel, 0.01) for h in HYPOTHESES])
-    twin = one.fork()
+    twin, read = one.fork(), one.fork()
     one.update(*data())
     assert [state.n for state in one.states] == [6, 6, 6]
     assert twin.n == 0
+    read.load_state_dict(one.state_dict())
+    assert all(
+        torch.equal(mine.predict(GRID)[0], own.predict(GRID)[0])
+        for mine, own in zip([read, *read.states], [one, *one.states], strict=True)
+    )
     X, y = data(2, seed=3)
     imagined = hypothetical(one, X, y)
     for state, alone in zip(imagined.states, states(), strict=True):
@@ -70,6 +77,10 @@ def test_what_one_hypothesis_does_not_prove_is_not_proved():
     parts = [SelfNormalized(0.1, 2.0, 0.1), kbo.confidence.FixedWidth(2.0), SelfNormalized(0.1, 2.0, 0.1)]
     assert AnyOf(parts).guarantee_on(Several(states())) is None
     assert AnyOf(parts).objections(Several(states()))
+    mixed = AnyOf([SelfNormalized(0.1, 2.0, 0.1), MartingaleMixture(0.1, 2.0, 0.2), SelfNormalized(0.1, 2.0, 0.1)])
+    assert mixed.guarantee_on(Several(states())) is None
+    assert "several kinds" in mixed.objections(Several(states()))[0]
+    assert mixed.delta_on(Several(states())) == 0.2
 
 
 def run(hypotheses, n=14, function=None, **options):

@@ -57,7 +57,7 @@ def show(path: File) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from kbo.optimize.result import format_params
+    from kbo.optimize.table import format_params
     from kbo.terminal import printable
 
     trials = _whole(path)[1].all

@@ -32,7 +32,7 @@ _WORKERS = (
 
 
 class _Target(NamedTuple):
-    """What a script defines; ``defaults`` are values of parameters that earlier trials lack."""
+    """The names of a script; ``defaults`` are values of parameters that earlier trials lack."""
 
     name: str
     objective: Any
@@ -327,18 +327,18 @@ def confirm(
     _confirmed(result, objective, path, budget, tolerance=tolerance, delta=delta, **given)
 
 
-def _confirmed(result: Result, objective: Any, path: Path, budget: int, **options: Any) -> None:
+def _confirmed(result: Result, objective: Any, path: Path, budget: int, **given: Any) -> None:
     """Evaluate the best trials of a run again, into a journal beside its own, and print what that says."""
     beside = path.with_name(f"{path.stem}-confirm.jsonl")
     try:
-        found = result.confirm(objective, budget, journal=beside, **options)
+        found = result.confirm(objective, budget, journal=beside, **given)
     except AnotherProblem:
         beside.replace(aside := _aside(beside))
         typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
-        found = result.confirm(objective, budget, journal=beside, **options)
+        found = result.confirm(objective, budget, journal=beside, **given)
     typer.echo(f"confirmation   {found}")
     if found.best is not None and found.best.params != result.params:
-        from kbo.optimize.result import format_params
+        from kbo.optimize.table import format_params
 
         typer.echo(f"now the best   {found.best.name}: {format_params(found.best.params)}")
     typer.echo(f"journal        {beside}")
@@ -357,7 +357,7 @@ def _called(name: str, verbose: bool, live: bool, port: int) -> list[Any]:
 def _report_trial(trial: Trial, result: Result) -> None:
     from tqdm import tqdm
 
-    from kbo.optimize.result import format_params
+    from kbo.optimize.table import format_params
 
     failed = f"failed: {trial.failure}" if trial.failure else "stopped early"
     outcome = failed if trial.value is None else f"{trial.value:.5g}"

@@ -24,7 +24,8 @@ from kbo.regression import Posterior
 class AnyOf(Confidence):
     """The union of the bounds of several hypotheses, each with a posterior of its own (``kbo.regression.Several``).
 
-    A hypothesis that the data refute is left out.
+    A hypothesis that the data refute is left out. The statement is that of the first one, with the numbers of whichever
+    is true, so all must be bounds of one kind.
 
     Args:
         confidences: The bounds of the hypotheses that are left, in the order of the posteriors.
@@ -56,29 +57,30 @@ class AnyOf(Confidence):
         return list(zip(self._confidences, states, strict=True))
 
     def _statement_on(self, state: Posterior) -> str | None:
-        if any(one._statement_on(own) is None for one, own in self._pairs(state)):
+        statements = [one._statement_on(own) for one, own in self._pairs(state)]
+        if None in statements or len(set(map(type, self._confidences))) > 1:
             return None
-        return (
-            f"holds for all rounds and points at once with probability at least 1 - {self.delta:g}, if one of "
-            f"{self.n_hypotheses} hypotheses is true: its norm bound and noise level, which were fixed beforehand, as "
-            "was its kernel"
-        )
+        others = f"or if that is so with kernel and numbers of another one of {self.n_hypotheses} hypotheses"
+        return f"{statements[0]}; {others}"
+
+    def delta_on(self, state: Posterior) -> float:
+        return max(one.delta_on(own) for one, own in self._pairs(state))
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons of all hypotheses why their theorems do not cover their posteriors."""
-        return list(dict.fromkeys(reason for one, own in self._pairs(state) for reason in one.objections(own)))
+        mixed = ["the hypotheses have bounds of several kinds"] * (len(set(map(type, self._confidences))) > 1)
+        reasons = [reason for one, own in self._pairs(state) for reason in one.objections(own)]
+        return list(dict.fromkeys(mixed + reasons))
 
     def finite_on(self, state: Posterior) -> bool:
         return all(one.finite_on(own) for one, own in self._pairs(state))
 
     def reported(self) -> Confidence | None:
-        return self._of([one.reported() for one in self._confidences])
+        found: list[Any] = [one.reported() for one in self._confidences]
+        return None if None in found else AnyOf(found, self.n_hypotheses)
 
     def for_trial(self, number: int) -> Confidence:
-        return self._of([one.for_trial(number) for one in self._confidences]) or self
-
-    def _of(self, found: Sequence[Any]) -> AnyOf | None:
-        return None if None in found else AnyOf(found, self.n_hypotheses)
+        return AnyOf([one.for_trial(number) for one in self._confidences], self.n_hypotheses)
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         return self._union(state, lambda one, own: one.interval(own, X))

@@ -24,6 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 _STEPS = 60
 """Halvings of [0, 1] for the bounds of a gambler, which are rounded outwards."""
 
@@ -35,7 +40,7 @@ def gaussian_mean(values: Sequence[float], alpha: float) -> tuple[float, float]:
     """Return the interval of the mean of independent Gaussian values of unknown variance; infinite for few values.
 
     Args:
-        values: The values so far, in any order.
+        values: The values so far [n], in any order.
         alpha: Probability that the interval of some number of values misses the mean.
     """
     n = len(values)
@@ -54,34 +59,30 @@ def bounded_mean(values: Sequence[float], alpha: float, low: float, high: float)
     """Return the interval of the mean of values in [low, high], of which each has that mean given those before.
 
     Args:
-        values: The values so far, in their order.
+        values: The values so far [n], in their order.
         alpha: Probability that the interval of some number of values misses the mean.
         low: The least possible value.
         high: The largest possible value.
     """
-    x = [min(max((value - low) / (high - low), 0.0), 1.0) for value in values]
+    x = ((np.array(values, dtype=float) - low) / (high - low)).clip(0.0, 1.0)
     bets, level = _bets(x, alpha), math.log(2 / alpha)
-    lower = _least(x, bets, level)
-    upper = 1 - _least([1 - one for one in x], bets, level)
+    lower, upper = _least(x, bets, level), 1 - _least(1 - x, bets, level)
     return low + (high - low) * lower, low + (high - low) * upper
 
 
-def _bets(x: Sequence[float], alpha: float) -> list[float]:
-    """Return the bets [n], each from the values before it."""
-    bets, total, squares, variance = [], 0.5, 0.25, 0.25
-    for t, one in enumerate(x, 1):
-        bets.append(math.sqrt(2 * math.log(2 / alpha) / (variance * t * math.log(t + 1))))
-        total += one
-        squares += (one - total / (t + 1)) ** 2
-        variance = squares / (t + 1)
-    return bets
+def _bets(x: Array, alpha: float) -> Array:
+    """Return the bets [n], each from the values before it (their Theorem 3)."""
+    t = np.arange(1, len(x) + 1)
+    means = (0.5 + x.cumsum()) / (t + 1)
+    variances = np.append(0.25, (0.25 + ((x - means) ** 2).cumsum()) / (t + 1))[:-1]
+    return np.sqrt(2 * math.log(2 / alpha) / (variances * t * np.log(t + 1)))
 
 
-def _least(x: Sequence[float], bets: Sequence[float], level: float) -> float:
+def _least(x: Array, bets: Array, level: float) -> float:
     """Return a bound below which every mean is refuted by the gambler who bets on a larger one."""
     left, right = 0.0, 1.0
     for _ in range(_STEPS):
         m = (left + right) / 2
-        wealth = math.fsum(math.log1p(min(b, 0.5 / m) * (one - m)) for b, one in zip(bets, x, strict=True))
+        wealth = float(np.log1p(np.minimum(bets, 0.5 / m) * (x - m)).sum())
         left, right = (m, right) if wealth >= level * (1 + _ROUNDING) else (left, m)
     return left

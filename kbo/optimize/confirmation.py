@@ -1,4 +1,4 @@
-"""``confirm``: which of a few parameters is the best, by new evaluations alone: no kernel, no norm, no noise level.
+"""``confirm``: the best of a few parameters, by new evaluations alone: no kernel, no norm, no noise level.
 
 Each candidate has a confidence sequence of its mean at level delta / K, so all K hold at once, for all numbers of
 values, with probability 1 - delta, however it is decided who is evaluated next and when to stop. Evaluated is the one
@@ -11,6 +11,7 @@ import contextlib
 import copy
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +20,13 @@ from kbo import checks
 from kbo.confidence.mean import bounded_mean, gaussian_mean
 from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.constraint import OBJECTIVE
-from kbo.optimize.run import Run
-from kbo.optimize.table import by_name
+from kbo.optimize.run import Run, recorded
+from kbo.optimize.table import by_name, format_params
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
-from kbo.terminal import Bar, printable, rounded_up
+from kbo.terminal import Bar, rounded_up
 from kbo.workers.choice import Workers, engine_of
+from kbo.workers.engine import Session
 from kbo.workers.time_limit import YEAR
 
 _MOST_FAILURES = 5
@@ -56,7 +58,7 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What new evaluations say of a few candidates.
+    """The outcome of new evaluations of a few candidates (docs/theory/confirm.md).
 
     Attributes:
         best: The candidate with the best mean; None before each has a value.
@@ -90,7 +92,7 @@ class Confirmation:
 
     @property
     def statement(self) -> str:
-        """What is known, in words."""
+        """The knowledge about the best candidate, in words."""
         if self.best is None or not math.isfinite(self.within):
             return f"not known yet after {self.evaluations} evaluations: each candidate needs more"
         sure = f"{100 * (1 - self.delta):.4g}%"
@@ -105,9 +107,8 @@ class Confirmation:
 
 def _told(one: Finalist) -> str:
     bounds = f"  [{one.lower:.4g}, {one.upper:.4g}]" if math.isfinite(one.lower) else ""
-    params = "  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in by_name(one.params).items())
     value = "no value" if one.mean is None else f"{one.mean:.4g}{bounds}"
-    return f"{value}, {len(one.values)} evaluation{'s' * (len(one.values) != 1)}: {printable(params)}"
+    return f"{value}, {len(one.values)} evaluation{'s' * (len(one.values) != 1)}: {format_params(one.params)}"
 
 
 class _Confirming(Run):
@@ -154,12 +155,15 @@ class _Confirming(Run):
         if self._found[0] == self._trials.n_events:
             return self._found[1]
         before, alpha, found = {one.name: one for one in self._found[1]}, self._delta / len(self._candidates), []
+        known: dict[str, list[float]] = {name: [] for name in self._candidates}
+        waiting = set()  # candidates of which a value of a later trial may have come first because of its noise
+        for trial in self._trials.all:
+            if trial.status == "pending":
+                waiting.add(_name(trial))
+            elif trial.value is not None and _name(trial) not in waiting:
+                known[_name(trial)].append(trial.value)
         for name, params in self._candidates.items():
-            values = []
-            for trial in [one for one in self._trials.all if _name(one) == name]:
-                if trial.status == "pending":  # a value of a later trial may have come first because of its noise
-                    break
-                values += [trial.value] if trial.value is not None else []
+            values = known[name]
             if name in before and len(before[name].values) == len(values):
                 found.append(before[name])
                 continue
@@ -195,14 +199,12 @@ class _Confirming(Run):
 
     def _next(self) -> str:
         """Return the name of the candidate that is evaluated next."""
-        started = {name: 0 for name in self._candidates}
-        for trial in self._trials.all:
-            started[_name(trial)] += 1
+        started = Counter(map(_name, self._trials.all))
         best, rival, within = self.compared()
         if best is None or rival is None or math.isinf(within):
             unknown = [one.name for one in self.finalists() if math.isinf(one.lower) or one.mean is None]
-            return min(unknown or started, key=lambda name: started[name])
-        return min((best.name, rival.name), key=lambda name: started[name])
+            return min(unknown, key=started.__getitem__)
+        return min((best.name, rival.name), key=started.__getitem__)
 
 
 def _name(trial: Trial) -> str:
@@ -275,36 +277,7 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            in_a_row = 0
-            while True:
-                run.check_range()
-                settled = run.compared()[-1] <= tolerance
-                while (
-                    not settled
-                    and len(session.running) < session.capacity
-                    and run.n_finished + len(session.running) < budget
-                ):
-                    trial = run.begin()
-                    session.start(trial.number, run.params_of(trial))
-                if settled or not session.running:
-                    used = f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
-                    stopped = f"that is enough for the tolerance {tolerance:.2g}" if settled else used
-                    break
-                for outcome in session.wait():
-                    trial = run.trials[outcome.number]
-                    if outcome.died:
-                        run.lose(trial, outcome.failure or "")
-                    elif outcome.failure is not None or outcome.stopped:
-                        run.fail(trial, outcome.failure or "stopped early", outcome.seconds)
-                    else:
-                        run.tell(trial, outcome.value, outcome.seconds)
-                    run.check_range()
-                    bar.update(trial.status != "pending")
-                    in_a_row = in_a_row + 1 if trial.status == "failed" else 0
-                    if in_a_row >= _MOST_FAILURES:
-                        raise TooManyFailures(
-                            f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}."
-                        )
+            stopped = _evaluated(run, session, bar, budget, tolerance)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
@@ -319,9 +292,30 @@ def confirm(
         delta=delta,
         value_range=run.value_range,
         evaluations=sum(trial.value is not None for trial in trials),
-        selected=sum(trial.failure is not None or trial.starts > 1 for trial in trials),
+        selected=sum(trial.failure is not None or trial.pruned or trial.starts > 1 for trial in trials),
         stopped=stopped,
     )
+
+
+def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float) -> str:
+    """Make evaluations until enough is known or the budget is used, and return which in words."""
+    in_a_row = 0
+    while True:
+        run.check_range()
+        if run.compared()[-1] <= tolerance:
+            return f"that is enough for the tolerance {tolerance:.2g}"
+        while len(session.running) < session.capacity and run.n_finished + len(session.running) < budget:
+            trial = run.begin()
+            session.start(trial.number, run.params_of(trial))
+        if not session.running:
+            return f"the budget of {budget} evaluations is used, and the tolerance {tolerance:.2g} not reached"
+        for outcome in session.wait():
+            trial = recorded(run, outcome)
+            run.check_range()
+            bar.update(trial.status != "pending")
+            in_a_row = in_a_row + 1 if trial.status == "failed" else 0
+            if in_a_row >= _MOST_FAILURES:
+                raise TooManyFailures(f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}.")
 
 
 def _named(candidates: Any) -> dict[str, Params]:

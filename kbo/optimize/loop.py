@@ -20,16 +20,17 @@ from kbo.errors import InvalidInput, JournalError, TooManyFailures
 from kbo.optimize.answers import MORE
 from kbo.optimize.belief import Setting
 from kbo.optimize.callbacks import Callbacks, OnTrial
-from kbo.optimize.constraint import measured_only, outcome_of
+from kbo.optimize.constraint import measured_only
 from kbo.optimize.known import first_points, known_results, remaining, unrecorded
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.pruning import Pruner, Pruning, resolve
 from kbo.optimize.result import PROOF, Result, result_of
+from kbo.optimize.run import recorded
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
 from kbo.terminal import Bar
-from kbo.workers.call import Outcome, takes_trial
+from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Engine, Session
 from kbo.workers.preserved import preserved
@@ -335,7 +336,8 @@ class _Work:
                     raise self._trouble[0]
                 if not outcomes:
                     return self._ended_by(self._used_up())
-                for trial in [self._recorded(outcome) for outcome in outcomes]:  # all, before a callback may raise
+                ended = [recorded(self._optimizer, outcome) for outcome in outcomes]  # all, before a callback may raise
+                for trial in ended:
                     reason = self._ended(trial, bar) or reason
         return reason
 
@@ -401,26 +403,6 @@ class _Work:
                 f"{failures} failed, the last with: {trial.failure}. Correct the objective or its bounds."
             )
         return reason
-
-    def _recorded(self, outcome: Outcome) -> Trial:
-        """Record the end of a trial, and return it."""
-        trial = self._optimizer.trials[outcome.number]
-        if outcome.died:
-            self._optimizer.lose(trial, outcome.failure or "")
-            if trial.failure is None:
-                log.warning("trial %d is started again: %s", trial.number, outcome.failure)
-                return trial
-        elif outcome.stopped:
-            return self._optimizer.prune(trial, outcome.seconds, outcome_of(outcome.value, ()).measured)
-        elif outcome.failure is None:
-            self._optimizer.tell(trial, outcome.value, outcome.seconds)
-        else:
-            self._optimizer.fail(trial, outcome.failure, outcome.seconds)
-        if trial.failure is not None:
-            log.warning("trial %d failed: %s", trial.number, trial.failure)
-            if outcome.trace:
-                log.info("where it failed:\n%s", outcome.trace)
-        return trial
 
     def _show(self, bar: Bar) -> None:
         if bar.disable:

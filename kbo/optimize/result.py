@@ -22,7 +22,7 @@ from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.trials import Trial
 from kbo.space import Params
-from kbo.terminal import printable, rounded_up
+from kbo.terminal import rounded_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ class Result:
             sure = "" if self.certified else f" with {1 - self.assumptions.get('delta', 0.1):.0%}"
             bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]{sure}"
             lines += [
-                ("recommended", format_params(self.params)),
+                ("recommended", table.format_params(self.params)),
                 ("value there", f"{self.value:.4g}{bounds}"),
             ]
             if self.feasibility is not None:
@@ -274,12 +274,4 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluatio
         stopped=stopped,
         journal=journal,
         optimizer=optimizer,
-    )
-
-
-def format_params(params: Params) -> str:
-    """Format parameters on one line, numbers with four digits."""
-    entries = table.by_name(params).items()
-    return printable(
-        "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from abc import abstractmethod
@@ -33,6 +34,9 @@ from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.trials import Trial, Trials, violations
 from kbo.space import Params, Space
+from kbo.workers.call import Outcome
+
+log: logging.Logger = logging.getLogger("kbo")
 
 MOST_STARTS = 2
 """Starts of a trial whose process ended; then it is failed, since it may be what ends the process."""
@@ -372,3 +376,24 @@ def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
     if found and (reason := unfit(found)):
         raise InvalidInput(f"measured: {reason}")
     return found
+
+
+def recorded(run: Run, outcome: Outcome) -> Trial:
+    """Record the end of a call in a run, and return its trial, which is pending if it is started again."""
+    trial = run.trials[outcome.number]
+    if outcome.died:
+        run.lose(trial, outcome.failure or "")
+        if trial.failure is None:
+            log.warning("trial %d is started again: %s", trial.number, outcome.failure)
+            return trial
+    elif outcome.stopped:
+        return run.prune(trial, outcome.seconds, outcome_of(outcome.value, ()).measured)
+    elif outcome.failure is None:
+        run.tell(trial, outcome.value, outcome.seconds)
+    else:
+        run.fail(trial, outcome.failure, outcome.seconds)
+    if trial.failure is not None:
+        log.warning("trial %d failed: %s", trial.number, trial.failure)
+        if outcome.trace:
+            log.info("where it failed:\n%s", outcome.trace)
+    return trial

@@ -16,6 +16,7 @@ from kbo.files import replacing
 from kbo.optimize.trials import Trial
 from kbo.space import Float, Int, Params
 from kbo.space.parameters import Parameter
+from kbo.terminal import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,14 @@ COLUMNS: tuple[str, ...] = ("number", "status", "value", "seconds", "started", "
 def by_name(params: Params) -> dict[str, Any]:
     """Return parameters by name; those of a list are x0, x1, and so on."""
     return params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
+
+
+def format_params(params: Params) -> str:
+    """Format parameters on one line, numbers with four digits."""
+    entries = by_name(params).items()
+    return printable(
+        "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
+    )
 
 
 def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:

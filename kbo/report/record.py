@@ -24,7 +24,7 @@ _OWN = ("class", "model", "search", "recommend")
 
 
 class History(NamedTuple):
-    """What else is known of trials that another tool made.
+    """Facts about trials that another tool made.
 
     Attributes:
         tool: The tool.

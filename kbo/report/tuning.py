@@ -12,9 +12,9 @@ from typing import Any
 from kbo.errors import KboError, RefutedAssumptions
 from kbo.optimize import Optimizer, Result, Trial
 from kbo.optimize.answers import MORE
-from kbo.optimize.result import PROOF, format_params, result_of
+from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.sensitivity import LEVEL
-from kbo.optimize.table import by_name, text
+from kbo.optimize.table import by_name, format_params, text
 from kbo.optimize.trials import repetitions, violations
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render

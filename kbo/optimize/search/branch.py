@@ -58,7 +58,8 @@ def largest_proved(bound: Bound, space: Space, lower: float, goal: float, evalua
         space: The space; constraints on its parameters are not used, which can only make the bound larger.
         lower: What the result is compared with, a value that is certainly reached.
         goal: The difference to that which is small enough.
-        evaluations: Points at which bounds may be computed, at most.
+        evaluations: Points at which bounds may be computed, at most, besides the first ones: one for each combination
+            of options of choices.
 
     Returns:
         The bound; None where there is no proof: for conditional parameters, kernels that are not made of RBF and Matern
@@ -67,7 +68,7 @@ def largest_proved(bound: Bound, space: Space, lower: float, goal: float, evalua
     confidence, posterior, norm_bound = bound
     kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
     choices = [len(p.options) if isinstance(p, Choice) else 1 for p in space.parameters.values()]
-    if kernel is None or not kernel.monotone or norm_bound is None or space.conditions:
+    if kernel is None or kernel.constant is None or not kernel.monotone or norm_bound is None or space.conditions:
         return None
     if math.prod(choices) > _MOST_FIRST or not confidence.finite_on(posterior):
         return None
@@ -78,18 +79,22 @@ def largest_proved(bound: Bound, space: Space, lower: float, goal: float, evalua
             centres, differences = _spans(space, new)
             upper = decided(confidence.upper(posterior, space.features(centres)), "bound").cpu()
             bounds = torch.minimum(new.bound, upper + norm_bound * _distance(kernel, differences).cpu())
-            bounds = bounds.clamp_max(norm_bound * math.sqrt(kernel.constant or 0.0) * (1 + 1e-12))  # |f| <= B sqrt(k)
-            new, used, found = _Cells(new.low, new.high, bounds), used + len(upper), max(found, float(upper.max()))
+            bounds = bounds.clamp_max(norm_bound * math.sqrt(kernel.constant) * (1 + 1e-12))  # |f| <= B sqrt(k(x, x))
+            new, used, found = _Cells(new.low, new.high, bounds), used + len(upper), max(found, _largest(upper))
             cells = new if used == len(upper) else _joined(cells, new)
             done = (cells.bound <= lower + goal) | (cells.low == cells.high).all(1)
-            settled = max([settled, *cells.bound[done].tolist()])
+            settled = max(settled, _largest(cells.bound[done]))
             cells = cells[~done]
-            top = max([-math.inf, *cells.bound.tolist()])
-            if top <= settled or top - found <= _TIGHT * max(found - lower, 0.0) or used >= evaluations:
+            top, left = _largest(cells.bound), (evaluations - used) // 2
+            if top <= settled or top - found <= _TIGHT * max(found - lower, 0.0) or left < 1:
                 return max(top, settled)
-            largest = cells.bound.topk(min(_BATCH, len(cells.bound))).indices
+            largest = cells.bound.topk(min(_BATCH, left, len(cells.bound))).indices
             rest = torch.ones(len(cells.bound), dtype=torch.bool).index_fill(0, largest, False)
             new, cells = _halves(space, kernel, cells[largest]), cells[rest]
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.max()) if len(values) else -math.inf
 
 
 def _joined(first: _Cells, second: _Cells) -> _Cells:
@@ -132,10 +137,9 @@ def _spans(space: Space, cells: _Cells) -> tuple[Tensor, Tensor]:
 
 def _distance(kernel: DenseKernel, differences: Tensor) -> Tensor:
     """Return the largest ``|x - z|_k`` [n] of points whose columns differ by at most so much [n D], rounded up."""
-    zero = torch.zeros_like(differences).unsqueeze(-2)
-    constant = float(kernel.constant or 0.0)
-    fallen = constant - kernel(zero, differences.unsqueeze(-2)).flatten()
-    return (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * constant).sqrt()
+    assert kernel.constant is not None  # as of every monotone kernel
+    fallen = kernel.constant - kernel(torch.zeros_like(differences[:1]), differences)[0]
+    return (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * kernel.constant).sqrt()
 
 
 def _halves(space: Space, kernel: DenseKernel, cells: _Cells) -> _Cells:

@@ -16,7 +16,7 @@ from kbo.optimize.constraint import owns_kernel
 @owns_kernel
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """What a certified bound assumes of the objective.
+    """The assumptions of a certified bound about the objective (docs/theory/hypotheses.md).
 
     Args:
         kernel: Kernel on the features of the space, as for ``kbo.Certified``; it is copied.

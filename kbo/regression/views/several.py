@@ -42,6 +42,10 @@ class Several(View):
             state.update(X, y) if weights is None else state.update(X, y, weights)
         self.changed()
 
+    def _restored(self) -> None:
+        self.state = self._states[0]
+        super()._restored()
+
 
 def hypothetical(state: Posterior, P: Tensor, targets: Tensor | None = None) -> Posterior:
     """Return a posterior, or each of several, with hypothetical observations.
