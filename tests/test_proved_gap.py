@@ -10,7 +10,7 @@ from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, Produ
 import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.optimize.belief import Bound
-from kbo.optimize.search.branch import largest_proved
+from kbo.optimize.search.branch import Ceiling, largest_proved
 from kbo.regression import KernelRidge
 
 SPACES = {
@@ -52,6 +52,10 @@ def case(space, seed, n=12, norm=2.0):
     return state, points, function(points)
 
 
+def proof(bound, space, evaluations, **options):
+    return largest_proved([Ceiling([bound])], space, evaluations, **options).largest
+
+
 @pytest.mark.parametrize("name", SPACES)
 def test_the_bound_holds_everywhere_at_every_budget_and_falls(name):
     space = kbo.Space(SPACES[name])
@@ -60,13 +64,38 @@ def test_the_bound_holds_everywhere_at_every_budget_and_falls(name):
         bound = Bound(kind(0.1, 2.0, 0.01), state, 2.0)
         upper = bound.confidence.upper(state, points)
         assert bool((upper >= values).all())
-        proved = [largest_proved(bound, space, float(values.max()), 0.0, most) for most in (1, 200, 4000)]
+        proved = [proof(bound, space, most, lower=float(values.max())) for most in (1, 200, 4000)]
         assert proved == sorted(proved, reverse=True)
         assert proved[-1] >= float(values.max())
         if name == "interval":
             grid = space.features(torch.linspace(0, 1, 2001, dtype=torch.float64).unsqueeze(1))
             largest = float(bound.confidence.upper(state, grid).max())
             assert proved[-1] <= largest + 0.05 * (largest - float(values.max())) + 1e-3
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
+    space = kbo.Space(SPACES[name])
+    for seed in range(5):
+        (state, points, values), k = case(space, seed), kernel(space.columns, seed + 1)
+        other, own = KernelRidge(k, 0.01), k(points, points[:1]).to_dense()[:, 0]
+        slack = own * 2.0 / float(own[0]) ** 0.5  # a function of norm 2, which is known well
+        other.update(points[:40], slack[:40])
+        level = float(slack.quantile(0.7))
+        bound = Bound(MartingaleMixture(0.1, 2.0, 0.01), state, 2.0)
+        refuted = Bound(SelfNormalized(0.1, 0.01, 0.01), state, 0.01)
+        limit = Ceiling([Bound(SelfNormalized(0.1, 2.0, 0.01), other, 2.0)], level, unit=3.0)
+        found = largest_proved([Ceiling([refuted, bound])], space, 3000, within=[limit])
+        assert found.largest >= float(values[slack >= level].max())
+        both = largest_proved([Ceiling([bound]), limit], space, 3000, lower=-9.0)
+        assert both.largest >= float(torch.minimum(values, (slack - level) / 3.0).max())
+        alone = [largest_proved([one], space, 3000, lower=-9.0) for one in (Ceiling([bound]), limit)]
+        assert both.largest <= min(one.largest for one in alone) + 0.1
+        least = largest_proved([Ceiling([bound], -1.0, -1)], space, 3000)
+        assert least.largest >= float((1.0 - values).max())
+        ended = largest_proved([Ceiling([bound])], space, 3000, until=-9.0)
+        assert ended.largest >= ended.found >= -9.0
+        assert 0 <= float(ended.unit.min()) <= float(ended.unit.max()) <= 1
 
 
 def test_a_finite_space_is_searched_to_its_end():
@@ -78,7 +107,7 @@ def test_a_finite_space_is_searched_to_its_end():
     # at the last the cells are points, each with the best bound of the cells around it
     distances = (2 * (1 - deviation.clamp_max(1.0))).sqrt()
     best = (upper.unsqueeze(0) + 2.0 * distances).amin(1).max()
-    found = largest_proved(bound, space, -9.0, 0.0, 10_000)
+    found = proof(bound, space, 10_000, lower=-9.0)
     assert float(best) - 1e-6 <= found <= 1.02 * float(upper.max())
 
 
@@ -93,9 +122,9 @@ def test_the_proof_ends_when_the_goal_is_reached():
             return super().interval(state, X)
 
     bound = Bound(Counting(0.1, 2.0, 0.1), state, 2.0)
-    top = largest_proved(bound, space, -2.0, 100.0, 50_000)
+    top = proof(bound, space, 50_000, lower=-2.0, goal=100.0)
     assert sum(asked) == 1
-    assert top >= largest_proved(bound, space, -2.0, 0.0, 50_000)
+    assert top >= proof(bound, space, 50_000, lower=-2.0)
     assert sum(asked) <= 50_001
 
 
@@ -114,7 +143,7 @@ def test_where_nothing_is_proved_nothing_is_said(bounds, changed):
     state = KernelRidge(changed.get("kernel", RBFKernel().double()), 0.01)
     state.update(torch.zeros(1, space.columns).double(), torch.zeros(1).double())
     bound = Bound(SelfNormalized(0.1, 2.0, 0.1), state, changed.get("norm_bound", 2.0))
-    assert largest_proved(bound, space, 0.0, 0.0, 100) is None
+    assert largest_proved([Ceiling([bound])], space, 100) is None
 
 
 def test_a_bound_that_is_not_a_number_is_refused():
@@ -126,7 +155,7 @@ def test_a_bound_that_is_not_a_number_is_refused():
             return X[..., 0] * math.nan, X[..., 0] * math.nan
 
     with pytest.raises(kbo.InvalidInput, match="NaN"):
-        largest_proved(Bound(Broken(1.0), state, 2.0), space, 0.0, 0.0, 100)
+        proof(Bound(Broken(1.0), state, 2.0), space, 100)
 
 
 NOISE = torch.Generator().manual_seed(0)
@@ -158,5 +187,49 @@ def test_a_run_says_what_is_proved_and_what_is_found():
     for value in (0.5, math.nan, 0.4):
         failed.tell(failed.ask(), value)
     assert not failed.gap(2000).proved  # as nothing is certified after a failure
+    shown = failed.gap(2000, progress=True)
+    assert shown == failed.gap(2000)
     practical = kbo.minimize(objective, bounds, 8)
     assert not practical.gap_proved
+
+
+def measured(params):
+    return smooth(params), {"slope": params["x"] + 0.02 * float(torch.randn((), generator=NOISE))}
+
+
+def limit(upper):
+    return kbo.Constraint("slope", upper=upper, noise_std=0.02, norm_bound=1.5)
+
+
+BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+
+def test_on_a_box_a_problem_without_a_solution_is_certified():
+    k = RBFKernel().double()
+    k.lengthscale = 0.8
+    setting = kbo.Certified(k, 0.05, 3.0)
+    result = kbo.minimize(measured, BOX, 40, setting=setting, constraints=[limit(-0.5)])
+    assert result.stopped.startswith("infeasible: no point can keep all limits; the nearest one found has slope at l")
+    assert result.infeasible.points is None
+    assert result.infeasible.bounds["slope"] > -0.5
+    # by the trials alone nothing is known of the other points
+    assert result.optimizer.infeasible() is None
+    solvable = kbo.minimize(measured, BOX, 15, setting=setting, constraints=[limit(0.5)])
+    assert solvable.infeasible is None
+    assert solvable.gap_proved
+    free = largest_proved([Ceiling(solvable.optimizer.belief().bounds)], solvable.optimizer.space, 20_000)
+    lower = -solvable.upper
+    assert solvable.gap <= free.largest - lower + 1e-9
+    grid = [smooth({"x": i / 200, "y": j / 200}) for i in range(101) for j in range(201)]
+    assert smooth(solvable.params) - min(grid) <= solvable.gap
+
+
+def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to_be_safe():
+    k = RBFKernel().double()
+    k.lengthscale = 0.8
+    setting = kbo.Safe(k, 0.05, 3.0, start=[{"x": 0.1, "y": 0.5}])
+    whole, part = (kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(u)]) for u in (1.45, 0.9))
+    assert whole.gap_proved
+    assert "every point of which is certain to be safe, proved" in whole.gap_scope
+    assert "points that are certain to be safe" in part.gap_scope
+    assert not part.gap_proved

@@ -1,4 +1,4 @@
-"""Certificate that no point of a finite space keeps all limits."""
+"""Certificate that no point of a space keeps all limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.constraint import Constraint
+from kbo.optimize.search.branch import largest_proved, slacks
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.slacks import least_possible
 from kbo.space import Params, Space
@@ -20,13 +21,15 @@ class Infeasible:
     """At every point of the space the bounds exclude some limit, so while the bounds hold none keeps all of them.
 
     Attributes:
-        points: Number of points.
-        params: The point that is nearest to keeping all limits, in prior standard deviations.
+        points: Number of points; None for a space of more than 10 000, or with real parameters, where it is proved by
+            branch and bound.
+        params: The point that is nearest to keeping all limits, in prior standard deviations; of those that were
+            examined.
         bounds: The best values that the bounds leave to the quantities there, by name.
         constraints: The constraints.
     """
 
-    points: int
+    points: int | None
     params: Params
     bounds: Mapping[str, float]
     constraints: tuple[Constraint, ...]
@@ -36,33 +39,41 @@ class Infeasible:
         shown = " and ".join(
             f"{c.name} {'at least' if c.sign < 0 else 'at most'} {self.bounds[c.name]:.4g} ({c})" for c in broken
         )
-        return f"infeasible: none of the {self.points} points can keep all limits; the nearest one has {shown}"
+        which = "no point" if self.points is None else f"none of the {self.points} points"
+        return f"infeasible: {which} can keep all limits; the nearest one{' found' * (not self.points)} has {shown}"
 
 
 @torch.no_grad()
 def certificate(
-    space: Space, limited: Sequence[ConstraintBelief], constraints: Sequence[Constraint], tried: Tensor
+    space: Space,
+    limited: Sequence[ConstraintBelief],
+    constraints: Sequence[Constraint],
+    tried: Tensor,
+    evaluations: int,
 ) -> Infeasible | None:
-    """Return the certificate that no point keeps all limits; None if there is none, or the points are too many.
+    """Return the certificate that no point keeps all limits; None if there is none.
 
     Args:
         space: The search space.
         limited: The constraints with their beliefs.
         constraints: The constraints.
         tried: Features [n D] of trials; there is none if one of these possibly keeps all limits.
+        evaluations: Points at which bounds may be computed for a proof, where the space has more than 10 000.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
     """
-    points = space.points(MOST_POINTS)
-    if points is None or not limited or bool((least_possible(limits(limited), tried) >= 0).any()):
+    if not limited or bool((least_possible(limits(limited), tried) >= 0).any()):
         return None
-    X = space.features(points)
-    least = least_possible(limits(limited), X)
-    row = int(least.argmax())
-    if float(least[row]) >= 0:
+    if (points := space.points(MOST_POINTS)) is not None:
+        least = least_possible(limits(limited), space.features(points))
+        largest, unit = float(least.max()), points[int(least.argmax())]
+    elif (proof := largest_proved(slacks(limited, space), space, evaluations, until=0.0)) is not None:
+        largest, unit = proof.largest, proof.unit
+    else:
         return None
-    upper = {
-        one.constraint.name: one.constraint.sign * float(one.belief.interval(X[row : row + 1])[2]) for one in limited
-    }
-    return Infeasible(len(points), space.params(points[row]), upper, tuple(constraints))
+    if largest >= 0:
+        return None
+    X = space.features(unit.unsqueeze(0))
+    upper = {one.constraint.name: one.constraint.sign * float(one.belief.interval(X)[2]) for one in limited}
+    return Infeasible(None if points is None else len(points), space.params(unit), upper, tuple(constraints))

@@ -110,10 +110,13 @@ class Inference(Run):
         return self._recommended()
 
     @guarded
-    def infeasible(self) -> Infeasible | None:
+    def infeasible(self, evaluations: int = 0) -> Infeasible | None:
         """Return the certificate that no point keeps the limits of all constraints.
 
-        None if there is none, where the bounds have no guarantee, and on spaces of more than 10 000 points.
+        None if there is none, and where the bounds have no guarantee.
+
+        Args:
+            evaluations: As for ``Optimizer.gap``, where the space has more than 10 000 points or real parameters.
 
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
@@ -121,7 +124,8 @@ class Inference(Run):
         limited = self._limited()
         if not limited or any(one.belief.proved() is None for one in limited):
             return None
-        return certificate(self.space, limited, self.constraints, self._data()[0])
+        checks.whole("evaluations", evaluations, 0)
+        return certificate(self.space, limited, self.constraints, self._data()[0], evaluations)
 
     @guarded
     def answers(self, tolerance: float | None = None) -> Answers | None:

@@ -372,7 +372,7 @@ class _Work:
 
     def _settled(self) -> str:
         """Return what is known well enough to stop for, in words; an empty text if nothing is."""
-        wanted, infeasible = self._budget.stop_at_gap, self._optimizer.infeasible()
+        wanted, infeasible = self._budget.stop_at_gap, self._optimizer.infeasible(PROOF // 10)
         if infeasible is not None:
             return str(infeasible)
         least, n = self._budget.stop_when, self._optimizer.n_finished

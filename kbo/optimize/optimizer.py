@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks, recipes
+from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief
 from kbo.optimize.constrained import limits
@@ -22,7 +23,7 @@ from kbo.optimize.events import Event
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
 from kbo.optimize.search.bounds import SpaceGap, argmax_lower, largest_upper
-from kbo.optimize.search.branch import largest_proved
+from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, slacks
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
@@ -30,6 +31,7 @@ from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
 from kbo.regression import Posterior, hypothetical
 from kbo.space import Params
+from kbo.terminal import Bar
 
 MANY = 500
 """Completed trials from which on the practical setting scores half as many points in the search for the next one: each
@@ -177,20 +179,21 @@ class Optimizer(Inference):
         return region.params(argmax_lower(reported, belief.searched, search, limits(self._limited())))
 
     @guarded
-    def gap(self, evaluations: int = 0, goal: float = 0.0) -> SpaceGap | None:
+    def gap(self, evaluations: int = 0, goal: float = 0.0, progress: bool = False) -> SpaceGap | None:
         """Return by how much the optimum can still be better than the recommendation, and whether that is proved.
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
         it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves.
-        With constraints it is that of the points which possibly keep them (a proof: of all points), and in the safe
-        setting that of the points which are certain to. None while there is no bound, and while the recommendation is
-        not known to keep all constraints.
+        With constraints it is that of the points which possibly keep them, and in the safe setting that of the points
+        which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
+        the recommendation is not known to keep all constraints.
 
         Args:
             evaluations: Points at which bounds may be computed for a proof, at most, for each hypothesis. There is one
                 in the certified setting, for kernels made of RBF and Matern kernels and parameters without conditions.
             goal: The proof ends when the gap is at most this.
+            progress: Whether a bar shows how much of the proof is done.
         """
         checks.whole("evaluations", evaluations, 0)
         best, known = self._recommended(), self._bounded()
@@ -198,34 +201,46 @@ class Optimizer(Inference):
             return None
         if self.constraints and not self._feasibility(best).kept:
             return None
-        belief, reported = known
-        certified = belief.proved() is not None
-        search, here = self._search(Region(self.space), len(self._trials.finished)), self._features([best])
+        belief, limited, every = known[0], self._limited(), "over the whole space"
+        certified, here = belief.proved() is not None, self._features([best])
+        limits_certified = all(one.belief.proved() is not None for one in limited)
+        search = self._search(Region(self.space), len(self._trials.finished))
         if self._exploration is not None:
-            lower = float(belief.interval(here)[0])
-            units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
-            largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
-            exact, scope = self._exploration.whole, f"over {len(units)} points that are certain to be safe"
-            scope += ", to which others may be added" * grows
-            value = max(float(belief.raw(torch.tensor(largest))) - lower, 0.0)
-            return SpaceGap(value, exact, scope, not grows, certified and exact and not grows, value)
+            safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
+            sure = evaluations and certified and limits_certified and not safe.exact
+            if not sure or not kept_everywhere(limited, self.space, evaluations):
+                return safe
+            limited, every = [], f"{every}, every point of which is certain to be safe"
+        certified, bounds = certified and (limits_certified or not limited), belief.bounds
         found, proved, exact = [], [], False
-        for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
-            lower = bound.confidence.lower(bound.posterior, here)[0]
-            largest, exact = largest_upper(bound.confidence, bound.posterior, search, limits(self._limited()))
-            found.append(max(float(belief.raw(largest) - belief.raw(lower)), 0.0))
-            if evaluations and certified and not exact:
-                proof = largest_proved(bound, self.space, float(lower), goal, evaluations)
-                proved.append(math.inf if proof is None else max(proof - float(lower), 0.0))
-        value, every = max(found), "over all points that satisfy the constraints"
+        with Bar(total=evaluations * len(bounds), desc="proof of the gap", disable=not progress) as bar:
+            for bound in bounds:  # of the hypothesis that is true, whichever it is
+                lower = bound.confidence.lower(bound.posterior, here)[0]
+                largest, exact = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
+                found.append(max(float(belief.raw(largest) - belief.raw(lower)), 0.0))
+                if evaluations and certified and not exact:
+                    least, within = float(lower), slacks(limited, self.space)
+                    options: Any = {"lower": least, "goal": goal, "within": within, "counted": bar.update}
+                    proof = largest_proved([Ceiling([bound])], self.space, evaluations, **options)
+                    proved.append(math.inf if proof is None else max(proof.largest - least, 0.0))
+        value = max(found)
         if exact:
-            scope = every if self.space.constraints else "over the whole space"
+            scope = "over all points that satisfy the constraints" if self.space.constraints else every
             return SpaceGap(value, True, scope, True, certified, value)
         if proved and (most := max(proved)) < math.inf:
             # the norm may prove more than the bounds of the method, which the search is about
             shown = f"; {value:.4g} was found" if value <= most else ""
-            return SpaceGap(most, False, f"over the whole space, proved{shown}", True, True, value)
+            return SpaceGap(most, False, f"{every}, proved{shown}", True, True, value)
         return SpaceGap(value, False, "by a search from many starts", found=value)
+
+    def _gap_of_safe(self, belief: Belief, reported: Confidence, search: Search, lower: float) -> SpaceGap:
+        """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""
+        assert self._exploration is not None
+        units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
+        largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
+        value, exact = max(float(belief.raw(torch.tensor(largest))) - lower, 0.0), self._exploration.whole
+        scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
+        return SpaceGap(value, exact, scope, not grows, belief.proved() is not None and exact and not grows, value)
 
     @guarded
     def safe_points(self) -> list[Params]:

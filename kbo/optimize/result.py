@@ -237,7 +237,7 @@ class Result:
 
 
 PROOF = 20_000
-"""Points at which bounds are computed to prove an optimality gap, at most."""
+"""Points at which bounds are computed to prove an optimality gap, or that a problem has no solution, at most."""
 
 
 def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluations: int = PROOF) -> Result:
@@ -263,7 +263,7 @@ def result_of(optimizer: Optimizer, stopped: str, journal: str | None, evaluatio
         best_observed=pick((t.value for t in optimizer.within_limits() if t.value is not None), default=None),
         evaluations=sum(best is not None and t.params == best.params for t in completed),
         feasibility=optimizer.feasibility(),
-        infeasible=optimizer.infeasible(),
+        infeasible=optimizer.infeasible(evaluations),
         exact=belief.exact if belief else None,
         account=(belief.account() if belief else {"rule": "the best observed value, while there is no bound"})
         | ({"limits": optimizer.setting.about_limits} if optimizer.constraints else {}),

@@ -13,14 +13,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.belief import Bound
+from kbo.optimize.constrained import ConstraintBelief
+from kbo.optimize.slacks import unit
+from kbo.regression import Posterior
 from kbo.space import Choice, Space
 
 _BATCH = 1000
@@ -50,47 +56,128 @@ class _Cells:
         return _Cells(self.low[rows], self.high[rows], self.bound[rows])
 
 
-def largest_proved(bound: Bound, space: Space, lower: float, goal: float, evaluations: int) -> float | None:
-    """Return an upper bound of the largest value over a space.
+class Ceiling:
+    """Upper bounds of ``(sign g - level) / unit`` at points and over cells, where g is the function of a bound.
 
     Args:
-        bound: An upper bound of the function.
+        bounds: The bounds of g, of which one holds: one for each hypothesis.
+        level, sign, unit: The numbers.
+
+    Attributes:
+        proves: Whether there is a bound over cells: of a norm, with kernels that are made of RBF and Matern kernels.
+    """
+
+    def __init__(self, bounds: Sequence[Bound], level: float = 0.0, sign: int = 1, unit: float = 1.0) -> None:
+        self._level, self._sign, self._unit = level, sign, unit
+        self._parts: list[tuple[Confidence, Posterior, float, DenseKernel]] = []
+        for confidence, posterior, norm_bound in bounds:
+            kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
+            if norm_bound and kernel and kernel.constant and kernel.monotone and confidence.finite_on(posterior):
+                self._parts.append((confidence, posterior, norm_bound, kernel))
+        self.proves: bool = len(self._parts) == len(bounds)
+
+    def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds [n] at points X [n D], and those over cells with these centres; see ``_spans``."""
+        found = []
+        for confidence, posterior, norm_bound, kernel in self._parts:
+            side = confidence.upper if self._sign > 0 else confidence.lower
+            at = self._sign * decided(side(posterior, X), "bound").cpu()
+            most = norm_bound * math.sqrt(float(kernel.constant or 0.0)) * (1 + 1e-12)  # |g| <= B sqrt(k(x, x))
+            found.append(torch.stack([at, (at + norm_bound * _distance(kernel, differences)).clamp_max(most)]))
+        at, over = (torch.stack(found).amax(0) - self._level) / self._unit
+        return at, over
+
+    def change(self, differences: Tensor) -> Tensor:
+        """Return by how much the function changes at most [n] where columns differ by at most so much [n D]."""
+        changes = [norm_bound * _distance(kernel, differences) for *_, norm_bound, kernel in self._parts]
+        return torch.stack(changes).amax(0) / self._unit
+
+
+def slacks(limited: Sequence[ConstraintBelief], space: Space) -> list[Ceiling]:
+    """Return the upper bounds of the slacks of limits, of those that have one over cells."""
+    X = space.features(torch.full((1, space.dimension), 0.5, dtype=torch.float64))
+    found = [Ceiling(one.belief.bounds, one.level, unit=float(unit(one.belief.posterior, X))) for one in limited]
+    return [one for one in found if one.proves]
+
+
+def kept_everywhere(limited: Sequence[ConstraintBelief], space: Space, evaluations: int) -> bool:
+    """Return whether it is proved that every point of the space keeps all limits; see ``largest_proved``."""
+    for one in limited:
+        proof = largest_proved([Ceiling(one.belief.bounds, -one.level, -1)], space, evaluations, until=0.0)
+        if proof is None or proof.largest > 0:
+            return False
+    return True
+
+
+class Proof(NamedTuple):
+    """What is known of the largest value of a function.
+
+    Attributes:
+        largest: An upper bound of it.
+        found: The largest upper bound at a point that was examined.
+        unit: That point [P] of the unit cube.
+    """
+
+    largest: float
+    found: float
+    unit: Tensor
+
+
+def largest_proved(
+    ceilings: Sequence[Ceiling],
+    space: Space,
+    evaluations: int,
+    *,
+    lower: float = 0.0,
+    goal: float = 0.0,
+    until: float = math.inf,
+    within: Sequence[Ceiling] = (),
+    counted: Callable[[int], object] = lambda n: None,
+) -> Proof | None:
+    """Return an upper bound of the largest value over a space of the least of some functions.
+
+    Args:
+        ceilings: Upper bounds of the functions.
         space: The space; constraints on its parameters are not used, which can only make the bound larger.
-        lower: What the result is compared with, a value that is certainly reached.
-        goal: The difference to that which is small enough.
         evaluations: Points at which bounds may be computed, at most, besides the first ones: one for each combination
             of options of choices.
+        lower: What the result is compared with.
+        goal: The difference to that which is small enough.
+        until: Value that ends the search once an upper bound reaches it: what was to be proved is not.
+        within: Upper bounds of slacks. Points at which one is negative do not count.
+        counted: Called with numbers of points as they are examined.
 
     Returns:
         The bound; None where there is no proof: for conditional parameters, kernels that are not made of RBF and Matern
         kernels, bounds that assume no norm, or too many combinations of options.
     """
-    confidence, posterior, norm_bound = bound
-    kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
     choices = [len(p.options) if isinstance(p, Choice) else 1 for p in space.parameters.values()]
-    if kernel is None or kernel.constant is None or not kernel.monotone or norm_bound is None or space.conditions:
+    if not ceilings or not all(one.proves for one in ceilings) or space.conditions or math.prod(choices) > _MOST_FIRST:
         return None
-    if math.prod(choices) > _MOST_FIRST or not confidence.finite_on(posterior):
-        return None
-    cells, settled, found, used = _first(space, choices), -math.inf, -math.inf, 0
-    new = cells
+    new = cells = _first(space, choices)
+    settled, best, used = -math.inf, Proof(math.inf, -math.inf, _units(space, new.low[:1])[0]), 0
     with torch.no_grad():
         while True:
             centres, differences = _spans(space, new)
-            upper = decided(confidence.upper(posterior, space.features(centres)), "bound").cpu()
-            bounds = torch.minimum(new.bound, upper + norm_bound * _distance(kernel, differences).cpu())
-            bounds = bounds.clamp_max(norm_bound * math.sqrt(kernel.constant) * (1 + 1e-12))  # |f| <= B sqrt(k(x, x))
-            new, used, found = _Cells(new.low, new.high, bounds), used + len(upper), max(found, _largest(upper))
-            cells = new if used == len(upper) else _joined(cells, new)
+            X = space.features(centres)
+            at, over = (torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True))
+            for kept_at, kept_over in (one(X, differences) for one in within):
+                at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
+            if (most := _largest(at)) > best.found:
+                best = best._replace(found=most, unit=centres[int(at.argmax())])
+            counted(len(at))
+            new, used = _Cells(new.low, new.high, torch.minimum(new.bound, over)), used + len(at)
+            cells = new if used == len(at) else _joined(cells, new)
             done = (cells.bound <= lower + goal) | (cells.low == cells.high).all(1)
             settled = max(settled, _largest(cells.bound[done]))
             cells = cells[~done]
             top, left = _largest(cells.bound), (evaluations - used) // 2
-            if top <= settled or top - found <= _TIGHT * max(found - lower, 0.0) or left < 1:
-                return max(top, settled)
+            close = top - best.found <= _TIGHT * max(best.found - lower, 0.0)
+            if top <= settled or close or best.found >= until or left < 1:
+                return best._replace(largest=max(top, settled))
             largest = cells.bound.topk(min(_BATCH, left, len(cells.bound))).indices
             rest = torch.ones(len(cells.bound), dtype=torch.bool).index_fill(0, largest, False)
-            new, cells = _halves(space, kernel, cells[largest]), cells[rest]
+            new, cells = _halves(space, [*ceilings, *within], cells[largest]), cells[rest]
 
 
 def _largest(values: Tensor) -> float:
@@ -139,17 +226,17 @@ def _distance(kernel: DenseKernel, differences: Tensor) -> Tensor:
     """Return the largest ``|x - z|_k`` [n] of points whose columns differ by at most so much [n D], rounded up."""
     assert kernel.constant is not None  # as of every monotone kernel
     fallen = kernel.constant - kernel(torch.zeros_like(differences[:1]), differences)[0]
-    return (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * kernel.constant).sqrt()
+    return (2 * fallen.clamp_min(0.0) + 16 * torch.finfo(torch.float64).eps * kernel.constant).sqrt().cpu()
 
 
-def _halves(space: Space, kernel: DenseKernel, cells: _Cells) -> _Cells:
-    """Return the halves of cells, each divided along the side that is longest for the kernel."""
+def _halves(space: Space, ceilings: Sequence[Ceiling], cells: _Cells) -> _Cells:
+    """Return the halves of cells, each divided along the side where a function may change most."""
     _, differences = _spans(space, cells)
     sides, start = [], 0
     for p in space.parameters.values():
         alone = torch.zeros_like(differences)
         alone[:, start : start + p.columns] = differences[:, start : start + p.columns]
-        sides.append(_distance(kernel, alone).cpu())
+        sides.append(torch.stack([one.change(alone) for one in ceilings]).amax(0))
         start += p.columns
     lengths = torch.stack(sides, 1).masked_fill(cells.low == cells.high, -1.0)
     along = torch.nn.functional.one_hot(lengths.argmax(1), lengths.shape[1]).bool()
