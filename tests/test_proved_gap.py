@@ -194,11 +194,11 @@ def test_a_run_says_what_is_proved_and_what_is_found():
 
 
 def measured(params):
-    return smooth(params), {"slope": params["x"] + 0.02 * float(torch.randn((), generator=NOISE))}
+    return objective(params), {"slope": params["x"] + 0.02 * float(torch.randn((), generator=NOISE))}
 
 
 def limit(upper):
-    return kbo.Constraint("slope", upper=upper, noise_std=0.02, norm_bound=1.5)
+    return kbo.Constraint("slope", upper=upper, noise_std=0.02, norm_bound=2.0)
 
 
 BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -206,7 +206,7 @@ BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 
 def test_on_a_box_a_problem_without_a_solution_is_certified():
     k = RBFKernel().double()
-    k.lengthscale = 0.8
+    k.lengthscale = 0.5
     setting = kbo.Certified(k, 0.05, 3.0)
     result = kbo.minimize(measured, BOX, 40, setting=setting, constraints=[limit(-0.5)])
     assert result.stopped.startswith("infeasible: no point can keep all limits; the nearest one found has slope at l")
@@ -226,9 +226,9 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
 
 def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to_be_safe():
     k = RBFKernel().double()
-    k.lengthscale = 0.8
+    k.lengthscale = 0.5
     setting = kbo.Safe(k, 0.05, 3.0, start=[{"x": 0.1, "y": 0.5}])
-    whole, part = (kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(u)]) for u in (1.45, 0.9))
+    whole, part = (kbo.minimize(measured, BOX, 8, setting=setting, constraints=[limit(u)]) for u in (1.9, 0.9))
     assert whole.gap_proved
     assert "every point of which is certain to be safe, proved" in whole.gap_scope
     assert "points that are certain to be safe" in part.gap_scope
