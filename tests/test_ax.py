@@ -18,7 +18,7 @@ from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP
-from kbo.optimize import Certified, Constraint, Practical, Safe
+from kbo.optimize import Certified, Constraint, Hypothesis, Practical, Safe
 from kbo.regression import KernelRidge
 
 pytest.importorskip("ax")
@@ -251,6 +251,20 @@ def test_certified_bounds_are_those_of_the_raw_data(tmp_path):
     assert interval[0] < tuning(**point) < interval[2]
     assert kbo_ax.guarantee(client).startswith("certified: the interval holds")
     assert kbo_ax.interval(again(client, tmp_path), point) == interval
+
+
+def test_hypotheses_are_stored_to_the_last_digit(tmp_path):
+    listed = [Hypothesis(matern(length), 1.0, norm) for length, norm in ((0.2, 700.0), (0.3, 600.0), (0.9, 0.1))]
+    limit = Constraint("memory", upper=8.0, kernel=[Hypothesis(matern(0.5), 0.5, norm) for norm in (60.0, 90.0)])
+    options = {"setting": Certified(listed), "constraints": [limit]}
+    client = started(objective="loss", limits=["memory <= 8"], **options)
+    run(client, 5, lambda a, b: {"loss": -branin(a, b), "memory": memory(a, b)})
+    assert "another one of 3 hypotheses" in kbo_ax.guarantee(client)
+    loaded, point = again(client, tmp_path), {"a": 7.0, "b": 12.0}
+    assert kbo_ax.interval(loaded, point) == kbo_ax.interval(client, point)
+    assert kbo_ax.interval(loaded, point, "memory") == kbo_ax.interval(client, point, "memory")
+    assert kbo_ax.feasibility(loaded) is not None
+    assert loaded.get_next_trials(1) == client.get_next_trials(1)
 
 
 @pytest.mark.parametrize(

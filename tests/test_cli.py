@@ -38,6 +38,29 @@ def test_tune_a_script_then_continue_and_plot(tmp_path):
     assert (tmp_path / "again.png").exists()
 
 
+CERTIFIED = """
+import kbo
+
+bounds = {"x": (0.0, 1.0)}
+setting = kbo.Certified(kbo.hypotheses(0.1, 1.0, lengthscales=[0.3, 0.6]))
+noise = iter([0.03, -0.05, 0.08, -0.02, 0.06, -0.07, 0.01] * 20)
+
+def objective(params):
+    return params["x"] ** 2 + next(noise)
+"""
+
+
+def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
+    (tmp_path / "known.py").write_text(CERTIFIED)
+    done = kbo("tune", "known.py", "-n", "4", "-q")
+    assert "6 of 6 are left" in done.stdout
+    assert "certified: the interval holds" in done.stdout
+    kbo("tune", "known.py", "-n", "6", "-q")
+    confirmed = kbo("confirm", "known.py", "-n", "12", "--tolerance", "2", "-q")
+    assert "confirmation   " in confirmed.stdout
+    assert "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
+
+
 STEPWISE = """
 bounds = {"x": (0.0, 1.0), "layers": [1, 2, 3]}
 

@@ -4,11 +4,15 @@ import math
 
 import pytest
 import torch
+from botorch.models.transforms import Standardize
+from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
+from kbo.acquisition import KernelUCB
 from kbo.confidence import AnyOf, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import KernelRidge, Several, hypothetical
 
 BOUNDS = {"x": (0.0, 1.0)}
@@ -162,6 +166,77 @@ def test_constraints_and_safe_runs_take_hypotheses_of_the_objective():
     assert found.certified
     with pytest.raises(InvalidInput, match="kernel of its own"):
         kbo.Optimizer(BOUNDS, setting=setting, constraints=[kbo.Constraint("a", upper=2.0, noise_std=1, norm_bound=3)])
+
+
+def test_constraints_have_hypotheses_of_their_own(tmp_path):
+    listed = kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES)
+    single = [
+        kbo.Constraint("size", upper=0.9, noise_std=h.noise_std, norm_bound=h.norm_bound, kernel=h.kernel)
+        for h in HYPOTHESES
+    ]
+    settings = {"setting": kbo.Certified(rbf(0.3), 0.1, 4.0)}
+    found = kbo.Optimizer(BOUNDS, constraints=[listed], journal=tmp_path / "run.jsonl", **settings)
+    alone = [kbo.Optimizer(BOUNDS, constraints=[one], **settings) for one in single]
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(6):
+        params, noise = found.ask(), 0.1 * float(torch.randn((), generator=generator))
+        value = math.sin(4 * params["x"]) + noise, {"size": params["x"] + noise}
+        found.tell(params, value)
+        for one in alone:
+            one.tell(params, value)
+    each = [one.interval({"x": 0.3}, "size") for one in alone]
+    low, _, high = found.interval({"x": 0.3}, "size")
+    assert low == min(one[0] for one in each)
+    assert high == max(one[2] for one in each)
+    assert found.feasibility().probability == 0.9
+    assert "3 hypotheses" in repr(listed)
+    found.close()
+    reopened = kbo.Optimizer(BOUNDS, constraints=[listed], journal=tmp_path / "run.jsonl", **settings)
+    assert reopened.suggest() == found.suggest()
+    reopened.close()
+    shorter = kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES[:2])
+    with pytest.raises(kbo.JournalError, match="hypotheses"):
+        kbo.Optimizer(BOUNDS, constraints=[shorter], journal=tmp_path / "run.jsonl", **settings)
+    page = kbo.report.write(tmp_path / "run.jsonl", tmp_path / "run.html").read_text()
+    assert "size &lt;= 0.9" in page or "size <= 0.9" in page
+    with pytest.raises(InvalidInput, match="belong to the hypotheses"):
+        kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES, norm_bound=1.0)
+    with pytest.raises(InvalidInput, match="no list of hypotheses"):
+        kbo.Optimizer(
+            BOUNDS,
+            setting=kbo.Certified(rbf(0.3), None, 4.0),
+            method="dmm-ucb-adaptive",
+            constraints=[listed],
+        )
+
+
+def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_each():
+    X, y = data()
+    ridges = (0.01, 0.02, 0.05)
+
+    def several(**options):
+        empty = Several([KernelRidge(h.kernel, ridge) for h, ridge in zip(HYPOTHESES, ridges, strict=True)])
+        return PosteriorGP(X, y.unsqueeze(-1), empty, **options)
+
+    bounds = [MartingaleMixture(ridge**0.5, h.norm_bound, 0.1) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
+    acquisition = KernelUCB(several(), AnyOf(bounds))
+    assert "another one of 3 hypotheses" in acquisition.guarantee
+    parts = [KernelUCB(KernelRidgeGP(X, y.unsqueeze(-1), h.kernel, r), b) for h, r, b in zip(HYPOTHESES, ridges, bounds)]
+    pairs = GRID.reshape(-1, 1, 1)
+    assert torch.allclose(acquisition(pairs), torch.stack([one(pairs) for one in parts]).amax(0))
+    box = torch.tensor([[0.0], [1.0]]).double()
+    points, value = optimize_acqf(acquisition, box, q=2, num_restarts=2, raw_samples=16)
+    assert points.shape == (2, 1)
+    acquisition.set_X_pending(X[:2])
+    assert bool((acquisition(pairs) <= KernelUCB(several(), AnyOf(bounds))(pairs) + 1e-12).all())
+    with_variances = several(train_Yvar=torch.full((6, 1), 0.04).double()).state
+    for state, h, ridge in zip(with_variances.states, HYPOTHESES, ridges, strict=True):
+        alone = KernelRidge(h.kernel, ridge)
+        alone.update(X, y, weights=torch.full((6,), ridge / 0.04).double())
+        assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0])
+        assert state.provenance.unit_variance == ridge
+    scaled = several(outcome_transform=Standardize(1))
+    assert all("Standardize" in state.provenance.caveats[0] for state in scaled.state.states)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class _Target(NamedTuple):
     bounds: Any
     constraints: Sequence[Any] = ()
     defaults: Mapping[str, Any] = {}
+    setting: Any = None
 
 
 def _load(target: str) -> _Target:
@@ -69,8 +70,7 @@ def _load(target: str) -> _Target:
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    names = "objective", "bounds", "constraints", "defaults"
-    given = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    given = {name: getattr(module, name) for name in _Target._fields[1:] if hasattr(module, name)}
     return _Target(path.stem, **given)
 
 
@@ -180,6 +180,9 @@ def tune(
     After a change of bounds, --allow-change takes over earlier results; `defaults = {"dropout": 0.0}` beside bounds has
     the values of new parameters in them.
 
+    `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
+    everything is estimated.
+
     A second argument, objective(params, trial), can trial.report(step, value) and ask trial.should_stop() (--prune).
 
     Then:  kbo tune script.py --trials 60
@@ -187,7 +190,9 @@ def tune(
     options.apply_verbosity(quiet, verbose)
     from kbo.report.figures.history import trace
 
-    name, objective, bounds, constraints, defaults = _load(target)
+    name, objective, bounds, constraints, defaults, setting = _load(target)
+    if noise_std is not None and setting is not None:
+        raise InvalidInput(f"--noise-std is for scripts without a setting of their own, and {target} defines one.")
     constraints = [*constraints, *map(options.constraint, constraint or ())]
     path = journal or out / f"tune-{name}.jsonl"
     if fresh and path.exists():
@@ -200,7 +205,7 @@ def tune(
         objective,
         bounds,
         40 if trials is None and time_budget is None else trials,
-        setting=kbo.Practical(noise_std=noise_std),
+        setting=kbo.Practical(noise_std=noise_std) if setting is None else setting,
         method=method,
         constraints=constraints,
         value_range=value_range,
@@ -320,9 +325,9 @@ def confirm(
     from kbo.optimize.result import result_of
     from kbo.report.record import Record
 
-    name, objective, *_ = _load(target)
+    name, objective, *_, setting = _load(target)
     path = journal or out / f"tune-{name}.jsonl"
-    result = result_of(Record.of(path).reopened(), "", str(path))
+    result = result_of(Record.of(path, getattr(setting, "kernel", None)).reopened(), "", str(path))
     given = {"workers": workers, "timeout": timeout, "progress": not quiet}
     _confirmed(result, objective, path, budget, tolerance=tolerance, delta=delta, **given)
 

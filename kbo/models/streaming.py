@@ -172,8 +172,9 @@ class StreamingGP(PosteriorModel):
         if variances is None:
             state.update(X, y)
         else:
-            state.update(X, y, weights=self.ridge.detach().to(variances) / variances)
-            state.note(unit_variance=float(self.ridge.detach()))
+            for one in state.states:  # each has a ridge of its own
+                one.update(X, y, weights=one.ridge / variances)
+                one.note(unit_variance=one.ridge)
 
     def transformed(self, dictionary: Dictionary) -> Dictionary:
         """Return the dictionary, with its given points, if any, in the units of the state."""

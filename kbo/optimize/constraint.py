@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.events import unfit
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.space import Linear
-
-T = TypeVar("T")
 
 OBJECTIVE = "objective"
 """The name of the value of the objective among measurements."""
@@ -25,32 +23,6 @@ SEM = "sem"
 
 _LARGEST_ERROR = 1e100
 """The largest standard error; squares of larger ones would overflow."""
-
-
-class _Copied:
-    """A kernel that is copied when it is set and when it is read."""
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else _copied(vars(instance)["kernel"])
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)["kernel"] = _copied(value)
-
-
-def _copied(value: Any) -> Any:
-    return copy.deepcopy(value) if isinstance(value, Kernel) else value  # others will be refused
-
-
-def owns_kernel(cls: type[T]) -> type[T]:
-    """Let a frozen dataclass have a kernel that nobody else can change, since copies and saved runs rest on it."""
-    owned: dict[str, Any] = {
-        "kernel": _Copied(),
-        "__eq__": lambda self, other: type(self) is type(other) and vars(self) == vars(other),
-        "__hash__": lambda self: hash(tuple(vars(self).values())),
-    }
-    for name, value in owned.items():
-        setattr(cls, name, value)
-    return cls
 
 
 @owns_kernel
@@ -67,7 +39,8 @@ class Constraint:
         noise_std: In the certified setting the sub-Gaussian constant of its noise, which is needed unless the method
             bounds it online; in the practical setting its standard deviation, if it is known.
         norm_bound: Bound of its RKHS norm, needed in the certified setting, and only there; its prior mean is 0.
-        kernel: Its kernel in the certified setting, which is copied; by default that of the objective.
+        kernel: Its kernel in the certified setting, which is copied; by default that of the objective. Or a list of
+            ``kbo.Hypothesis``, without the two numbers: the bounds hold if one of them is true.
 
     Raises:
         InvalidInput: Not exactly one limit, or a number out of its range.
@@ -82,7 +55,7 @@ class Constraint:
     lower: float | None = None
     noise_std: float | None = None
     norm_bound: float | None = None
-    kernel: Kernel | None = None
+    kernel: Kernel | Sequence[Hypothesis] | None = None
 
     def __post_init__(self) -> None:
         checks.text("name of Constraint", self.name)
@@ -98,14 +71,16 @@ class Constraint:
             checks.maybe(checks.non_negative, "noise_std", self.noise_std)
             checks.maybe(checks.positive, "norm_bound", self.norm_bound)
             if self.kernel is not None:
-                checks.kernel(self.kernel, "Constraint")
+                numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+                object.__setattr__(self, "kernel", checked_kernel(self.kernel, "Constraint", numbers))
             if self.name == SEM:
                 raise InvalidInput("that is the standard error of the value: call the quantity another way.")
             if self.name == OBJECTIVE and (self.noise_std, self.norm_bound, self.kernel) != (None, None, None):
                 raise InvalidInput("noise_std, norm_bound and kernel of the objective belong to the setting.")
 
     def __repr__(self) -> str:
-        kernel = {} if self.kernel is None else {"kernel": type(self.kernel).__name__}
+        given = f"{len(self.kernel)} hypotheses" if isinstance(self.kernel, tuple) else type(self.kernel).__name__
+        kernel = {} if self.kernel is None else {"kernel": given}
         return f"Constraint({', '.join(f'{name}={value!r}' for name, value in (self.describe() | kernel).items())})"
 
     def __str__(self) -> str:

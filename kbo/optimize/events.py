@@ -101,7 +101,8 @@ class Session(
 
 TrialEvent = Ask | Again | Release | Report | Tell | Fail | Prune
 Event = TrialEvent | Session
-Header = dict[str, Scalar | list[float | dict[str, Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]]]]
+Entry = dict[str, Scalar | list[Scalar | dict[str, Scalar]] | dict[str, Scalar | list[Scalar]]]
+Header = dict[str, Scalar | list[float | Entry]]
 
 
 def _plain(value: Any) -> float:

@@ -249,8 +249,11 @@ class Inference(Run):
         }
 
     def _described(self, constraint: Constraint) -> dict[str, Any]:
-        kernel = constraint.kernel
-        own = {} if kernel is None else {"kernel": fingerprint(kernel, self.space.columns)}
+        kernel, columns, own = constraint.kernel, self.space.columns, {}
+        if isinstance(kernel, tuple):
+            own = {"hypotheses": [one.describe(columns) for one in kernel]}
+        elif kernel is not None:
+            own = {"kernel": fingerprint(kernel, columns)}
         return {**constraint.describe(), **own}
 
     def _belief(self) -> Belief | None:

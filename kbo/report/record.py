@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError, KboError
-from kbo.optimize import Certified, Constraint, Optimizer, Practical, Result, Safe, Trial, journal
+from kbo.optimize import Certified, Constraint, Hypothesis, Optimizer, Practical, Result, Safe, Trial, journal
 from kbo.optimize.belief import Setting
 from kbo.optimize.events import Event, Header
 from kbo.optimize.trials import Trials, violations
@@ -62,12 +62,13 @@ class Record:
     history: History | None = None
 
     @classmethod
-    def of(cls, run: Run, kernel: Kernel | None = None) -> Record:
+    def of(cls, run: Run, kernel: Kernel | Sequence[Hypothesis] | None = None) -> Record:
         """Return the record of a run.
 
         Args:
             run: A journal, an optimiser, a result, or a record, which is returned as it is.
-            kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only.
+            kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
+                fingerprints only.
 
         Raises:
             JournalError: The journal cannot be read, is damaged, or was made with another kernel.
@@ -163,6 +164,9 @@ class Record:
 Run = Record | Optimizer | Result | str | os.PathLike[str]
 """A run: a record, an optimiser, a result, or the path of a journal."""
 
+_KERNELS = {"kernel", "hypotheses"}
+"""Entries of a constraint in a header that have fingerprints of kernels."""
+
 _NEEDS_KERNEL = (
     "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
     "fingerprint of it, so no bound can be computed from the journal alone."
@@ -180,7 +184,7 @@ def _reading(what: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[
         raise JournalError(f"{what} ({type(error).__name__}: {error}).") from error
 
 
-def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Optimizer:
+def optimizer_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None = None) -> Optimizer:
     """Return an optimiser without trials for the problem that the header of a journal describes."""
     given = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
@@ -191,7 +195,7 @@ def optimizer_of(header: Mapping[str, Any], kernel: Kernel | None = None) -> Opt
     with _reading("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
         constraints = constraints_of(header)
-        if header.get("setting") == "certified" and any("kernel" in entry for entry in header.get("constraints", ())):
+        if header.get("setting") == "certified" and any(_KERNELS & set(e) for e in header.get("constraints", ())):
             raise InvalidInput(
                 "a constraint of the run has a kernel of its own, of which the journal is a fingerprint."
             )
@@ -221,7 +225,7 @@ def constraints_of(header: Mapping[str, Any]) -> list[Constraint]:
     """Return the limits on measured quantities that the header of a journal describes, without their kernels."""
     with _reading("the header of the journal describes constraints that cannot be used"):
         entries = header.get("constraints", ())
-        return [Constraint(**{name: entry[name] for name in entry if name != "kernel"}) for entry in entries]
+        return [Constraint(**{name: entry[name] for name in entry if name not in _KERNELS}) for entry in entries]
 
 
 def _begin(header: Mapping[str, Any], space: Space, setting: Setting, constraints: Sequence[Constraint]) -> Optimizer:

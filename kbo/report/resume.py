@@ -62,7 +62,8 @@ def _call(record: Record, path: str) -> str:
         kind = Safe if "start" in header else Certified
         names = (entry.name for entry in fields(kind)[1:] if entry.name in header)
         numbers = ", ".join(f"{name}={header[name]!r}" for name in names)
-        lines.append(f"setting = kbo.{kind.__name__}(kernel, {numbers})")
+        kernels = "hypotheses" if "hypotheses" in header else "kernel"
+        lines.append(f"setting = kbo.{kind.__name__}({kernels}, {numbers})")
     elif _changed(record) or "class" in header:
         lines.append(f"setting = {header.get('class', 'kbo.Practical')}({', '.join(_changed(record))})")
     given += ", setting=setting" * any(line.startswith("setting") for line in lines)

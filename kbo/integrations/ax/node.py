@@ -166,11 +166,12 @@ def _with_errors(setting: Setting, trials: Sequence[Ended]) -> Setting:
 
 
 def _storable(owner: T) -> T:
-    """Return a setting or constraint with its kernel as storage gives it back, to the last digit."""
+    """Return a setting, hypothesis or constraint with its kernels as storage gives them back, to the last digit."""
     kernel: Any = owner.kernel
-    if isinstance(kernel, tuple):
-        raise InvalidInput("Ax cannot store a list of hypotheses: pass kbo.Certified(kernel, noise_std, norm_bound).")
-    return owner if kernel is None else replace(owner, kernel=build_kernel(describe_kernel(kernel)))
+    if kernel is None:
+        return owner
+    several = isinstance(kernel, tuple)
+    return replace(owner, kernel=list(map(_storable, kernel)) if several else build_kernel(describe_kernel(kernel)))
 
 
 def generation_strategy(

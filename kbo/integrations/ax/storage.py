@@ -21,7 +21,7 @@ from kbo.confidence import MixtureNoiseBounds, NoiseBounds
 from kbo.integrations.ax.kernels import STORABLE, build_kernel, describe_kernel
 from kbo.integrations.ax.node import KBONode
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, StreamingGP
-from kbo.optimize import Certified, Constraint, Practical
+from kbo.optimize import Certified, Constraint, Hypothesis, Practical
 
 
 def register() -> None:
@@ -41,7 +41,7 @@ def register() -> None:
     CORE_DECODER_REGISTRY["KboKernel"] = build_kernel  # pyright: ignore[reportArgumentType]
     # A function, since Ax does not decode the arguments of a node.
     CORE_DECODER_REGISTRY["KBONode"] = lambda **arguments: KBONode(**arguments)  # pyright: ignore[reportArgumentType]
-    classes = (Certified, Practical, Constraint, NoiseBounds, MixtureNoiseBounds)
+    classes = (Certified, Hypothesis, Practical, Constraint, NoiseBounds, MixtureNoiseBounds)
     CORE_DECODER_REGISTRY.update({kind.__name__: kind for kind in classes})
 
 

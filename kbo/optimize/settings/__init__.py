@@ -6,11 +6,10 @@ from kbo import checks, recipes
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Setting
 from kbo.optimize.settings.certified import Certified
-from kbo.optimize.settings.hypotheses import Hypothesis, hypotheses
 from kbo.optimize.settings.practical import Practical
 from kbo.optimize.settings.safe import Safe
 
-__all__ = ["Certified", "Hypothesis", "Practical", "Safe", "hypotheses", "resolve"]
+__all__ = ["Certified", "Practical", "Safe", "resolve"]
 
 
 def resolve(setting: Setting | None, method: str | None, n_trials: int | None) -> tuple[Setting, str]:

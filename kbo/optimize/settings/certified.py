@@ -18,11 +18,11 @@ from kbo.confidence.mixture.radius import Scale, checked_scale
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
-from kbo.optimize.constraint import OBJECTIVE, Constraint, owns_kernel
+from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.fingerprint import fingerprint
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
-from kbo.optimize.settings.hypotheses import Hypothesis
 from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, Several, hypothetical
@@ -83,26 +83,14 @@ class Certified(Setting):
     proposers: ClassVar[Sequence[Proposer]] = (at_random, initial_design, by_draw, by_upper_bound)
 
     def __post_init__(self) -> None:
-        if isinstance(self.kernel, (list, tuple)):
-            self._check_hypotheses()
-        else:
-            checks.kernel(self.kernel, type(self).__name__)
+        numbers = {name: getattr(self, name) for name in ("noise_std", "norm_bound", "noise_upper")}
+        object.__setattr__(self, "kernel", checked_kernel(self.kernel, type(self).__name__, numbers))
+        if isinstance(self.kernel, Kernel):
             checks.positive("norm_bound", self.norm_bound)
         for name in ("noise_std", "noise_upper"):
-            if (value := getattr(self, name)) is not None:
-                checks.positive(name, value)
+            checks.maybe(checks.positive, name, numbers[name])
         checks.probability("delta", self.delta)
         object.__setattr__(self, "scale", checked_scale(self.scale))  # Ax reads several from its storage as a list
-
-    def _check_hypotheses(self) -> None:
-        """Raise InvalidInput unless hypotheses are given, and none of their numbers besides them."""
-        given: Any = self.kernel
-        object.__setattr__(self, "kernel", tuple(given))
-        if not given or not all(isinstance(one, Hypothesis) for one in given):
-            expected = "a kernel, or a list of kbo.Hypothesis(kernel, noise_std, norm_bound)"
-            raise InvalidInput(f"kernel must be {expected}, got {checks.shown(given)}.")
-        if (self.noise_std, self.norm_bound, self.noise_upper) != (None, None, None):
-            raise InvalidInput("noise_std, norm_bound and noise_upper belong to the hypotheses: leave them out.")
 
     @property
     def hypotheses(self) -> Sequence[Certified]:
@@ -131,6 +119,7 @@ class Certified(Setting):
         """Return the belief before the first evaluation."""
         (method, n_trials, space), kernel = problem, self.kernel
         if not isinstance(kernel, Kernel):
+            self.check(method, n_trials)
             return _any_of(self, {i: one.prior(problem) for i, one in enumerate(self.hypotheses)})
         fingerprint(kernel, space.columns)
         points = _finite(space, method) if recipes.get(method).fixed_kernel else None
@@ -182,6 +171,8 @@ class Certified(Setting):
         """
         if constraint.name == OBJECTIVE:
             return self.shared(outputs)
+        if isinstance(constraint.kernel, tuple):
+            return replace(self, kernel=constraint.kernel, noise_std=None, norm_bound=None).shared(outputs)
         online = self.hypotheses[0].noise_std is None
         if constraint.norm_bound is None or (constraint.noise_std is None) != online:
             needed = "norm_bound, and no noise_std" if online else "noise_std and norm_bound"
@@ -193,8 +184,8 @@ class Certified(Setting):
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         if not isinstance(kernel, Kernel):
             raise InvalidInput(
-                f"constraint {constraint.name!r}: give it a kernel of its own, since the hypotheses are about the "
-                "objective."
+                f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis, since those "
+                "of the setting are about the objective."
             )
         own = replace(self, kernel=kernel, noise_std=constraint.noise_std, norm_bound=constraint.norm_bound)
         return own.shared(outputs)
@@ -202,20 +193,15 @@ class Certified(Setting):
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
         if isinstance(self.kernel, tuple):
-            numbers: dict[str, Any] = {"hypotheses": [one._own(space) for one in self.hypotheses]}
-            numbers |= {"delta": self.delta, "scale": self.scale}
+            numbers: dict[str, Any] = {"hypotheses": [one.describe(space.columns) for one in self.kernel]}
         else:
-            numbers = {**self._own(space), "delta": self.delta, "scale": self.scale}
+            numbers = {"kernel": fingerprint(self.kernel, space.columns)}
+            numbers |= {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
+        numbers |= {"delta": self.delta, "scale": self.scale}
         for name in ("noise_upper", "completion_independent_of_noise"):
             numbers |= {name: value} if (value := getattr(self, name)) else {}
         numbers |= {"noise_variant": "mixture+strict"} if self.strict_noise else {}  # as journals of before name it
         return {"setting": "certified", **numbers}
-
-    def _own(self, space: Space) -> dict[str, Any]:
-        """Return what a hypothesis assumes as plain JSON values."""
-        kernel: Any = self.kernel
-        numbers = {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
-        return {"kernel": fingerprint(kernel, space.columns), **numbers}
 
 
 def _finite(space: Space, method: str) -> Tensor:

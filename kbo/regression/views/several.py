@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -41,6 +42,10 @@ class Several(View):
         for state in self._states:
             state.update(X, y) if weights is None else state.update(X, y, weights)
         self.changed()
+
+    def note(self, *caveats: str, **changes: Any) -> None:
+        for state in self._states:
+            state.note(*caveats, **changes)
 
     def _restored(self) -> None:
         self.state = self._states[0]

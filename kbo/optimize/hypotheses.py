@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, TypeVar
 
 from gpytorch.kernels import Kernel, MaternKernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.optimize.constraint import owns_kernel
+from kbo.optimize.fingerprint import fingerprint
+
+T = TypeVar("T")
+
+
+class _Copied:
+    """A kernel that is copied when it is set and when it is read."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else _copied(vars(instance)["kernel"])
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["kernel"] = _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, Kernel) else value  # others will be refused
+
+
+def owns_kernel(cls: type[T]) -> type[T]:
+    """Let a frozen dataclass have a kernel that nobody else can change, since copies and saved runs rest on it."""
+    owned: dict[str, Any] = {
+        "kernel": _Copied(),
+        "__eq__": lambda self, other: type(self) is type(other) and vars(self) == vars(other),
+        "__hash__": lambda self: hash(tuple(vars(self).values())),
+    }
+    for name, value in owned.items():
+        setattr(cls, name, value)
+    return cls
 
 
 @owns_kernel
@@ -39,10 +69,35 @@ class Hypothesis:
         checks.positive("noise_std", self.noise_std)
         checks.positive("norm_bound", self.norm_bound)
 
+    def describe(self, columns: int) -> dict[str, Any]:
+        """Return the hypothesis as plain JSON values, with a fingerprint of the kernel on so many features."""
+        return {**vars(self), "kernel": fingerprint(self.kernel, columns)}
+
     def __str__(self) -> str:
         found = getattr(self.kernel, "lengthscale", None)
         lengths = "" if found is None else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
         return f"{type(self.kernel).__name__}{lengths}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
+
+
+def checked_kernel(given: Any, owner: str, numbers: Mapping[str, Any]) -> Kernel | tuple[Hypothesis, ...]:
+    """Return a kernel, or a list of hypotheses as a tuple.
+
+    Args:
+        given: The kernel or the list.
+        owner: The class whose argument it is.
+        numbers: Those of its other arguments that a hypothesis has instead.
+
+    Raises:
+        InvalidInput: It is neither, or a number is given besides the list.
+    """
+    if not isinstance(given, (list, tuple)):
+        return checks.kernel(given, owner)
+    if not given or not all(isinstance(one, Hypothesis) for one in given):
+        expected = "a kernel, or a list of kbo.Hypothesis(kernel, noise_std, norm_bound)"
+        raise InvalidInput(f"kernel must be {expected}, got {checks.shown(given)}.")
+    if any(value is not None for value in numbers.values()):
+        raise InvalidInput(f"{', '.join(numbers)} belong to the hypotheses: leave them out.")
+    return tuple(given)
 
 
 def hypotheses(
