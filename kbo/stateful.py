@@ -65,6 +65,9 @@ class Stateful:
             part = getattr(self, name)
             if isinstance(part, Stateful):
                 part.load_state_dict(state[name])
+            elif _parts(part):
+                for one, its in zip(part, state[name], strict=True):
+                    one.load_state_dict(its)
             else:
                 setattr(self, name, _plain(state[name]))
 
@@ -88,12 +91,19 @@ def _forked(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         first = next(iter(value.values()), None)
         return {key: _forked(part, memo) for key, part in value.items()} if isinstance(first, Stateful) else dict(value)
-    if isinstance(value, list) and value and isinstance(value[0], Stateful):
+    if _parts(value):
         return [_forked(part, memo) for part in value]
     return copy.copy(value) if isinstance(value, list | set) else value
+
+
+def _parts(value: Any) -> bool:
+    """Return whether a value is a list of stateful parts."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Stateful)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Stateful):
         return value.state_dict()
+    if _parts(value):
+        return [part.state_dict() for part in value]
     return value.clone() if isinstance(value, Tensor) else copy.copy(value)

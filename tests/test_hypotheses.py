@@ -63,6 +63,8 @@ def test_several_posteriors_learn_together_and_are_copied_apart():
     one.update(*data())
     assert [state.n for state in one.states] == [6, 6, 6]
     assert twin.n == 0
+    with pytest.raises(InvalidInput, match="of 3 posteriors loads"):
+        read.load_state_dict(Several(one.states[:2]).state_dict())
     read.load_state_dict(one.state_dict())
     assert all(
         torch.equal(mine.predict(GRID)[0], own.predict(GRID)[0])

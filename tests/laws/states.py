@@ -21,6 +21,7 @@ from kbo.regression import (
     NystromRidge,
     OnlineRowSampling,
     Posterior,
+    Several,
 )
 from tests.dense import Dense, Sketched
 from tests.dense_noise import noise_bounds
@@ -181,6 +182,7 @@ STATES = [
         exact=False,
         dictionary=unit_square(15, 33),
     ),
+    State("several", rbf, lambda k, ridge: Several([KernelRidge(k, ridge), KernelRidge(periodic(), 2 * ridge)])),
     State("third-party", FeatureKernel, lambda k, ridge: LinearRegression(features_of(k), ridge)),
 ]
 """One for each way to compute a posterior: all laws."""

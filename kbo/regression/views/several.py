@@ -43,13 +43,20 @@ class Several(View):
             state.update(X, y) if weights is None else state.update(X, y, weights)
         self.changed()
 
+    def fork_frozen(self) -> Posterior:
+        return Several([state.fork_frozen() for state in self._states])
+
     def note(self, *caveats: str, **changes: Any) -> None:
         for state in self._states:
             state.note(*caveats, **changes)
 
-    def _restored(self) -> None:
-        self.state = self._states[0]
-        super()._restored()
+    def _check_state(self, state: dict[str, Any], *more: str) -> None:
+        super()._check_state(state, *more)
+        if len(state["_states"]) != len(self._states):
+            raise InvalidInput(
+                f"a Several of {len(self._states)} posteriors loads the state dict of as many, got that of "
+                f"{len(state['_states'])}."
+            )
 
 
 def hypothetical(state: Posterior, P: Tensor, targets: Tensor | None = None) -> Posterior:
