@@ -223,11 +223,14 @@ def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_
     bounds = [MartingaleMixture(ridge**0.5, h.norm_bound, 0.1) for h, ridge in zip(HYPOTHESES, ridges, strict=True)]
     acquisition = KernelUCB(several(), AnyOf(bounds))
     assert "another one of 3 hypotheses" in acquisition.guarantee
-    parts = [KernelUCB(KernelRidgeGP(X, y.unsqueeze(-1), h.kernel, r), b) for h, r, b in zip(HYPOTHESES, ridges, bounds)]
+    parts = [
+        KernelUCB(KernelRidgeGP(X, y.unsqueeze(-1), one.kernel, ridge), bound)
+        for one, ridge, bound in zip(HYPOTHESES, ridges, bounds, strict=True)
+    ]
     pairs = GRID.reshape(-1, 1, 1)
     assert torch.allclose(acquisition(pairs), torch.stack([one(pairs) for one in parts]).amax(0))
     box = torch.tensor([[0.0], [1.0]]).double()
-    points, value = optimize_acqf(acquisition, box, q=2, num_restarts=2, raw_samples=16)
+    points, _ = optimize_acqf(acquisition, box, q=2, num_restarts=2, raw_samples=16)
     assert points.shape == (2, 1)
     acquisition.set_X_pending(X[:2])
     assert bool((acquisition(pairs) <= KernelUCB(several(), AnyOf(bounds))(pairs) + 1e-12).all())

@@ -69,10 +69,6 @@ class Hypothesis:
         checks.positive("noise_std", self.noise_std)
         checks.positive("norm_bound", self.norm_bound)
 
-    def describe(self, columns: int) -> dict[str, Any]:
-        """Return the hypothesis as plain JSON values, with a fingerprint of the kernel on so many features."""
-        return {**vars(self), "kernel": fingerprint(self.kernel, columns)}
-
     def __str__(self) -> str:
         found = getattr(self.kernel, "lengthscale", None)
         lengths = "" if found is None else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
@@ -98,6 +94,13 @@ def checked_kernel(given: Any, owner: str, numbers: Mapping[str, Any]) -> Kernel
     if any(value is not None for value in numbers.values()):
         raise InvalidInput(f"{', '.join(numbers)} belong to the hypotheses: leave them out.")
     return tuple(given)
+
+
+def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, Any]:
+    """Return a kernel, or hypotheses, as plain JSON values, with fingerprints of kernels on so many features."""
+    if isinstance(kernel, Kernel):
+        return {"kernel": fingerprint(kernel, columns)}
+    return {"hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]}
 
 
 def hypotheses(

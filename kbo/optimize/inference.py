@@ -18,8 +18,8 @@ from kbo.optimize.answers import Answers, Comparison, answers, compared, rivals
 from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
-from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.guarded import guarded
+from kbo.optimize.hypotheses import described
 from kbo.optimize.infeasible import Infeasible, certificate
 from kbo.optimize.pruning import prediction
 from kbo.optimize.run import Run
@@ -249,11 +249,7 @@ class Inference(Run):
         }
 
     def _described(self, constraint: Constraint) -> dict[str, Any]:
-        kernel, columns, own = constraint.kernel, self.space.columns, {}
-        if isinstance(kernel, tuple):
-            own = {"hypotheses": [one.describe(columns) for one in kernel]}
-        elif kernel is not None:
-            own = {"kernel": fingerprint(kernel, columns)}
+        own = {} if constraint.kernel is None else described(constraint.kernel, self.space.columns)
         return {**constraint.describe(), **own}
 
     def _belief(self) -> Belief | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from kbo.confidence import (
     BKB,
     EKUCB,
+    AnyOf,
     Chaining,
     Confidence,
     FiniteSet,
@@ -170,5 +171,12 @@ BOUNDS = [
         "dmm-of-scales", mixture("dmm", SCALES), mixture_formula([1 / c for c in SCALES], SCALES), other_numbers=True
     ),
     Bound("cmm-of-scales", mixture("cmm", SCALES), mixture_formula(None, SCALES), tol=1e-5, other_numbers=True),
+    # Of one hypothesis; ``tests/test_hypotheses.py`` has several, each with a posterior of its own.
+    Bound(
+        "any-of",
+        lambda u: AnyOf([mixture("dmm")(u)]),
+        mixture_formula((0.1, 0.3, 1.0, 3.0, 10.0)),
+        other_numbers=True,
+    ),
     Bound("third-party", lambda u: PlannedDesign(*u.numbers, 50), planned_formula),
 ]

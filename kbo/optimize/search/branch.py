@@ -160,7 +160,9 @@ def largest_proved(
         while True:
             centres, differences = _spans(space, new)
             X = space.features(centres)
-            at, over = (torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True))
+            at, over = (
+                torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True)
+            )
             for kept_at, kept_over in (one(X, differences) for one in within):
                 at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
             if (most := _largest(at)) > best.found:

@@ -20,7 +20,7 @@ from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.fingerprint import fingerprint
-from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
+from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
 from kbo.optimize.search.proposers import at_random, by_draw, by_upper_bound, initial_design
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.trials import WAYS, in_words
@@ -184,18 +184,16 @@ class Certified(Setting):
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         if not isinstance(kernel, Kernel):
             raise InvalidInput(
-                f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis, since those "
-                "of the setting are about the objective."
+                f"constraint {constraint.name!r}: give it a kernel of its own, or a list of kbo.Hypothesis: those of "
+                "the setting are about the objective."
             )
         own = replace(self, kernel=kernel, noise_std=constraint.noise_std, norm_bound=constraint.norm_bound)
         return own.shared(outputs)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """Return the setting as plain JSON values."""
-        if isinstance(self.kernel, tuple):
-            numbers: dict[str, Any] = {"hypotheses": [one.describe(space.columns) for one in self.kernel]}
-        else:
-            numbers = {"kernel": fingerprint(self.kernel, space.columns)}
+        numbers = described(self.kernel, space.columns)
+        if isinstance(self.kernel, Kernel):
             numbers |= {"noise_std": self.noise_std, "norm_bound": self.norm_bound}
         numbers |= {"delta": self.delta, "scale": self.scale}
         for name in ("noise_upper", "completion_independent_of_noise"):
