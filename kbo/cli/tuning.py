@@ -70,7 +70,8 @@ def _load(target: str) -> _Target:
     missing = [name for name in ("bounds", "objective") if not hasattr(module, name)]
     if missing:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
-    given = {name: getattr(module, name) for name in _Target._fields[1:] if hasattr(module, name)}
+    names = "objective", "bounds", "constraints", "defaults", "setting"
+    given = {name: getattr(module, name) for name in names if hasattr(module, name)}
     return _Target(path.stem, **given)
 
 
