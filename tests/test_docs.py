@@ -16,7 +16,7 @@ from tests.parts import once
 from tests.processes import environment, python
 
 ROOT = Path(__file__).parent.parent
-EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "howto", "extending", "guide"))]
+EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("quickstart", "howto", "choosing", "extending", "guide"))]
 # Blocks with these words run in the part "thorough" only.
 COSTLY = ("time_budget=", "pareto_set(", "optuna.logging", "kbo.Safe(", "cross_val_score", "kbo.Linear(", ".plot(")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -266,11 +266,22 @@ def test_methods_for_one_kernel_are_refused():
         assert 0 <= kbo.Optimizer(BOUNDS, setting=kbo.Certified(HYPOTHESES), method=method).ask()["x"] <= 1
 
 
-def test_a_proposed_list_has_every_pair():
+def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
+    x = torch.linspace(0, 1, 400, dtype=torch.float64).unsqueeze(1)
+    for turns in (0, 1, 3):
+        for one in kbo.hypotheses(0.1, 5.0, turns, lengthscales=[0.2, 0.8]):
+            gram = one.kernel(x).to_dense() + 1e-9 * torch.eye(400, dtype=torch.float64)
+            wave = 5.0 * torch.cos(math.pi * (turns + 1) * x[:, 0])
+            norm = float(wave @ torch.linalg.solve(gram, wave)) ** 0.5
+            assert 2 * norm * (1 - 1e-3) <= one.norm_bound <= 2.2 * norm
+            assert isinstance(one.kernel, MaternKernel)
     found = kbo.hypotheses(0.1, 5.0, lengthscales=[0.2, 0.4], norms=[1, 3])
     assert [(float(h.kernel.lengthscale), h.norm_bound) for h in found] == [
-        (pytest.approx(length), norm) for length in (0.2, 0.4) for norm in (5.0, 15.0)
+        (pytest.approx(0.2), 5.0),
+        (pytest.approx(0.4), 15.0),
     ]
-    assert isinstance(found[0].kernel, MaternKernel)
-    with pytest.raises(InvalidInput, match="lengthscales"):
-        kbo.hypotheses(0.1, 1.0, lengthscales=[])
+    for options in ({"lengthscales": []}, {"norms": [1.0]}, {"lengthscales": 0.4}):
+        with pytest.raises(InvalidInput, match="lengthscales|norms"):
+            kbo.hypotheses(0.1, 1.0, **options)
+    with pytest.raises(InvalidInput, match="turns"):
+        kbo.hypotheses(0.1, 1.0, -1)

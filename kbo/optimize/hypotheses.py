@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, TypeVar
 
+import torch
 from gpytorch.kernels import Kernel, MaternKernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.fingerprint import fingerprint
+from kbo.regression import KernelRidge
+from kbo.terminal import rounded_up
 
 T = TypeVar("T")
 
@@ -106,33 +109,52 @@ def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, 
 def hypotheses(
     noise_std: float,
     size: float,
+    turns: int = 1,
     *,
-    lengthscales: Sequence[float] = (0.1, 0.2, 0.4, 0.8, 1.6),
-    norms: Sequence[float] = (1.0, 2.0, 4.0),
+    lengthscales: Sequence[float] = (0.4, 0.8),
+    norms: Sequence[float] | None = None,
 ) -> list[Hypothesis]:
-    """Return hypotheses for a smooth objective: a Matern 5/2 kernel of each lengthscale with each norm bound.
+    """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
 
-    A function with values up to ``size`` has at least this norm, since ``|f(x)| <= norm`` where ``k(x, x) = 1``. The
-    norm exceeds the size by more, the more often the function rises and falls within the space; a longer lengthscale
-    needs a larger norm for the same function. docs/theory/hypotheses.md says how to choose.
+    The norm bound of a lengthscale is twice the norm of a cosine with so many turning points. How to choose size and
+    turns, and what they assume: docs/choosing.md.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise.
         size: The largest absolute value that the objective has, about. It should be measured from a typical value,
             which the objective can return less.
+        turns: How often the objective turns between rising and falling along a parameter, at most: 0 if it only rises
+            or falls, 1 for a valley or a hill.
         lengthscales: Lengthscales, in units of the ranges of the parameters.
-        norms: Norm bounds, in units of ``size``.
+        norms: Norm bounds in place of these, in units of ``size``, one for each lengthscale.
 
     Raises:
-        InvalidInput: A number that is not positive, or an empty list.
+        InvalidInput: A number that is not positive, or lists that are empty or of different lengths.
     """
     checks.positive("size", size)
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
-        if not isinstance(values, (list, tuple)) or not values:
-            raise InvalidInput(f"{name} must be a list of numbers, at least one, got {checks.shown(values)}.")
+        if values is not None and (not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)):
+            raise InvalidInput(f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}.")
+    if not lengthscales:
+        raise InvalidInput("lengthscales must have one number at least.")
+    x = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1)
+    wave = torch.cos(math.pi * (checks.whole("turns", turns, 0, _GRID // 8) + 1) * x[:, 0])
     found = []
-    for lengthscale, norm in product(lengthscales, norms):
+    for i, lengthscale in enumerate(lengthscales):
         kernel = MaternKernel(nu=2.5).double()
-        kernel.initialize(lengthscale=checks.positive("lengthscales", lengthscale))
-        found.append(Hypothesis(kernel.requires_grad_(False), noise_std, size * checks.positive("norms", norm)))
+        kernel.initialize(lengthscale=checks.positive("lengthscales", lengthscale)).requires_grad_(False)
+        if norms is None:
+            state = KernelRidge(kernel, _TINY)
+            state.update(x, wave)
+            norm = float(rounded_up(_FACTOR * float(state.quad() / _TINY) ** 0.5, 2))
+        else:
+            norm = checks.positive("norms", norms[i])
+        found.append(Hypothesis(kernel, noise_std, size * norm))
     return found
+
+
+_FACTOR = 2.0
+"""Norm bounds that are proposed, in norms of a cosine."""
+
+_GRID, _TINY = 256, 1e-8
+"""Points on which that norm is computed, and the ridge."""
