@@ -11,6 +11,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo.acquisition import KernelUCB
 from kbo.confidence import AnyOf, MartingaleMixture, SelfNormalized
+from kbo.confidence.mixture.radius import norm_by_energy
+from kbo.confidence.noise.energy import averaged as averaged_energy
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import KernelRidge, Several, hypothetical
@@ -285,3 +287,55 @@ def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
             kbo.hypotheses(0.1, 1.0, **options)
     with pytest.raises(InvalidInput, match="turns"):
         kbo.hypotheses(0.1, 1.0, -1)
+
+
+def test_residuals_larger_than_the_noise_refute_a_kernel_that_is_too_smooth():
+    X = torch.rand(30, 1, generator=torch.Generator().manual_seed(0)).double()
+    noise = 0.1 * torch.randn(30, generator=torch.Generator().manual_seed(1)).double()
+    state = KernelRidge(rbf(0.6), 0.01)
+    state.update(X, torch.cos(9 * X[:, 0]) + noise)
+    least = norm_by_energy(state, 0.1, 0.01)
+    # by its definition: the residuals of every function of a smaller norm have more energy than the noise
+    values, vectors = torch.linalg.eigh(rbf(0.6)(X).to_dense().detach())
+    y = vectors.T @ (torch.cos(9 * X[:, 0]) + noise)
+    ridges = torch.logspace(-9, 3, 4000, dtype=torch.float64).unsqueeze(1)
+    values = values.clamp_min(0)
+    residual = (ridges * y / (values + ridges)).square().sum(1)
+    norms = (values * (y / (values + ridges)).square()).sum(1).sqrt()
+    most = 0.01 * averaged_energy(30, 0.01, strict=False)[1]
+    assert least == pytest.approx(float(norms[residual >= most].max()), rel=0.02)
+    assert norm_by_energy(KernelRidge(rbf(0.6), 0.01), 0.1, 0.01) == 0
+    weighted = KernelRidge(rbf(0.6), 0.01)
+    weighted.update(X, 2 * (torch.cos(9 * X[:, 0]) + noise), weights=torch.full((30,), 0.25).double())
+    assert norm_by_energy(weighted, 0.1, 0.01) == pytest.approx(2 * least, rel=1e-6)
+
+
+def test_true_assumptions_are_hardly_ever_refuted_by_the_energy_of_the_noise():
+    grid = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(1)
+    gram = rbf(0.4)(grid).to_dense().detach()
+    weights = torch.randn(20, generator=torch.Generator().manual_seed(3)).double()
+    norm = float((weights @ gram @ weights).sqrt())
+    generator, refused = torch.Generator().manual_seed(4), 0
+    for _ in range(100):
+        state = KernelRidge(rbf(0.4), 0.01)
+        for _ in range(6):
+            rows = torch.randint(20, (4,), generator=generator)
+            noise = 0.1 * torch.randn(4, generator=generator).double()
+            state.update(grid[rows], (gram @ weights)[rows] + noise)
+            if norm_by_energy(state, 0.1, 0.2) > norm:
+                refused += 1
+                break
+    assert refused <= 20
+
+
+def test_a_run_ends_when_the_noise_does_not_explain_the_values():
+    def waves(x):
+        return math.cos(6 * math.pi * x)
+
+    listed = kbo.hypotheses(0.1, 1.0, 0)
+    with pytest.raises(RefutedAssumptions, match=r"further from every function .* at most 0\.01 \(n = "):
+        run(listed, 40, waves)
+    # as long as one hypothesis explains the values, those that do not stay
+    kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
+    assert any(part.unexplained for part in kept.optimizer.belief().parts.values())
+    assert not kept.optimizer.belief().unexplained

@@ -134,7 +134,9 @@ def hypotheses(
     checks.positive("size", size)
     for name, values in {"lengthscales": lengthscales, "norms": norms}.items():
         if values is not None and (not isinstance(values, (list, tuple)) or len(values) != len(lengthscales)):
-            raise InvalidInput(f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}.")
+            raise InvalidInput(
+                f"{name} must be a list of numbers, one for each hypothesis, got {checks.shown(values)}."
+            )
     if not lengthscales:
         raise InvalidInput("lengthscales must have one number at least.")
     x = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1)

@@ -17,6 +17,7 @@ import torch
 from kbo import checks
 from kbo.confidence import rounding
 from kbo.confidence.mixture.line_search import minimise_one
+from kbo.confidence.noise.energy import averaged as averaged_energy
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.regression import Posterior, Rounding
 from kbo.regression.numerics import as_ridges
@@ -174,12 +175,54 @@ def norm_lower_bound(
     """
     checks.instance("state", state, Posterior)
     checks.probability("delta", delta)
-    own, error = mixture_ridges(noise_std, scale), state.error.norm()
+    own = mixture_ridges(noise_std, scale)
     rounded = state.error.rounding if rounded_down else Rounding(0.0, 0.0)
     if math.isinf(floor := rounding.least_ridge(rounded)):
         return 0.0
     factor = rounding.radius_factor(rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta)
-    square, error = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor), factor * error
+    square = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor)
+    return _least_norm(state, square, factor * state.error.norm(), own, rounded, floor, ridges)
+
+
+@torch.no_grad()
+def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
+    """Return the least norm of a function whose residuals are no larger than the noise, or 0.
+
+    The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.noise.energy`` for all n at once, with
+    probability ``1 - alpha``, and a function of a smaller norm leaves more. Unlike ``norm_lower_bound``, whose radius
+    grows with the misfit of its own predictions, this notices a kernel that is too smooth for the data.
+
+    Args:
+        state, noise_std: As for ``norm_lower_bound``.
+        alpha: Probability that the function has a smaller norm, ever.
+    """
+    rounded, own = state.error.rounding, [noise_std**2]
+    if math.isinf(floor := rounding.least_ridge(rounded)) or not state.n:
+        return 0.0
+    square = noise_std**2 * averaged_energy(state.n, alpha, strict=False)[1]
+    return _least_norm(state, square, state.error.norm(), own, rounded, floor)
+
+
+def _least_norm(
+    state: Posterior,
+    square: float,
+    error: float,
+    own: Sequence[float],
+    rounded: Rounding,
+    floor: float,
+    ridges: Sequence[float] | None = None,
+) -> float:
+    """Return the largest B at which ``(R + B sqrt|E|)^2 + a B^2 = quad(a)`` for some ridge a, or 0.
+
+    Args:
+        state: The posterior.
+        square: ``R^2``.
+        error: ``|E|``.
+        own: Ridges around which the search over a begins.
+        rounded: Errors that rounding may have made.
+        floor: The least ridge that is read.
+        ridges: As for ``norm_lower_bound``.
+    """
     answers = state.all_ridges().in_numbers([])
 
     def least_norm(a: float) -> float:
