@@ -23,7 +23,7 @@ from kbo.confidence import (
     FiniteSet,
     MartingaleMixture,
 )
-from kbo.confidence.noise.energy import averaged
+from kbo.confidence.energy import averaged
 from kbo.errors import RefutedAssumptions
 from kbo.experiments.papers import chaining, streaming
 from kbo.experiments.papers.streaming_uniform import problem

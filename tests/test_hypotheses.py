@@ -11,8 +11,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 import kbo
 from kbo.acquisition import KernelUCB
 from kbo.confidence import AnyOf, MartingaleMixture, SelfNormalized
+from kbo.confidence.energy import averaged as averaged_energy
 from kbo.confidence.mixture.radius import norm_by_energy
-from kbo.confidence.noise.energy import averaged as averaged_energy
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import KernelRidge, Several, hypothetical
@@ -283,7 +283,7 @@ def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
         (pytest.approx(0.4), 15.0),
     ]
     for options in ({"lengthscales": []}, {"norms": [1.0]}, {"lengthscales": 0.4}):
-        with pytest.raises(InvalidInput, match="lengthscales|norms"):
+        with pytest.raises(InvalidInput, match=r"lengthscales|norms"):
             kbo.hypotheses(0.1, 1.0, **options)
     with pytest.raises(InvalidInput, match="turns"):
         kbo.hypotheses(0.1, 1.0, -1)

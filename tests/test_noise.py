@@ -21,8 +21,7 @@ from torch import Tensor
 
 from kbo import AdaptiveRidge, KernelRidge, recipes
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
-from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, NoiseLevel, SelfNormalized
-from kbo.confidence.noise import energy
+from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, NoiseLevel, SelfNormalized, energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
 from kbo.problems import stationary_kernel

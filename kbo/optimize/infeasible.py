@@ -27,12 +27,14 @@ class Infeasible:
             examined.
         bounds: The best values that the bounds leave to the quantities there, by name.
         constraints: The constraints.
+        delta: Probability that this is wrong.
     """
 
     points: int | None
     params: Params
     bounds: Mapping[str, float]
     constraints: tuple[Constraint, ...]
+    delta: float
 
     def __str__(self) -> str:
         broken = [c for c in self.constraints if c.name in self.bounds and not c.kept_by(self.bounds[c.name])]
@@ -40,7 +42,10 @@ class Infeasible:
             f"{c.name} {'at least' if c.sign < 0 else 'at most'} {self.bounds[c.name]:.4g} ({c})" for c in broken
         )
         which = "no point" if self.points is None else f"none of the {self.points} points"
-        return f"infeasible: {which} can keep all limits; the nearest one{' found' * (not self.points)} has {shown}"
+        return (
+            f"infeasible: {which} can keep all limits; the nearest one{' found' * (not self.points)} has {shown}; "
+            f"with probability at least {1 - self.delta:g}, if the assumptions are right"
+        )
 
 
 @torch.no_grad()
@@ -50,6 +55,7 @@ def certificate(
     constraints: Sequence[Constraint],
     tried: Tensor,
     evaluations: int,
+    delta: float,
 ) -> Infeasible | None:
     """Return the certificate that no point keeps all limits; None if there is none.
 
@@ -59,6 +65,7 @@ def certificate(
         constraints: The constraints.
         tried: Features [n D] of trials; there is none if one of these possibly keeps all limits.
         evaluations: Points at which bounds may be computed for a proof, where the space has more than 10 000.
+        delta: Probability that any of the bounds fails.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
@@ -76,4 +83,4 @@ def certificate(
         return None
     X = space.features(unit.unsqueeze(0))
     upper = {one.constraint.name: one.constraint.sign * float(one.belief.interval(X)[2]) for one in limited}
-    return Infeasible(None if points is None else len(points), space.params(unit), upper, tuple(constraints))
+    return Infeasible(None if points is None else len(points), space.params(unit), upper, tuple(constraints), delta)

@@ -125,7 +125,8 @@ class Inference(Run):
         if not limited or any(one.belief.proved() is None for one in limited):
             return None
         checks.whole("evaluations", evaluations, 0)
-        return certificate(self.space, limited, self.constraints, self._data()[0], evaluations)
+        delta = sum(one.belief.assumptions()["delta"] for one in limited)
+        return certificate(self.space, limited, self.constraints, self._data()[0], evaluations, delta)
 
     @guarded
     def answers(self, tolerance: float | None = None) -> Answers | None:
@@ -163,6 +164,21 @@ class Inference(Run):
             return None
         units = torch.stack([self.space.unit(best.params if params is None else params), second])
         return compared(described, self.space.features(units), self._generator(len(self._trials.finished)))
+
+    @guarded
+    def usual_loss(self) -> float | None:
+        """Return 5% of the difference in the mean between random and the recommended parameters, in positive numbers.
+
+        None while there is no bound, and if they are no worse.
+        """
+        best, known = self._recommended(), self._bounded()
+        if best is None or known is None:
+            return None
+        generator = self._generator(len(self._trials.finished))
+        units = torch.rand(_MOST_RIVALS, self.space.dimension, generator=generator, dtype=torch.float64)
+        points = torch.cat([self._features([best]), self.space.features(units)])
+        means = known[0].raw(known[0].posterior.predict(points)[0])
+        return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None
 
     @guarded
     def finalists(self, most: int = 5) -> dict[str, Params]:

@@ -372,10 +372,10 @@ class _Work:
 
     def _settled(self) -> str:
         """Return what is known well enough to stop for, in words; an empty text if nothing is."""
-        wanted, infeasible = self._budget.stop_at_gap, self._optimizer.infeasible(PROOF // 10)
+        least, wanted, n = self._budget.stop_when, self._budget.stop_at_gap, self._optimizer.n_finished
+        infeasible = self._optimizer.infeasible(PROOF // 10 if n % _ASKED else PROOF)
         if infeasible is not None:
             return str(infeasible)
-        least, n = self._budget.stop_when, self._optimizer.n_finished
         found = self._optimizer.answers() if least is not None and n and n % _ASKED == 0 else None
         if found is not None and least is not None and found.more.value <= least:
             return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"

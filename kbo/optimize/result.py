@@ -114,6 +114,8 @@ class Result:
         }
         without = "".join(f", {count} {end}" for end, count in ends.items() if count)
         lines = [("", f"{len(self.trials) - known - counts['pending']} trials{without}; {self.stopped}")]
+        if self.infeasible is not None and str(self.infeasible) != self.stopped:
+            lines.append(("no solution", str(self.infeasible)))
         if counts["failed"]:
             last = next(filter(None, (t.failure for t in reversed(self.trials))))
             lines.append(("last failure", " ".join(last.split())))
@@ -173,7 +175,8 @@ class Result:
         Args:
             objective: As for ``minimize``.
             budget: The largest number of evaluations.
-            tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``.
+            tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``, in the certified
+                setting ``Optimizer.usual_loss``.
             options: ``delta``, ``journal``, ``workers``, ``timeout`` and ``progress`` of ``kbo.confirm``.
 
         Raises:
@@ -185,9 +188,9 @@ class Result:
                 "there is nothing to confirm: the objective has no noise, or there are no two parameters to compare."
             )
         if tolerance is None:
-            if self.answers is None or not self.answers.tolerance:
-                raise InvalidInput("pass tolerance=..., a loss that counts as none: there is no model that says it.")
-            tolerance = self.answers.tolerance
+            tolerance = self.answers.tolerance if self.answers else self.optimizer.usual_loss()
+        if not tolerance:
+            raise InvalidInput("pass tolerance=..., a loss that counts as none: there is no model that says it.")
         given = {"maximize": self.optimizer.maximize, "value_range": self.optimizer.value_range, **options}
         return confirm(objective, candidates, budget, tolerance=tolerance, **given)
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.noise.energy import averaged, crossing, stitched
+from kbo.confidence.energy import averaged, crossing, stitched
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.read_only import ReadOnly
 from kbo.regression import Posterior, RidgeSchedule
