@@ -557,7 +557,7 @@ def evaluations(seed: int, n: int = 30) -> list[Evaluation]:
     return [Evaluation(i, tuple(points[i]), values[i], ["failed"] * (values[i] is None)) for i in order]
 
 
-CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), 1.0, 1e8)
+CERTIFIED = kbo.Certified(MaternKernel(nu=2.5).double(), 1.0, 1e10)
 
 
 @pytest.mark.parametrize(
