@@ -54,7 +54,7 @@ def test_the_bounds_are_the_union_of_those_of_the_hypotheses(kind):
     assert torch.equal(lower, torch.stack([one[0] for one in each]).amin(0))
     assert torch.equal(upper, torch.stack([one[1] for one in each]).amax(0))
     assert AnyOf(parts).argmax_upper(Several(states()), GRID) == (int(upper.argmax()), float(upper.max()))
-    assert "or if that is so with kernel and numbers of another one of 3 hypotheses" in AnyOf(parts).guarantee_on(
+    assert "or if kernel and numbers of another one of 3 hypotheses are right instead" in AnyOf(parts).guarantee_on(
         Several(states())
     )
 

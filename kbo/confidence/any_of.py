@@ -60,7 +60,7 @@ class AnyOf(Confidence):
         statements = [one._statement_on(own) for one, own in self._pairs(state)]
         if None in statements or len(set(map(type, self._confidences))) > 1:
             return None
-        others = f"or if that is so with kernel and numbers of another one of {self.n_hypotheses} hypotheses"
+        others = f"or if kernel and numbers of another one of {self.n_hypotheses} hypotheses are right instead"
         return f"{statements[0]}; {others}"
 
     def delta_on(self, state: Posterior) -> float:
