@@ -66,8 +66,10 @@ class Stateful:
             if isinstance(part, Stateful):
                 part.load_state_dict(state[name])
             elif _parts(part):
-                for one, its in zip(part, state[name], strict=True):
+                loaded = [one.fork() for one in part]  # all or none of them
+                for one, its in zip(loaded, state[name], strict=True):
                     one.load_state_dict(its)
+                setattr(self, name, loaded)
             else:
                 setattr(self, name, _plain(state[name]))
 

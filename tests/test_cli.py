@@ -58,6 +58,14 @@ def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
     kbo("tune", "known.py", "-n", "6", "-q")
     confirmed = kbo("confirm", "known.py", "-n", "12", "--tolerance", "2", "-q")
     assert "confirmation   " in confirmed.stdout
+    (tmp_path / "older.py").write_text(CERTIFIED + "setting = 'fast'\n")
+    assert "older.py: setting is to be" in kbo("tune", "older.py", code=1).stderr
+    listed = "\nconstraints = [kbo.Constraint('m', upper=3.0, kernel=kbo.hypotheses(0.1, 4.0))]\n"
+    measured = CERTIFIED.replace("+ next(noise)", "+ next(noise), {'m': next(noise)}") + listed
+    (tmp_path / "limited.py").write_text(measured)
+    kbo("tune", "limited.py", "-n", "4", "-q")
+    (tmp_path / "limited.py").write_text(measured.replace(", {'m': next(noise)}", ""))  # confirm takes numbers
+    assert "confirmation   " in kbo("confirm", "limited.py", "-n", "12", "-q").stdout
     assert "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr
 
 

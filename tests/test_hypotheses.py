@@ -67,6 +67,11 @@ def test_several_posteriors_learn_together_and_are_copied_apart():
     assert twin.n == 0
     with pytest.raises(InvalidInput, match="of 3 posteriors loads"):
         read.load_state_dict(Several(one.states[:2]).state_dict())
+    half = one.state_dict()
+    half["_states"][1] = {"class": "another"}
+    with pytest.raises(InvalidInput, match="loads the state dict"):
+        read.load_state_dict(half)
+    assert [state.n for state in read.states] == [0, 0, 0]
     read.load_state_dict(one.state_dict())
     assert all(
         torch.equal(mine.predict(GRID)[0], own.predict(GRID)[0])
@@ -205,6 +210,11 @@ def test_constraints_have_hypotheses_of_their_own(tmp_path):
     assert "size &lt;= 0.9" in page or "size <= 0.9" in page
     with pytest.raises(InvalidInput, match="belong to the hypotheses"):
         kbo.Constraint("size", upper=0.9, kernel=HYPOTHESES, norm_bound=1.0)
+    with pytest.raises(InvalidInput, match="infeasible at once"):
+        kbo.Optimizer(BOUNDS, constraints=[kbo.Constraint("size", lower=30.0, kernel=HYPOTHESES)], **settings)
+    always = kbo.Optimizer(BOUNDS, constraints=[kbo.Constraint("size", upper=30.0, kernel=HYPOTHESES)], **settings)
+    always.tell(always.ask(), (0.5, {"size": 1.0}))
+    assert "1 - 0.1" in always.belief().guarantee()  # a limit that cannot be broken takes no part of delta
     with pytest.raises(InvalidInput, match="no list of hypotheses"):
         kbo.Optimizer(
             BOUNDS,
@@ -242,6 +252,12 @@ def test_models_of_botorch_have_several_posteriors_and_known_variances_weigh_by_
         alone.update(X, y, weights=torch.full((6,), ridge / 0.04).double())
         assert torch.allclose(state.predict(GRID)[0], alone.predict(GRID)[0])
         assert state.provenance.unit_variance == ridge
+    fantasy = several().condition_on_observations(GRID[:4].reshape(2, 2, 1), torch.ones(2, 2, 1).double())
+    assert KernelUCB(fantasy, AnyOf(bounds))(GRID[:2].reshape(2, 1, 1)).shape == (2,)
+    more = torch.ones(1, 1).double()
+    for model, noise in ((several(), 0.04 * more), (several(train_Yvar=torch.full((6, 1), 0.04).double()), None)):
+        with pytest.raises(InvalidInput, match="known variances of all"):
+            model.condition_on_observations(GRID[:1], more, noise)
     scaled = several(outcome_transform=Standardize(1))
     assert all("Standardize" in state.provenance.caveats[0] for state in scaled.state.states)
 

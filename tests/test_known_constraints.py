@@ -278,3 +278,19 @@ def test_a_page_shows_limits_and_where_no_trial_may_be_and_which_known_results_v
         "kbo.Constraint(name=&#39;memory&#39;, upper=0.9)",
     ):
         assert shown in text
+
+
+def test_a_box_without_allowed_points_is_recognised_and_none_with_one():
+    options = [3.0, 1.0, 2.0, 9.0, 4.0]
+    parameters = {"a": (0.0, 2.0), "b": kbo.Float(0.1, 10.0, log=True), "n": kbo.Int(1, 9), "o": kbo.Ordinal(options)}
+    limits = [kbo.Linear({"a": 1.0, "b": -0.5}, lower=0.2), kbo.Linear({"n": 1.0, "o": 2.0}, upper=14.0, lower=9.0)]
+    space = kbo.Space(parameters, limits)
+    points = torch.rand(3000, 4, generator=torch.Generator().manual_seed(0)).double()
+    allowed = space.satisfies(points)
+    corners = torch.rand(400, 2, 4, generator=torch.Generator().manual_seed(1)).double()
+    low, high = corners.amin(1), corners.amax(1)
+    inside = ((low.unsqueeze(1) <= points) & (points <= high.unsqueeze(1))).all(-1)
+    found = space.may_satisfy(low, high)
+    assert bool(found[(inside & allowed).any(1)].all())
+    assert 20 < int((~found).sum()) < 380
+    assert torch.equal(space.may_satisfy(points, points), allowed)

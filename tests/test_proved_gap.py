@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
@@ -222,6 +223,25 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     assert solvable.gap <= free.largest - lower + 1e-9
     grid = [smooth({"x": i / 200, "y": j / 200}) for i in range(101) for j in range(201)]
     assert smooth(solvable.params) - min(grid) <= solvable.gap
+
+
+def test_the_nearest_point_of_a_certificate_is_one_of_the_space():
+    k = RBFKernel().double()
+    k.lengthscale = 0.5
+    table = pd.DataFrame({"x": [i / 12_000 for i in range(12_000)], "y": [0.5] * 12_000})
+    spaces = {"table": table, "rule": BOX}
+    for name, bounds in spaces.items():
+        rules = [] if name == "table" else [kbo.Linear({"x": 1.0}, lower=0.7)]
+        given = {"setting": kbo.Certified(k, 0.05, 3.0), "constraints": [limit(-0.6), *rules]}
+        optimizer = kbo.Optimizer(bounds, **given)
+        while (found := optimizer.infeasible(20_000)) is None:
+            params = optimizer.ask()
+            optimizer.tell(params, measured(params))
+        assert found.points is None
+        assert not optimizer.space.violated(found.params)
+        assert found.bounds["slope"] == optimizer.interval(found.params, "slope")[0]
+        assert found.bounds["slope"] > -0.6
+        assert "with probability at least 0.95, if the assumptions are right" in str(found)
 
 
 def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to_be_safe():

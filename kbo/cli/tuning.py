@@ -44,6 +44,7 @@ class _Target(NamedTuple):
 
 def _load(target: str) -> _Target:
     """Return a built-in problem, or what a script defines."""
+    from kbo.optimize.belief import Setting
     from kbo.problems import TUNING
     from kbo.workers.call import place
 
@@ -72,6 +73,10 @@ def _load(target: str) -> _Target:
         raise InvalidInput(f"{path} must define {' and '.join(missing)}; see `kbo tune --help`.")
     names = "objective", "bounds", "constraints", "defaults", "setting"
     given = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    if not isinstance(given.get("setting", kbo.Practical()), Setting):
+        raise InvalidInput(
+            f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
+        )
     return _Target(path.stem, **given)
 
 
@@ -323,12 +328,15 @@ def confirm(
     Then:  kbo confirm script.py --budget 60
     """
     options.apply_verbosity(quiet, verbose=False)
+    from kbo.optimize.constraint import measured_only
     from kbo.optimize.result import result_of
     from kbo.report.record import Record
 
-    name, objective, *_, setting = _load(target)
+    name, objective, _, constraints, _, setting = _load(target)
     path = journal or out / f"tune-{name}.jsonl"
-    result = result_of(Record.of(path, getattr(setting, "kernel", None)).reopened(), "", str(path))
+    measured, _ = measured_only(constraints)
+    record = Record.of(path, getattr(setting, "kernel", None), measured)
+    result = result_of(record.reopened(), "", str(path))
     given = {"workers": workers, "timeout": timeout, "progress": not quiet}
     _confirmed(result, objective, path, budget, tolerance=tolerance, delta=delta, **given)
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.models.likelihoods import KnownLikelihood, RidgeLikelihood
-from kbo.regression import Hypothetical, Posterior
+from kbo.regression import Hypothetical, Posterior, Several
 
 _MOST_DENSE = 64  # points whose joint covariance is formed densely; above, only its factors are
 
@@ -248,13 +248,17 @@ class FantasyGP(PosteriorModel):
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         super().__init__()
         state = checks.instance("model", model, PosteriorModel).state
-        self._hypothetical = Hypothetical(state, P, targets, weights)
+        observed = [
+            Hypothetical(one, P, targets, None if weights is None else weights * (one.ridge / state.ridge))
+            for one in state.states
+        ]
+        self._hypothetical: Posterior = observed[0] if len(observed) == 1 else Several(observed)
         checks.tensor("targets", targets)
         if (old := model.variances) is not None:
             new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)
             batch = torch.broadcast_shapes(old.shape[:-1], new.shape[:-1])
             self._variances = torch.cat([part.expand(*batch, -1) for part in (old, new)], -1)
-        self.train_inputs: tuple[Tensor, ...] = (self._hypothetical.P,)
+        self.train_inputs: tuple[Tensor, ...] = (observed[0].P,)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module
         if hasattr(model, "input_transform"):
@@ -265,7 +269,7 @@ class FantasyGP(PosteriorModel):
         self.eval()
 
     @property
-    def state(self) -> Hypothetical:
+    def state(self) -> Posterior:
         """The posterior of the observed and the hypothetical data."""
         return self._hypothetical
 

@@ -242,6 +242,11 @@ class StreamingGP(PosteriorModel):
         if wants_graph or X.ndim > 2 or Y.ndim > 2:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         values, state = self.hyperparameters().tolist(), self.state
+        if len(state.states) > 1 and (noise is None) != (self.train_Yvar is None):
+            raise InvalidInput(
+                "a model of several posteriors has a noise level in each: give known variances of all observations, "
+                "train_Yvar and noise, or of none."
+            )
         state.at()  # grows the factor, once for all models that follow
         if Y.ndim != 2 or Y.shape[-1] != 1:
             raise InvalidInput(f"Y must have shape [{len(X)} 1], got {tuple(Y.shape)}: use y.unsqueeze(-1).")

@@ -158,5 +158,5 @@ def hypotheses(
 _FACTOR = 2.0
 """Norm bounds that are proposed, in norms of a cosine."""
 
-_GRID, _TINY = 256, 1e-8
+_GRID, _TINY = 256, 1e-10
 """Points on which that norm is computed, and the ridge."""

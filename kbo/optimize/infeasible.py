@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,24 +64,28 @@ def certificate(
         space: The search space.
         limited: The constraints with their beliefs.
         constraints: The constraints.
-        tried: Features [n D] of trials; there is none if one of these possibly keeps all limits.
+        tried: Points [n P] of trials in the unit cube; there is none if one of these possibly keeps all limits.
         evaluations: Points at which bounds may be computed for a proof, where the space has more than 10 000.
         delta: Probability that any of the bounds fails.
 
     Raises:
         RefutedAssumptions: No function satisfies the assumptions of a bound and fits the data.
     """
-    if not limited or bool((least_possible(limits(limited), tried) >= 0).any()):
+    known = limits(limited)
+    if not limited or bool((least_possible(known, space.features(tried)) >= 0).any()):
         return None
     if (points := space.points(MOST_POINTS)) is not None:
-        least = least_possible(limits(limited), space.features(points))
-        largest, unit = float(least.max()), points[int(least.argmax())]
+        units = points
+        largest = float(least_possible(known, space.features(points)).max())
     elif (proof := largest_proved(slacks(limited, space), space, evaluations, until=0.0)) is not None:
-        largest, unit = proof.largest, proof.unit
+        units = torch.cat([tried, space.units([space.params(proof.unit)])])
+        largest = proof.largest
     else:
         return None
     if largest >= 0:
         return None
+    least = least_possible(known, space.features(units)).cpu()  # of which some bound may say nothing
+    unit = units[least.masked_fill(~space.satisfies(units) | (least >= 0), -math.inf).argmax()]
     X = space.features(unit.unsqueeze(0))
     upper = {one.constraint.name: one.constraint.sign * float(one.belief.interval(X)[2]) for one in limited}
     return Infeasible(None if points is None else len(points), space.params(unit), upper, tuple(constraints), delta)

@@ -126,7 +126,8 @@ class Inference(Run):
             return None
         checks.whole("evaluations", evaluations, 0)
         delta = sum(one.belief.assumptions()["delta"] for one in limited)
-        return certificate(self.space, limited, self.constraints, self._data()[0], evaluations, delta)
+        tried = self._units_of(self._trials.complete)
+        return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
 
     @guarded
     def answers(self, tolerance: float | None = None) -> Answers | None:

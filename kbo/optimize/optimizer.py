@@ -205,15 +205,16 @@ class Optimizer(Inference):
         certified, here = belief.proved() is not None, self._features([best])
         limits_certified = all(one.belief.proved() is not None for one in limited)
         search = self._search(Region(self.space), len(self._trials.finished))
-        if self._exploration is not None:
-            safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
-            sure = evaluations and certified and limits_certified and not safe.exact
-            if not sure or not kept_everywhere(limited, self.space, evaluations):
-                return safe
-            limited, every = [], f"{every}, every point of which is certain to be safe"
-        certified, bounds = certified and (limits_certified or not limited), belief.bounds
-        found, proved, exact = [], [], False
-        with Bar(total=evaluations * len(bounds), desc="proof of the gap", disable=not progress) as bar:
+        found, proved, exact, bounds = [], [], False, belief.bounds
+        searches = len(bounds) + len(limited) * (self._exploration is not None)
+        with Bar(total=evaluations * searches, desc="proof of the gap", disable=not progress) as bar:
+            if self._exploration is not None:
+                safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
+                sure = evaluations and certified and limits_certified and not safe.exact
+                if not sure or not kept_everywhere(limited, self.space, evaluations, bar.update):
+                    return safe
+                limited, every = [], f"{every}, every point of which is certain to be safe"
+            certified = certified and (limits_certified or not limited)
             for bound in bounds:  # of the hypothesis that is true, whichever it is
                 lower = bound.confidence.lower(bound.posterior, here)[0]
                 largest, exact = largest_upper(bound.confidence, bound.posterior, search, limits(limited))

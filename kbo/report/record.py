@@ -62,13 +62,19 @@ class Record:
     history: History | None = None
 
     @classmethod
-    def of(cls, run: Run, kernel: Kernel | Sequence[Hypothesis] | None = None) -> Record:
+    def of(
+        cls,
+        run: Run,
+        kernel: Kernel | Sequence[Hypothesis] | None = None,
+        constraints: Sequence[Constraint] = (),
+    ) -> Record:
         """Return the record of a run.
 
         Args:
             run: A journal, an optimiser, a result, or a record, which is returned as it is.
             kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
                 fingerprints only.
+            constraints: Limits of such a journal that have kernels of their own, with these.
 
         Raises:
             JournalError: The journal cannot be read, is damaged, or was made with another kernel.
@@ -95,7 +101,7 @@ class Record:
             return cls(header, events, trials, obstacle=why, path=path)
         if header.get("setting") != "certified" and kernel is not None:
             raise InvalidInput(f"{path} is a run of the practical setting, which fits its kernel: do not pass kernel.")
-        optimizer = optimizer_of(header, kernel)
+        optimizer = optimizer_of(header, kernel, constraints)
         try:
             optimizer.load(path)
         except KboError as error:
@@ -184,8 +190,12 @@ def _reading(what: str, passed_on: tuple[type[KboError], ...] = ()) -> Iterator[
         raise JournalError(f"{what} ({type(error).__name__}: {error}).") from error
 
 
-def optimizer_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis] | None = None) -> Optimizer:
-    """Return an optimiser without trials for the problem that the header of a journal describes."""
+def optimizer_of(
+    header: Mapping[str, Any],
+    kernel: Kernel | Sequence[Hypothesis] | None = None,
+    constraints: Sequence[Constraint] = (),
+) -> Optimizer:
+    """Return an optimiser without trials for the problem that the header of a journal describes; see ``Record.of``."""
     given = {name: value for name, value in header.items() if value is not None}
     kind: type[Practical | Certified] = Practical
     if header.get("setting") == "certified":
@@ -194,12 +204,13 @@ def optimizer_of(header: Mapping[str, Any], kernel: Kernel | Sequence[Hypothesis
         kind, given = Safe if "start" in header else Certified, {"noise_std": None, **given, "kernel": kernel}
     with _reading("the header of the journal cannot be used", passed_on=(KboError,)):
         setting = kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
-        constraints = constraints_of(header)
-        if header.get("setting") == "certified" and any(_KERNELS & set(e) for e in header.get("constraints", ())):
+        own, entries = {one.name: one for one in constraints}, header.get("constraints", ())
+        if any(_KERNELS & set(entry) and entry["name"] not in own for entry in entries):
             raise InvalidInput(
-                "a constraint of the run has a kernel of its own, of which the journal is a fingerprint."
+                "a constraint of the run has a kernel of its own, of which the journal has a fingerprint only."
             )
-        return _begin(header, space_of(header), setting, constraints)
+        limits = [own.get(one.name, one) for one in constraints_of(header)]
+        return _begin(header, space_of(header), setting, limits)
 
 
 def space_of(header: Mapping[str, Any]) -> Space:

@@ -127,6 +127,7 @@ class Limits:
 
     Attributes:
         columns: The parameters in some limit, by their positions.
+        unordered: The least and the largest option of those whose options do not increase.
     """
 
     def __init__(self, linear: Sequence[Linear], parameters: Mapping[str, Parameter]) -> None:
@@ -135,8 +136,11 @@ class Limits:
         used = self._weights.any(0).tolist()
         self.columns: dict[int, Parameter] = {i: p for i, p in enumerate(parameters.values()) if used[i]}
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
+        self.unordered: dict[int, tuple[float, float]] = {}
         for i, p in self.columns.items():
-            sizes[i] = max(map(abs, limits_of(p)))
+            sizes[i] = max(map(abs, values := limits_of(p)))
+            if list(values) != sorted(values):
+                self.unordered[i] = float(min(values)), float(max(values))
         low, high = torch.tensor([limit.ends for limit in linear], dtype=torch.float64).reshape(-1, 2).T
         rounding = _ROUNDING * (self._weights.abs() @ sizes + torch.where(high.isinf(), low, high).abs())
         self._low, self._high = low - rounding, high + rounding
@@ -145,6 +149,12 @@ class Limits:
         """Whether each limit holds, [n L], for numbers [n P], which are 0 where a parameter is in no limit."""
         sums = (numbers.unsqueeze(-2) * self._weights).sum(-1)  # by rows, unlike a matrix product
         return (self._low <= sums) & (sums <= self._high)
+
+    def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
+        """Whether all limits may hold, [n], for numbers between two ends [n P] each."""
+        ends = torch.stack([low, high]).unsqueeze(-2) * self._weights
+        least, most = ends.amin(0).sum(-1), ends.amax(0).sum(-1)
+        return ((self._low <= most) & (least <= self._high)).all(-1)
 
 
 def _digits(number: float) -> str:

@@ -324,11 +324,28 @@ class Space:
         found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
         return found or [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
-    def _hold(self, unit: Tensor) -> Tensor:
-        """Whether each of the linear constraints holds, [n L], at points [n P] of the unit cube."""
+    def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
+        """Whether boxes between two corners [n P] of the unit cube may have points that satisfy the linear constraints.
+
+        [n], without conditions. Functions are not asked.
+        """
+        ends = [self._numbers(low), self._numbers(high)]
+        for i, extremes in self._limits.unordered.items():  # between the numbers at two ends are not those in between
+            within = low[:, i] < high[:, i]
+            for end, number in zip(ends, extremes, strict=True):
+                end[within, i] = number
+        return self._limits.may_hold(*ends)
+
+    def _numbers(self, unit: Tensor) -> Tensor:
+        """The numbers [n P] of parameters in a linear constraint, at points [n P] of the unit cube; 0 for others."""
         numbers = torch.zeros_like(unit)
         for i, p in self._limits.columns.items():
             numbers[:, i] = p.numbers(unit[:, i])
+        return numbers
+
+    def _hold(self, unit: Tensor) -> Tensor:
+        """Whether each of the linear constraints holds, [n L], at points [n P] of the unit cube."""
+        numbers = self._numbers(unit)
         return self._limits.hold(torch.where(self.active(unit), numbers, 0.0) if self.conditions else numbers)
 
     def active(self, unit: Tensor) -> Tensor:

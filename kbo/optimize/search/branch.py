@@ -74,15 +74,15 @@ class Ceiling:
             kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
             if norm_bound and kernel and kernel.constant and kernel.monotone and confidence.finite_on(posterior):
                 self._parts.append((confidence, posterior, norm_bound, kernel))
-        self.proves: bool = len(self._parts) == len(bounds)
+        self.proves: bool = bool(bounds) and len(self._parts) == len(bounds)
 
     def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [n] at points X [n D], and those over cells with these centres; see ``_spans``."""
         found = []
         for confidence, posterior, norm_bound, kernel in self._parts:
             side = confidence.upper if self._sign > 0 else confidence.lower
-            at = self._sign * decided(side(posterior, X), "bound").cpu()
             most = norm_bound * math.sqrt(float(kernel.constant or 0.0)) * (1 + 1e-12)  # |g| <= B sqrt(k(x, x))
+            at = (self._sign * decided(side(posterior, X), "bound").cpu()).clamp_max(most)
             found.append(torch.stack([at, (at + norm_bound * _distance(kernel, differences)).clamp_max(most)]))
         at, over = (torch.stack(found).amax(0) - self._level) / self._unit
         return at, over
@@ -100,10 +100,13 @@ def slacks(limited: Sequence[ConstraintBelief], space: Space) -> list[Ceiling]:
     return [one for one in found if one.proves]
 
 
-def kept_everywhere(limited: Sequence[ConstraintBelief], space: Space, evaluations: int) -> bool:
-    """Return whether it is proved that every point of the space keeps all limits; see ``largest_proved``."""
+def kept_everywhere(
+    limited: Sequence[ConstraintBelief], space: Space, evaluations: int, counted: Callable[[int], object]
+) -> bool:
+    """Return whether it is proved that every point of the space keeps all limits; arguments as ``largest_proved``."""
     for one in limited:
-        proof = largest_proved([Ceiling(one.belief.bounds, -one.level, -1)], space, evaluations, until=0.0)
+        above = Ceiling(one.belief.bounds, -one.level, -1)
+        proof = largest_proved([above], space, evaluations, until=0.0, counted=counted)
         if proof is None or proof.largest > 0:
             return False
     return True
@@ -138,7 +141,7 @@ def largest_proved(
 
     Args:
         ceilings: Upper bounds of the functions.
-        space: The space; constraints on its parameters are not used, which can only make the bound larger.
+        space: The space; functions among its constraints are not asked, which can only make the bound larger.
         evaluations: Points at which bounds may be computed, at most, besides the first ones: one for each combination
             of options of choices.
         lower: What the result is compared with.
@@ -165,6 +168,9 @@ def largest_proved(
             )
             for kept_at, kept_over in (one(X, differences) for one in within):
                 at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
+            at = at.masked_fill(~space.may_satisfy(centres, centres), -math.inf)
+            ends = (_units(space, side) for side in (new.low, new.high))
+            over = over.masked_fill(~space.may_satisfy(*ends), -math.inf)
             if (most := _largest(at)) > best.found:
                 best = best._replace(found=most, unit=centres[int(at.argmax())])
             counted(len(at))

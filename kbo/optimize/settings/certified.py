@@ -37,7 +37,7 @@ _LEAST_WEIGHT = 1e-12
 _ENERGY = 0.1
 """Probability, in units of delta, that true assumptions are refused because of the energy of the noise."""
 
-_IN_LISTS = "in kbo.hypotheses give a larger size, more turns or more noise"
+_IN_LISTS = "in kbo.hypotheses a larger size, more turns or more noise"
 
 _MOST_COVERED = 4096
 """Largest number of points of a space that is covered."""
@@ -120,10 +120,11 @@ class Certified(Setting):
         known = self.prior(problem) if before is None else before
         found = known.after(evaluations[known.n_evaluations :])
         if found is not known and found.unexplained:
+            listed = f" ({_IN_LISTS})" * (not isinstance(self.kernel, Kernel))
             raise RefutedAssumptions(
                 "The data refute the assumptions: the values are further from every function of this norm than the "
-                f"noise is. Raise norm_bound or noise_std, or take a kernel with a shorter lengthscale; {_IN_LISTS}; "
-                f"if they are right, this happens with probability at most {self.delta * _ENERGY:g}",
+                "noise is. Raise norm_bound or noise_std, or take a kernel with a shorter lengthscale"
+                f"{listed}; if they are right, this happens with probability at most {self.delta * _ENERGY:g}",
                 n=found.posterior.n,
             )
         return found
@@ -159,22 +160,21 @@ class Certified(Setting):
             InvalidInput: No function of that norm keeps it anywhere.
         """
         recipe, kernel = recipes.get(method), self.kernel if constraint.kernel is None else constraint.kernel
-        if recipe.norm == "estimated" or recipe.fixed_kernel or not isinstance(kernel, Kernel):
+        if recipe.norm == "estimated" or recipe.fixed_kernel:
             return False
-        points = space.points(_MOST_COVERED)
-        centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)
-        if points is None and freeze(kernel, X := space.features(centre)).radial(X) is not None:
-            points = centre  # the prior is the same everywhere
         norm_bound = self.norm_bound if constraint.name == OBJECTIVE else constraint.norm_bound
-        if points is None or norm_bound is None:
+        pairs = [(kernel, norm_bound)] if isinstance(kernel, Kernel) else [(k.kernel, k.norm_bound) for k in kernel]
+        found = [None if bound is None else _largest(k, bound, space) for k, bound in pairs]
+        sizes = [size for size in found if size is not None]
+        if len(sizes) < len(found):
             return False
-        largest = norm_bound * float(KernelRidge(kernel, 1.0).prior_variance(space.features(points)).amax().sqrt())
-        if largest < constraint.limit:
+        if max(sizes) < constraint.limit:
             raise InvalidInput(
                 f"constraint {constraint.name!r}: infeasible at once, since no function of norm at most "
-                f"{norm_bound:g} with this kernel exceeds {largest:.4g} in size, and the limit is {constraint}."
+                f"{max(bound or 0.0 for _, bound in pairs):g} with this kernel exceeds {max(sizes):.4g} in size, and "
+                f"the limit is {constraint}."
             )
-        return -largest >= constraint.limit
+        return -max(sizes) >= constraint.limit
 
     def of(self, constraint: Constraint, outputs: int) -> Certified:
         """Return the setting of the quantity of a constraint, one of so many quantities.
@@ -184,9 +184,14 @@ class Certified(Setting):
         """
         if constraint.name == OBJECTIVE:
             return self.shared(outputs)
-        if isinstance(constraint.kernel, tuple):
-            return replace(self, kernel=constraint.kernel, noise_std=None, norm_bound=None).shared(outputs)
         online = self.hypotheses[0].noise_std is None
+        if isinstance(constraint.kernel, tuple) and not online:
+            return replace(self, kernel=constraint.kernel, noise_std=None, norm_bound=None).shared(outputs)
+        if isinstance(constraint.kernel, tuple):
+            raise InvalidInput(
+                f"constraint {constraint.name!r}: methods that bound the noise level online are for one kernel, and no "
+                "list of hypotheses: choose 'dmm-ucb'."
+            )
         if constraint.norm_bound is None or (constraint.noise_std is None) != online:
             needed = "norm_bound, and no noise_std" if online else "noise_std and norm_bound"
             raise InvalidInput(
@@ -213,6 +218,17 @@ class Certified(Setting):
             numbers |= {name: value} if (value := getattr(self, name)) else {}
         numbers |= {"noise_variant": "mixture+strict"} if self.strict_noise else {}  # as journals of before name it
         return {"setting": "certified", **numbers}
+
+
+def _largest(kernel: Kernel, norm_bound: float, space: Space) -> float | None:
+    """Return the largest size of a function of this norm; None where it is not known for all points of the space."""
+    points = space.points(_MOST_COVERED)
+    centre = torch.full((1, space.dimension), 0.5, dtype=torch.float64)
+    if points is None and freeze(kernel, X := space.features(centre)).radial(X) is not None:
+        points = centre  # the prior is the same everywhere
+    if points is None:
+        return None
+    return norm_bound * float(KernelRidge(kernel, 1.0).prior_variance(space.features(points)).amax().sqrt())
 
 
 def _finite(space: Space, method: str) -> Tensor:
@@ -509,8 +525,8 @@ class AnyBelief(CertifiedBelief):
         if not left:
             raise RefutedAssumptions(
                 "The data refute every hypothesis of the list: the objective is rougher, larger or noisier than each "
-                "says, or no function. Add hypotheses with shorter lengthscales, larger norms or more noise; "
-                f"{_IN_LISTS}",
+                "says, or no function. Add hypotheses with shorter lengthscales, larger norms or more noise "
+                f"({_IN_LISTS})",
                 hypotheses=len(refuted),
                 n=max(refuted.values()),
             )

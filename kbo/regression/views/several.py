@@ -50,6 +50,10 @@ class Several(View):
         for state in self._states:
             state.note(*caveats, **changes)
 
+    def _restored(self) -> None:
+        self.state = self._states[0]
+        super()._restored()
+
     def _check_state(self, state: dict[str, Any], *more: str) -> None:
         super()._check_state(state, *more)
         if len(state["_states"]) != len(self._states):
