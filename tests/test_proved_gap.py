@@ -212,6 +212,7 @@ def test_on_a_box_a_problem_without_a_solution_is_certified():
     result = kbo.minimize(measured, BOX, 40, setting=setting, constraints=[limit(-0.5)])
     assert result.stopped.startswith("infeasible: no point can keep all limits; the nearest one found has slope at l")
     assert result.infeasible.points is None
+    assert "not known to keep all limits" in str(result)
     assert result.infeasible.bounds["slope"] > -0.5
     # by the trials alone nothing is known of the other points
     assert result.optimizer.infeasible() is None

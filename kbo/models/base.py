@@ -248,10 +248,11 @@ class FantasyGP(PosteriorModel):
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         super().__init__()
         state = checks.instance("model", model, PosteriorModel).state
-        observed = [
-            Hypothetical(one, P, targets, None if weights is None else weights * (one.ridge / state.ridge))
-            for one in state.states
-        ]
+        first, *others = state.states  # each with a ridge of its own
+        observed = [Hypothetical(first, P, targets, weights)]
+        for one in others:
+            own = None if weights is None else weights * (one.ridge / state.ridge)
+            observed.append(Hypothetical(one, P, targets, own))
         self._hypothetical: Posterior = observed[0] if len(observed) == 1 else Several(observed)
         checks.tensor("targets", targets)
         if (old := model.variances) is not None:

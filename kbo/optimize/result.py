@@ -142,6 +142,8 @@ class Result:
                     f"{rounded_up(self.gap, 4)}  (the optimum is at most this much better; {self.gap_scope})",
                 )
             )
+        elif self.certified and self.feasibility is not None and not self.feasibility.kept:
+            lines.append(("optimality gap", "none, since the recommended parameters are not known to keep all limits"))
         told, details = {}, []
         for name, text in self.account.items():
             if name in ("model", "search", "rule", "limits", *(["effects"] if self.answers else [])):
