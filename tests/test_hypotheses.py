@@ -174,7 +174,7 @@ def test_constraints_and_safe_runs_take_hypotheses_of_the_objective():
     found = kbo.minimize(objective, BOUNDS, 6, setting=setting, constraints=[limit])
     assert found.certified
     with pytest.raises(InvalidInput, match="kernel of its own"):
-        kbo.Optimizer(BOUNDS, setting=setting, constraints=[kbo.Constraint("a", upper=2.0, noise_std=1, norm_bound=3)])
+        kbo.Optimizer(BOUNDS, setting=setting, constraints=[kbo.Constraint("a", upper=20.0, noise_std=1, norm_bound=3)])
 
 
 def test_constraints_have_hypotheses_of_their_own(tmp_path):

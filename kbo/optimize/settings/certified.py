@@ -160,7 +160,8 @@ class Certified(Setting):
             InvalidInput: No function of that norm keeps it anywhere.
         """
         recipe, kernel = recipes.get(method), self.kernel if constraint.kernel is None else constraint.kernel
-        if recipe.norm == "estimated" or recipe.fixed_kernel:
+        others = constraint.name != OBJECTIVE and constraint.kernel is None and not isinstance(kernel, Kernel)
+        if recipe.norm == "estimated" or recipe.fixed_kernel or others:  # hypotheses about another quantity
             return False
         norm_bound = self.norm_bound if constraint.name == OBJECTIVE else constraint.norm_bound
         pairs = [(kernel, norm_bound)] if isinstance(kernel, Kernel) else [(k.kernel, k.norm_bound) for k in kernel]
