@@ -10,9 +10,9 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
 from kbo.acquisition import KernelUCB
-from kbo.confidence import AnyOf, MartingaleMixture, SelfNormalized
+from kbo.confidence import AnyOf, FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.confidence.energy import averaged as averaged_energy
-from kbo.confidence.mixture.radius import norm_by_energy
+from kbo.confidence.mixture.radius import norm_by_energy, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import KernelRidgeGP, PosteriorGP
 from kbo.regression import KernelRidge, Several, hypothetical
@@ -353,5 +353,18 @@ def test_a_run_ends_when_the_noise_does_not_explain_the_values():
         run(listed, 40, waves)
     # as long as one hypothesis explains the values, those that do not stay
     kept = run([*listed, *kbo.hypotheses(0.1, 1.0, 5, lengthscales=[0.2])], 8, waves)
-    assert any(part.unexplained for part in kept.optimizer.belief().parts.values())
-    assert not kept.optimizer.belief().unexplained
+    belief = kept.optimizer.belief()
+    assert any(unexplained(part.reported, part.posterior) for part in belief.parts.values())
+    assert not unexplained(belief.reported, belief.posterior)
+    assert not unexplained(FixedWidth(2.0), belief.posterior)
+
+
+def test_an_acquisition_function_has_no_guarantee_if_the_noise_does_not_explain_the_values():
+    X = torch.linspace(0, 1, 12).double().unsqueeze(-1)
+    model = KernelRidgeGP(X, torch.cos(18 * X), rbf(1.0), 0.01)
+    for bound in (MartingaleMixture(0.1, 3.0, 0.1), SelfNormalized(0.1, 3.0, 0.1)):
+        acquisition = KernelUCB(model, bound)
+        assert acquisition.guarantee is None
+        assert acquisition.objections
+    assert "further from every function" in " ".join(KernelUCB(model, SelfNormalized(0.1, 3.0, 0.1)).objections)
+    assert KernelUCB(model, SelfNormalized(1.0, 3.0, 0.1)).objections != acquisition.objections

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import Confidence
+from kbo.confidence.mixture.radius import unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.models import PosteriorModel
 from kbo.regression import Posterior
@@ -83,6 +84,10 @@ class ConfidenceAcquisition(CheckedAcquisition):
                 copy.copy(self.confidence).interval(state, self.model.train_inputs[0][:1])  # pyright: ignore
             except RefutedAssumptions as refuted:
                 reasons.append(str(refuted))
+            if not reasons and unexplained(self.confidence, state):
+                reasons.append(
+                    "the values are further from every function of norm at most norm_bound than the noise is"
+                )
         return reasons
 
     @property

@@ -47,7 +47,7 @@ class AnyOf(Confidence):
         self.n_hypotheses: int = len(confidences) if n_hypotheses is None else n_hypotheses
         self.delta: float = max(one.delta for one in confidences)
 
-    def _pairs(self, state: Posterior) -> list[tuple[Confidence, Posterior]]:
+    def hypotheses(self, state: Posterior) -> list[tuple[Confidence, Posterior]]:
         states = state.states
         if len(states) != len(self._confidences):
             raise InvalidInput(
@@ -57,23 +57,23 @@ class AnyOf(Confidence):
         return list(zip(self._confidences, states, strict=True))
 
     def _statement_on(self, state: Posterior) -> str | None:
-        statements = [one._statement_on(own) for one, own in self._pairs(state)]
+        statements = [one._statement_on(own) for one, own in self.hypotheses(state)]
         if None in statements or len(set(map(type, self._confidences))) > 1:
             return None
         others = f"or if kernel and numbers of another one of {self.n_hypotheses} hypotheses are right instead"
         return f"{statements[0]}; {others}"
 
     def delta_on(self, state: Posterior) -> float:
-        return max(one.delta_on(own) for one, own in self._pairs(state))
+        return max(one.delta_on(own) for one, own in self.hypotheses(state))
 
     def objections(self, state: Posterior) -> list[str]:
         """Return the reasons of all hypotheses why their theorems do not cover their posteriors."""
         mixed = ["the hypotheses have bounds of several kinds"] * (len(set(map(type, self._confidences))) > 1)
-        reasons = [reason for one, own in self._pairs(state) for reason in one.objections(own)]
+        reasons = [reason for one, own in self.hypotheses(state) for reason in one.objections(own)]
         return list(dict.fromkeys(mixed + reasons))
 
     def finite_on(self, state: Posterior) -> bool:
-        return all(one.finite_on(own) for one, own in self._pairs(state))
+        return all(one.finite_on(own) for one, own in self.hypotheses(state))
 
     def reported(self) -> Confidence | None:
         found: list[Any] = [one.reported() for one in self._confidences]
@@ -92,7 +92,7 @@ class AnyOf(Confidence):
         self, state: Posterior, interval: Callable[[Confidence, Posterior], tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         found, refuted = [], None
-        for one, own in self._pairs(state):
+        for one, own in self.hypotheses(state):
             try:
                 found.append(interval(one, own))
             except RefutedAssumptions as error:

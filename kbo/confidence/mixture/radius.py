@@ -25,6 +25,9 @@ from kbo.regression.numerics import as_ridges
 DMM_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a0 over which DMM minimises (Flynn & Reeb 2024, Sec. 7), and at which exact searches begin."""
 
+ENERGY = 0.1
+"""Probability, in units of delta, that true assumptions are refused because of the energy of the noise."""
+
 TOO_LARGE = "a function that fits the data must have a larger norm"
 
 
@@ -182,6 +185,24 @@ def norm_lower_bound(
     factor = rounding.radius_factor(rounding.accounted(rounded, max(own[0], floor)), state.error.terms, delta)
     square = factor * averaged_radius(state, noise_std, delta, own, many=True, floor=floor)
     return _least_norm(state, square, factor * state.error.norm(), own, rounded, floor, ridges)
+
+
+def unexplained(confidence: Any, state: Posterior) -> bool:
+    """Return whether the values are further from every function of the norm than the noise is (docs/theory/noise.md).
+
+    Of several hypotheses: of all. So a true one is never left out by this test, which has a probability of its own to
+    be wrong, and the bounds hold as they are. False for bounds that do not assume both noise level and norm.
+
+    Args:
+        confidence: The bound.
+        state: The posterior.
+    """
+    return all(
+        isinstance(norm_bound := getattr(one, "norm_bound", None), float)
+        and one.noise_std is not None
+        and norm_by_energy(own, one.noise_std, ENERGY * one.delta) > norm_bound
+        for one, own in confidence.hypotheses(state)
+    )
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kbo import checks, recipes
 from kbo.confidence import AnyOf, Confidence, MartingaleMixture, UnknownNorm, refuse_if_refuted
-from kbo.confidence.mixture.radius import Scale, checked_scale, norm_by_energy
+from kbo.confidence.mixture.radius import ENERGY, Scale, checked_scale, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
 from kbo.optimize.belief import NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
@@ -33,9 +33,6 @@ _LEAST_ERROR = 1e-3
 
 _LEAST_WEIGHT = 1e-12
 """Weight below which a value is left out: it says nothing."""
-
-_ENERGY = 0.1
-"""Probability, in units of delta, that true assumptions are refused because of the energy of the noise."""
 
 _IN_LISTS = "in kbo.hypotheses a larger size, more turns or more noise"
 
@@ -119,12 +116,12 @@ class Certified(Setting):
     ) -> CertifiedBelief:
         known = self.prior(problem) if before is None else before
         found = known.after(evaluations[known.n_evaluations :])
-        if found is not known and found.unexplained:
+        if found is not known and found.reported is not None and unexplained(found.reported, found.posterior):
             listed = f" ({_IN_LISTS})" * (not isinstance(self.kernel, Kernel))
             raise RefutedAssumptions(
                 "The data refute the assumptions: the values are further from every function of this norm than the "
                 "noise is. Raise norm_bound or noise_std, or take a kernel with a shorter lengthscale"
-                f"{listed}; if they are right, this happens with probability at most {self.delta * _ENERGY:g}",
+                f"{listed}; if they are right, this happens with probability at most {self.delta * ENERGY:g}",
                 n=found.posterior.n,
             )
         return found
@@ -382,26 +379,10 @@ class CertifiedBelief(Belief):
         The same check for every method that rests on all of them: some bounds use one ridge only, or none, and would
         not notice. The others have a check of their own, or assume something else.
         """
-        s = self.setting
-        if self._rests_on_all:
-            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, s.delta, s.scale)
-
-    @property
-    def _rests_on_all(self) -> bool:
-        """Whether the bounds rest on kernel, noise level and norm bound, and have no check of their own."""
-        recipe = recipes.get(self.method.name)
+        s, recipe = self.setting, recipes.get(self.method.name)
         own_check = recipe.noise == "online" or recipe.norm == "estimated" or recipe.fixed_kernel
-        return recipe.has_bounds and not own_check
-
-    @property
-    def unexplained(self) -> bool:
-        """Whether the values are further from every function of the norm than the noise is.
-
-        Of several hypotheses: of all that are left. So a true one is never left out by this test, which has a
-        probability of its own to be wrong, and the bounds hold as they are.
-        """
-        alpha = self.setting.delta * _ENERGY
-        return self._rests_on_all and norm_by_energy(self.posterior, self.noise_std, alpha) > self.norm_bound
+        if recipe.has_bounds and not own_check:
+            refuse_if_refuted(posterior, self.noise_std, self.norm_bound, s.delta, s.scale)
 
     @property
     def noise_std(self) -> float:
@@ -532,10 +513,6 @@ class AnyBelief(CertifiedBelief):
                 n=max(refuted.values()),
             )
         return _any_of(self.setting, left, refuted)
-
-    @property
-    def unexplained(self) -> bool:
-        return all(part.unexplained for part in self.parts.values())
 
     @property
     def confidence(self) -> Confidence | None:
