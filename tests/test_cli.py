@@ -64,6 +64,10 @@ def test_a_script_may_have_a_setting_with_hypotheses(tmp_path):
     measured = CERTIFIED.replace("+ next(noise)", "+ next(noise), {'m': next(noise)}") + listed
     (tmp_path / "limited.py").write_text(measured)
     kbo("tune", "limited.py", "-n", "4", "-q")
+    kbo("report", "kbo-runs/tune-limited.jsonl", "--to", "bare.html")
+    assert "--script SCRIPT" in (tmp_path / "bare.html").read_text()
+    kbo("report", "kbo-runs/tune-limited.jsonl", "--script", "limited.py", "--to", "full.html")
+    assert "Certified: the interval holds" in (tmp_path / "full.html").read_text()
     (tmp_path / "limited.py").write_text(measured.replace(", {'m': next(noise)}", ""))  # confirm takes numbers
     assert "confirmation   " in kbo("confirm", "limited.py", "-n", "12", "-q").stdout
     assert "noise-std is for scripts" in kbo("tune", "known.py", "--noise-std", "0.1", code=1).stderr

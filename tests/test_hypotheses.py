@@ -292,17 +292,29 @@ def test_a_proposed_list_contains_twice_a_wave_with_so_many_turns():
             wave = 5.0 * torch.cos(math.pi * (turns + 1) * x[:, 0])
             norm = float(wave @ torch.linalg.solve(gram, wave)) ** 0.5
             assert 2 * norm * (1 - 1e-3) <= one.norm_bound <= 2.2 * norm
-            assert isinstance(one.kernel, MaternKernel)
+            assert isinstance(one.kernel.base_kernel, MaternKernel)
     found = kbo.hypotheses(0.1, 5.0, lengthscales=[0.2, 0.4], norms=[1, 3])
-    assert [(float(h.kernel.lengthscale), h.norm_bound) for h in found] == [
-        (pytest.approx(0.2), 5.0),
-        (pytest.approx(0.4), 15.0),
+    assert list(map(str, found)) == [
+        "MaternKernel, lengthscale 0.2, variance 25, noise 0.1, norm 1",
+        "MaternKernel, lengthscale 0.4, variance 25, noise 0.1, norm 3",
     ]
     for options in ({"lengthscales": []}, {"norms": [1.0]}, {"lengthscales": 0.4}):
         with pytest.raises(InvalidInput, match=r"lengthscales|norms"):
             kbo.hypotheses(0.1, 1.0, **options)
     with pytest.raises(InvalidInput, match="turns"):
         kbo.hypotheses(0.1, 1.0, -1)
+
+
+@pytest.mark.parametrize("unit", [0.01, 300.0])
+def test_bounds_of_a_proposed_list_follow_the_units_of_the_objective(unit):
+    plain, scaled = (kbo.Optimizer(BOUNDS, setting=kbo.Certified(kbo.hypotheses(0.1 * u, 1.0 * u))) for u in (1, unit))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(8):
+        params = plain.ask()
+        value = math.sin(3 * params["x"]) + 0.1 * float(torch.randn((), generator=generator))
+        plain.tell(params, value)
+        scaled.tell(scaled.expect(params), unit * value)
+    assert scaled.interval({"x": 0.3}) == pytest.approx([unit * one for one in plain.interval({"x": 0.3})], rel=1e-6)
 
 
 def test_residuals_larger_than_the_noise_refute_a_kernel_that_is_too_smooth():

@@ -42,7 +42,7 @@ class _Target(NamedTuple):
     setting: Any = None
 
 
-def _load(target: str) -> _Target:
+def load(target: str) -> _Target:
     """Return a built-in problem, or what a script defines."""
     from kbo.optimize.belief import Setting
     from kbo.problems import TUNING
@@ -196,7 +196,7 @@ def tune(
     options.apply_verbosity(quiet, verbose)
     from kbo.report.figures.history import trace
 
-    name, objective, bounds, constraints, defaults, setting = _load(target)
+    name, objective, bounds, constraints, defaults, setting = load(target)
     if noise_std is not None and setting is not None:
         raise InvalidInput(f"--noise-std is for scripts without a setting of their own, and {target} defines one.")
     constraints = [*constraints, *map(options.constraint, constraint or ())]
@@ -332,7 +332,7 @@ def confirm(
     from kbo.optimize.result import result_of
     from kbo.report.record import Record
 
-    name, objective, _, constraints, _, setting = _load(target)
+    name, objective, _, constraints, _, setting = load(target)
     path = journal or out / f"tune-{name}.jsonl"
     measured, _ = measured_only(constraints)
     record = Record.of(path, getattr(setting, "kernel", None), measured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,12 +38,17 @@ def plot(
 def report(
     run: Annotated[Path, typer.Argument(help=JOURNAL)],
     page: Annotated[Path | None, typer.Option("--to", help="The .html file; by default beside the input.")] = None,
+    script: Annotated[
+        str | None, typer.Option(help="Script of a certified run, with its `setting`: the journal lacks the kernels.")
+    ] = None,
 ) -> None:
     """Write the results of a run and the assumptions of its bounds as one HTML page.
 
-    The journal of a certified run lacks its kernel: kbo.report.write(run, page, kernel=kernel) writes its bounds too.
+    Example:  kbo report kbo-runs/tune-train.jsonl --script train.py
     """
+    from kbo.cli.tuning import load
     from kbo.histories import FOREIGN
+    from kbo.optimize.constraint import measured_only
     from kbo.report import write
 
     if run.suffix == ".parquet" or run.is_dir():
@@ -52,7 +57,12 @@ def report(
         )
     if run.suffix in FOREIGN:
         raise InvalidInput(f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`.")
-    typer.echo(f"page     {write(run, page)}")
+    given: dict[str, Any] = {}
+    if script is not None:
+        target = load(script)
+        kernel = getattr(target.setting, "kernel", None)
+        given = {"kernel": kernel, "constraints": measured_only(target.constraints)[0]} if kernel is not None else {}
+    typer.echo(f"page     {write(run, page, **given)}")
 
 
 def audit(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 
 from kbo import checks
 from kbo.errors import InvalidInput
@@ -73,9 +73,13 @@ class Hypothesis:
         checks.positive("norm_bound", self.norm_bound)
 
     def __str__(self) -> str:
-        found = getattr(self.kernel, "lengthscale", None)
+        kernel, variance = self.kernel, 1.0
+        while isinstance(kernel, ScaleKernel):
+            kernel, variance = kernel.base_kernel, variance * float(kernel.outputscale)
+        found: Any = getattr(kernel, "lengthscale", None)
         lengths = "" if found is None else f", lengthscale {', '.join(f'{x:.3g}' for x in found.flatten().tolist())}"
-        return f"{type(self.kernel).__name__}{lengths}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
+        times = "" if variance == 1 else f", variance {variance:.4g}"
+        return f"{type(kernel).__name__}{lengths}{times}, noise {self.noise_std:g}, norm {self.norm_bound:g}"
 
 
 def checked_kernel(given: Any, owner: str, numbers: Mapping[str, Any]) -> Kernel | tuple[Hypothesis, ...]:
@@ -116,8 +120,9 @@ def hypotheses(
 ) -> list[Hypothesis]:
     """Return hypotheses for a smooth objective: Matern 5/2 kernels of some lengthscales, each with a norm bound.
 
-    The norm bound of a lengthscale is twice the norm of a cosine with so many turning points. How to choose size and
-    turns, and what they assume: docs/choosing.md.
+    The norm bound of a lengthscale is twice the norm of a cosine with so many turning points. The kernels have the
+    variance ``size ** 2``, so the bounds follow the units of the objective. How to choose size and turns, and what they
+    assume: docs/choosing.md.
 
     Args:
         noise_std: Sub-Gaussian constant of the noise.
@@ -143,15 +148,16 @@ def hypotheses(
     wave = torch.cos(math.pi * (checks.whole("turns", turns, 0, _GRID // 8) + 1) * x[:, 0])
     found = []
     for i, lengthscale in enumerate(lengthscales):
-        kernel = MaternKernel(nu=2.5).double()
-        kernel.initialize(lengthscale=checks.positive("lengthscales", lengthscale)).requires_grad_(False)
+        base = MaternKernel(nu=2.5).double()
+        base.initialize(lengthscale=checks.positive("lengthscales", lengthscale))
+        kernel = ScaleKernel(base).double().initialize(outputscale=size**2).requires_grad_(False)
         if norms is None:
-            state = KernelRidge(kernel, _TINY)
+            state = KernelRidge(base, _TINY)
             state.update(x, wave)
             norm = float(rounded_up(_FACTOR * float(state.quad() / _TINY) ** 0.5, 2))
         else:
             norm = checks.positive("norms", norms[i])
-        found.append(Hypothesis(kernel, noise_std, size * norm))
+        found.append(Hypothesis(kernel, noise_std, norm))
     return found
 
 

@@ -119,7 +119,7 @@ class Result:
         if counts["failed"]:
             last = next(filter(None, (t.failure for t in reversed(self.trials))))
             lines.append(("last failure", " ".join(last.split())))
-        if self.params is not None:
+        if self.params is not None and self.infeasible is None:
             exact = self.lower is None or self.lower == self.upper
             sure = "" if self.certified else f" with {1 - self.assumptions.get('delta', 0.1):.0%}"
             bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]{sure}"
@@ -142,7 +142,7 @@ class Result:
                     f"{rounded_up(self.gap, 4)}  (the optimum is at most this much better; {self.gap_scope})",
                 )
             )
-        elif self.certified and self.feasibility is not None and not self.feasibility.kept:
+        elif self.certified and not self.infeasible and self.feasibility and not self.feasibility.kept:
             lines.append(("optimality gap", "none, since the recommended parameters are not known to keep all limits"))
         told, details = {}, []
         for name, text in self.account.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpytorch.kernels import Kernel
@@ -10,6 +11,7 @@ from gpytorch.kernels import Kernel
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.files import replacing
+from kbo.optimize import Constraint, Hypothesis
 from kbo.report import tuning
 from kbo.report.record import Record, Run
 
@@ -18,7 +20,8 @@ def write(
     run: Run,
     page: str | os.PathLike[str] | None = None,
     *,
-    kernel: Kernel | None = None,
+    kernel: Kernel | Sequence[Hypothesis] | None = None,
+    constraints: Sequence[Constraint] = (),
     title: str | None = None,
 ) -> Path:
     """Write the results of a run and the assumptions of its bounds as one HTML page that needs no other file.
@@ -26,8 +29,9 @@ def write(
     Args:
         run: A result, an optimiser, or a journal (.jsonl).
         page: Path of the page, a .html file; by default beside the run.
-        kernel: The kernel of a journal in the certified setting, of which the journal holds a fingerprint only. Without
-            it the page shows what the journal holds and says that bounds are missing.
+        kernel: The kernel or the hypotheses of a journal in the certified setting, of which the journal holds
+            fingerprints only. Without them the page shows what the journal holds and says that bounds are missing.
+        constraints: Limits of such a journal that have kernels of their own, with these.
         title: Title of the page; by default from the name of the file.
 
     Returns:
@@ -41,7 +45,7 @@ def write(
         >>> result = kbo.minimize(objective, {"x": (0.0, 1.0)}, 20)
         >>> kbo.report.write(result, "run.html")
     """
-    record = Record.of(run, kernel)
+    record = Record.of(run, kernel, constraints)
     target, name = _target(record.path, page)
     text = tuning.page(record, title or name.removeprefix("tune-"))
     try:

@@ -192,10 +192,11 @@ class Certified(Setting):
             )
         if constraint.norm_bound is None or (constraint.noise_std is None) != online:
             needed = "norm_bound, and no noise_std" if online else "noise_std and norm_bound"
+            listed = "" if online else ", or a list of hypotheses as its kernel"
             raise InvalidInput(
                 f"constraint {constraint.name!r}: the certified setting needs its own {needed}, as in constraints="
                 f"[kbo.Constraint({constraint.name!r}, ..., {'' if online else 'noise_std=0.1, '}"
-                f"norm_bound=2.0)], got noise_std={constraint.noise_std}, norm_bound={constraint.norm_bound}."
+                f"norm_bound=2.0)]{listed}, got noise_std={constraint.noise_std}, norm_bound={constraint.norm_bound}."
             )
         kernel = self.kernel if constraint.kernel is None else constraint.kernel
         if not isinstance(kernel, Kernel):
