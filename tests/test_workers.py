@@ -573,7 +573,7 @@ def test_a_script_with_the_name_of_a_module_that_kbo_needs_is_refused(name, scri
     script = script.with_stem(name)
     script.write_text(PROBLEM)
     with pytest.raises(kbo.InvalidInput, match=rf"{name}\.py has the name of a module of .*: rename it"):
-        tuning._load(str(script))
+        tuning.load(str(script))
     assert getattr(sys.modules.get(name), "__file__", None) != str(script)
 
 
@@ -583,7 +583,7 @@ def test_a_script_is_loaded_again_from_another_folder(script):
         (script.parent / folder / script.name).write_text(
             f"bounds, folder = [], {folder!r}\ndef objective(x): return x[0]\n"
         )
-        tuning._load(str(script.parent / folder / script.name))
+        tuning.load(str(script.parent / folder / script.name))
         assert sys.modules[script.stem].folder == folder
 
 
