@@ -43,7 +43,11 @@ class _Target(NamedTuple):
 
 
 def load(target: str) -> _Target:
-    """Return a built-in problem, or what a script defines."""
+    """Return a built-in problem, or what a script defines.
+
+    Raises:
+        InvalidInput: There is neither, or the script cannot be loaded or used.
+    """
     from kbo.optimize.belief import Setting
     from kbo.problems import TUNING
     from kbo.workers.call import place

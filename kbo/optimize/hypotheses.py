@@ -19,6 +19,12 @@ from kbo.terminal import rounded_up
 
 T = TypeVar("T")
 
+_FACTOR = 2.0
+"""Norm bounds that are proposed, in norms of a cosine."""
+
+_GRID, _TINY = 256, 1e-10
+"""Points on which that norm is computed, and the ridge."""
+
 
 class _Copied:
     """A kernel that is copied when it is set and when it is read."""
@@ -159,10 +165,3 @@ def hypotheses(
             norm = checks.positive("norms", norms[i])
         found.append(Hypothesis(kernel, noise_std, norm))
     return found
-
-
-_FACTOR = 2.0
-"""Norm bounds that are proposed, in norms of a cosine."""
-
-_GRID, _TINY = 256, 1e-10
-"""Points on which that norm is computed, and the ridge."""

@@ -28,6 +28,9 @@ from kbo.optimize.trials import Trial, error_of, quantity, violations
 from kbo.regression import hypothetical
 from kbo.space import Bounds, Params, Space
 
+_ANYWHERE = 64
+"""Random points with which the recommended one is compared."""
+
 _MOST_RIVALS = 64
 """Trials that are compared with the recommended one, those with the best means."""
 
@@ -121,10 +124,10 @@ class Inference(Run):
         Raises:
             RefutedAssumptions: No function satisfies the assumptions of a constraint.
         """
+        checks.whole("evaluations", evaluations, 0)
         limited = self._limited()
         if not limited or any(one.belief.proved() is None for one in limited):
             return None
-        checks.whole("evaluations", evaluations, 0)
         delta = sum(one.belief.assumptions()["delta"] for one in limited)
         tried = self._units_of(self._trials.complete)
         return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
@@ -176,7 +179,7 @@ class Inference(Run):
         if best is None or known is None:
             return None
         generator = self._generator(len(self._trials.finished))
-        units = torch.rand(_MOST_RIVALS, self.space.dimension, generator=generator, dtype=torch.float64)
+        units = torch.rand(_ANYWHERE, self.space.dimension, generator=generator, dtype=torch.float64)
         points = torch.cat([self._features([best]), self.space.features(units)])
         means = known[0].raw(known[0].posterior.predict(points)[0])
         return 0.05 * max(float(means[0] - means[1:].median()), 0.0) or None

@@ -207,7 +207,7 @@ def unexplained(confidence: Any, state: Posterior) -> bool:
 
 @torch.no_grad()
 def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
-    """Return the least norm of a function whose residuals are no larger than the noise, or 0.
+    """Return the least norm of a function whose residuals are no larger than the noise, or 0 (docs/theory/noise.md).
 
     The energy ``|xi|^2`` of sub-Gaussian noise is below that of ``kbo.confidence.energy`` for all n at once, with
     probability ``1 - alpha``, and a function of a smaller norm leaves more. Unlike ``norm_lower_bound``, whose radius
@@ -217,6 +217,9 @@ def norm_by_energy(state: Posterior, noise_std: float, alpha: float) -> float:
         state: As for ``norm_lower_bound``.
         noise_std: As there.
         alpha: Probability that the function has a smaller norm, ever.
+
+    Returns:
+        The norm, in units of the targets over those of the root of the kernel.
     """
     rounded, own = state.error.rounding, [noise_std**2]
     if math.isinf(floor := rounding.least_ridge(rounded)) or not state.n:

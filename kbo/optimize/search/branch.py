@@ -113,7 +113,7 @@ def kept_everywhere(
 
 
 class Proof(NamedTuple):
-    """What is known of the largest value of a function.
+    """An upper bound of the largest value of a function, and the best point that was examined.
 
     Attributes:
         largest: An upper bound of it.
