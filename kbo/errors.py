@@ -48,6 +48,10 @@ class RefutedAssumptions(KboError):
         self.figures = figures
 
 
+class Contradiction(KboError):
+    """Two results of kbo exclude each other: a fault of kbo itself, which it found before it returned either."""
+
+
 class TooManyFailures(KboError):
     """All trials of a run failed, or so many in a row that more would waste the budget."""
 

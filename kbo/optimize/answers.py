@@ -326,7 +326,7 @@ def _along(space: Space, best: Params, name: str) -> tuple[Tensor, Tensor]:
     parameter, unit = space.parameters[name], space.unit(best)
     known, place = parameter.options, torch.tensor([list(space.parameters).index(name)])
     if known and (len(known) <= _STEPS or isinstance(parameter, Choice)):
-        grid = torch.tensor([parameter.unit(value) for value in known], dtype=torch.float64)
+        grid = parameter.middles(torch.arange(len(known)))
     else:
         grid = torch.linspace(0, 1, _STEPS, dtype=torch.float64)
     others = unit.repeat(len(grid), 1).index_copy_(1, place, grid.unsqueeze(1))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -17,13 +16,13 @@ from torch import Tensor
 from kbo import checks, recipes
 from kbo.confidence import Confidence
 from kbo.errors import InvalidInput
-from kbo.optimize.belief import Belief
-from kbo.optimize.constrained import limits
+from kbo.optimize.belief import Belief, Bound
+from kbo.optimize.constrained import ConstraintBelief, limits
 from kbo.optimize.events import Event
 from kbo.optimize.guarded import guarded
 from kbo.optimize.inference import Inference
-from kbo.optimize.search.bounds import SpaceGap, argmax_lower, largest_upper
-from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, slacks
+from kbo.optimize.search.bounds import NOT_ASKED, SpaceGap, argmax_lower, largest_upper, whichever_holds
+from kbo.optimize.search.branch import Ceiling, kept_everywhere, largest_proved, obstacle, slacks
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.proposers import Step
 from kbo.optimize.search.region import Context, Region
@@ -202,37 +201,70 @@ class Optimizer(Inference):
         if self.constraints and not self._feasibility(best).kept:
             return None
         belief, limited, every = known[0], self._limited(), "over the whole space"
-        certified, here = belief.proved() is not None, self._features([best])
-        limits_certified = all(one.belief.proved() is not None for one in limited)
+        here, reason = self._features([best]), self._uncertified(belief, limited)
         search = self._search(Region(self.space), len(self._trials.finished))
-        found, proved, exact, bounds = [], [], False, belief.bounds
-        searches = len(bounds) + len(limited) * (self._exploration is not None)
+        searches = len(belief.bounds) + len(limited) * (self._exploration is not None)
         with Bar(total=evaluations * searches, desc="proof of the gap", disable=not progress) as bar:
             if self._exploration is not None:
                 safe = self._gap_of_safe(*known, search, float(belief.interval(here)[0]))
-                sure = evaluations and certified and limits_certified and not safe.exact
-                if not sure or not kept_everywhere(limited, self.space, evaluations, bar.update):
-                    return safe
+                if safe.exact or reason or not evaluations:
+                    return safe if safe.proved else safe._replace(reason=reason or NOT_ASKED)
+                if not kept_everywhere(limited, self.space, evaluations, bar.update):
+                    return safe._replace(reason="it is not proved that every point of the space is safe")
                 limited, every = [], f"{every}, every point of which is certain to be safe"
-            certified = certified and (limits_certified or not limited)
-            for bound in bounds:  # of the hypothesis that is true, whichever it is
-                lower = bound.confidence.lower(bound.posterior, here)[0]
-                largest, exact = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
-                found.append(max(float(belief.raw(largest) - belief.raw(lower)), 0.0))
-                if evaluations and certified and not exact:
-                    least, within = float(lower), slacks(limited, self.space)
-                    options: Any = {"lower": least, "goal": goal, "within": within, "counted": bar.update}
-                    proof = largest_proved([Ceiling([bound])], self.space, evaluations, **options)
-                    proved.append(math.inf if proof is None else max(proof.largest - least, 0.0))
-        value = max(found)
-        if exact:
-            scope = "over all points that satisfy the constraints" if self.space.constraints else every
-            return SpaceGap(value, True, scope, True, certified, value)
-        if proved and (most := max(proved)) < math.inf:
-            # the norm may prove more than the bounds of the method, which the search is about
-            shown = f"; {value:.4g} was found" if value <= most else ""
-            return SpaceGap(most, False, f"{every}, proved{shown}", True, True, value)
-        return SpaceGap(value, False, "by a search from many starts", found=value)
+            found = []
+            for bound in belief.bounds:  # of the hypothesis that is true, whichever it is
+                tried = 0 if reason else evaluations
+                found.append(self._gap_of_bound(bound, belief, limited, here, search, tried, goal, bar.update))
+        if found[0].exact and self.space.constraints:
+            every = "over all points that satisfy the constraints"
+        return whichever_holds(found, every, reason)
+
+    def _gap_of_bound(
+        self,
+        bound: Bound,
+        belief: Belief,
+        limited: Sequence[ConstraintBelief],
+        here: Tensor,
+        search: Search,
+        evaluations: int,
+        goal: float,
+        counted: Callable[[int], object],
+    ) -> SpaceGap:
+        """Return the gap by the bound of one hypothesis, without its scope; ``here`` are the recommended features."""
+        lower = bound.confidence.lower(bound.posterior, here)[0]
+        largest = largest_upper(bound.confidence, bound.posterior, search, limits(limited))
+        found = max(float(belief.raw(largest.value) - belief.raw(lower)), 0.0)
+        if largest.unit is None:
+            return SpaceGap(found, True, "", proved=True, found=found)
+        if not evaluations:
+            return SpaceGap(found, False, "", found=found, reason=NOT_ASKED)
+        least = float(lower)
+        proof = largest_proved(
+            [Ceiling([bound])],
+            self.space,
+            evaluations,
+            lower=least,
+            goal=goal,
+            within=slacks(limited, self.space),
+            witnesses=largest.unit.unsqueeze(0),
+            counted=counted,
+        )
+        if proof is None:
+            return SpaceGap(found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space))
+        value = max(proof.largest - least, 0.0)
+        return SpaceGap(value, False, "", proved=True, found=found, reason=proof.reason if value < found else "")
+
+    def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:
+        """Return the reason why the bounds of the objective or of a limit have no guarantee; empty if all have one."""
+        beliefs = {"": belief} | {f"{one.constraint.name}: ": one.belief for one in limited}
+        for name, one in beliefs.items():
+            if one.proved() is None:
+                guarantee = one.guarantee().removeprefix("not certified: ")
+                causes = [t.number for t in self._trials.finished if any(way in guarantee for way in t.selected)]
+                first = f" (first trial {causes[0]})" if causes else ""
+                return f"{name}{guarantee}{first}"
+        return ""
 
     def _gap_of_safe(self, belief: Belief, reported: Confidence, search: Search, lower: float) -> SpaceGap:
         """Return the gap over the points that are known to be safe, given the lower bound of the recommendation."""

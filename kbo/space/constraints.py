@@ -136,14 +136,20 @@ class Limits:
         used = self._weights.any(0).tolist()
         self.columns: dict[int, Parameter] = {i: p for i, p in enumerate(parameters.values()) if used[i]}
         sizes = torch.zeros(len(parameters), dtype=torch.float64)
+        moved = torch.zeros_like(sizes)  # by how much a number may change on its way to the unit interval and back
         self.unordered: dict[int, tuple[float, float]] = {}
         for i, p in self.columns.items():
-            sizes[i] = max(map(abs, values := limits_of(p)))
+            values = limits_of(p)
+            sizes[i] = max(map(abs, values))
+            moved[i] = sizes[i]
+            if isinstance(p, Float) and p.log:
+                moved[i] *= 1 + math.log(p.high / p.low)
             if list(values) != sorted(values):
                 self.unordered[i] = float(min(values)), float(max(values))
         low, high = torch.tensor([limit.ends for limit in linear], dtype=torch.float64).reshape(-1, 2).T
         rounding = _ROUNDING * (self._weights.abs() @ sizes + torch.where(high.isinf(), low, high).abs())
         self._low, self._high = low - rounding, high + rounding
+        self._moved = _ROUNDING * (self._weights.abs() @ moved)
 
     def hold(self, numbers: Tensor) -> Tensor:
         """Whether each limit holds, [n L], for numbers [n P], which are 0 where a parameter is in no limit."""
@@ -151,9 +157,10 @@ class Limits:
         return (self._low <= sums) & (sums <= self._high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
-        """Whether all limits may hold, [n], for numbers between two ends [n P] each."""
+        """Whether all limits may hold, [n], for numbers between two ends [n P] each, and those rounded into them."""
         ends = torch.stack([low, high]).unsqueeze(-2) * self._weights
-        least, most = ends.amin(0).sum(-1), ends.amax(0).sum(-1)
+        least = ends.amin(0).sum(-1) - self._moved
+        most = ends.amax(0).sum(-1) + self._moved
         return ((self._low <= most) & (least <= self._high)).all(-1)
 
 

@@ -27,6 +27,11 @@ _ON_GRID = 1e-6
 class Parameter:
     """A parameter of a space. The methods here are those of finitely many options with equal cells of [0, 1].
 
+    The options lie side by side on a line: the option at position p has the places from p to p + 1. ``coordinate`` maps
+    the line to the unit interval and ``place`` maps it back; everything else follows from these two. A subclass with
+    another scale defines both, and nothing outside this class computes either. A real number has its unit coordinate as
+    its place.
+
     A subclass needs ``options`` only, and where it has none, every method.
 
     Attributes:
@@ -39,25 +44,43 @@ class Parameter:
     log: bool = False
     options: Sequence[Any]
 
-    def value(self, u: float) -> Any:
-        """The value at unit coordinate u."""
-        return self.options[int(self.index(torch.tensor(u, dtype=torch.float64)))]
+    def coordinate(self, place: Tensor) -> Tensor:
+        """Unit coordinates [n] of places [n]: ends of the cell of option p at p and p + 1, its middle at p + 1/2."""
+        return place / len(self.options)
+
+    def place(self, u: Tensor) -> Tensor:
+        """Places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
+        return u * len(self.options)
+
+    def index(self, u: Tensor) -> Tensor:
+        """The positions [n] among the options at unit coordinates u [n]."""
+        return self.place(u).floor().long().clamp(0, len(self.options) - 1)
+
+    def middles(self, positions: Tensor) -> Tensor:
+        """Unit coordinates [n] of the options at positions [n], the middles of their cells; inverse of ``index``."""
+        return self.coordinate(positions.double() + 0.5)
+
+    def units(self, values: Sequence[Any]) -> Tensor:
+        """Unit coordinates [n] of values, the middles of their cells; InvalidInput for a value of no option."""
+        return self.middles(torch.tensor([self._position(value) for value in values], dtype=torch.float64))
 
     def unit(self, value: Any) -> float:
         """The unit coordinate of a value, the middle of its cell."""
-        return (self._position(value) + 0.5) / len(self.options)
+        return float(self.units([value])[0])
+
+    def value(self, u: float) -> Any:
+        """The value at unit coordinate u."""
+        return self.options[int(self.index(torch.tensor(u, dtype=torch.float64)))]
 
     def plain(self, value: Any) -> Any:
         """The value as a plain Python value; InvalidInput if the parameter does not have it."""
         return self.options[self._position(value)]
 
-    def index(self, u: Tensor) -> Tensor:
-        """The positions [n] among the options at unit coordinates u [n]."""
-        return (u * len(self.options)).long().clamp(0, len(self.options) - 1)
-
     def numbers(self, u: Tensor) -> Tensor:
-        """The values [n] at unit coordinates u [n], if they are numbers."""
-        return torch.tensor([float(value) for value in self.options], dtype=u.dtype)[self.index(u)]
+        """The values [n] at unit coordinates u [n], if they are numbers: exactly those of ``value``."""
+        positions, rows = self.index(u).unique(return_inverse=True)
+        numbers = [float(self.options[position]) for position in positions.tolist()]
+        return torch.tensor(numbers, dtype=u.dtype)[rows]
 
     def features(self, u: Tensor) -> Tensor:
         """Columns [n columns] for unit coordinates u [n], equal for coordinates of the same value."""
@@ -114,6 +137,21 @@ class Float(Parameter):
     def options(self) -> Sequence[float]:
         return () if self.step is None else _Steps(self.low, self.high, self.step)
 
+    def coordinate(self, place: Tensor) -> Tensor:
+        return place if self.step is None else super().coordinate(place)
+
+    def place(self, u: Tensor) -> Tensor:
+        return u if self.step is None else super().place(u)
+
+    def units(self, values: Sequence[Any]) -> Tensor:
+        if self.step is not None:
+            return super().units(values)
+        numbers = [self.plain(value) for value in values]
+        if self.log:
+            whole = math.log(self.high / self.low)
+            return torch.tensor([math.log(number / self.low) / whole for number in numbers], dtype=torch.float64)
+        return (torch.tensor(numbers, dtype=torch.float64) - self.low) / (self.high - self.low)
+
     def value(self, u: float) -> float:
         """The number at unit coordinate u; the ends are met exactly."""
         if self.step is not None:
@@ -123,27 +161,22 @@ class Float(Parameter):
         x = self.low * (self.high / self.low) ** u if self.log else self.low + u * (self.high - self.low)
         return min(max(x, self.low), self.high)
 
-    def unit(self, value: Any) -> float:
-        if self.step is not None:
-            return super().unit(value)
-        number = self.plain(value)
-        if self.log:
-            return math.log(number / self.low) / math.log(self.high / self.low)
-        return (number - self.low) / (self.high - self.low)
-
     def plain(self, value: Any) -> float:
         return _inside(self, value) if self.step is None else super().plain(value)
 
     def numbers(self, u: Tensor) -> Tensor:
         if self.step is not None:
-            return self.low + self.step * self.index(u).to(u)
-        return self.low * (self.high / self.low) ** u if self.log else self.low + (self.high - self.low) * u
+            return super().numbers(u)
+        if self.log:  # torch has another power than Python, which differs in the last digit
+            return torch.tensor([self.value(x) for x in u.tolist()], dtype=u.dtype)
+        numbers = (self.low + u * (self.high - self.low)).clamp(self.low, self.high)
+        return numbers.masked_fill(u >= 1, self.high)
 
     def features(self, u: Tensor) -> Tensor:
         if self.step is not None:
             return super().features(u)
         if self._rounded:  # of the numbers that the objective gets, not of those between them
-            u = ((self.low + (self.high - self.low) * u).clamp(self.low, self.high) - self.low) / (self.high - self.low)
+            u = (self.numbers(u) - self.low) / (self.high - self.low)
         return u.unsqueeze(-1)
 
     @cached_property
@@ -188,14 +221,17 @@ class Int(Parameter):
     def options(self) -> Sequence[int]:
         return range(self.low, self.high + 1, self.step)
 
-    def unit(self, value: Any) -> float:
-        number, (a, b) = self.low + self._position(value), self._edges()
-        return ((math.log(number) if self.log else number) - a) / (b - a)
+    def coordinate(self, place: Tensor) -> Tensor:
+        if not self.log:
+            return super().coordinate(place)
+        start, end = self._logarithms()
+        return (((self.low - 0.5) + place).log() - start) / (end - start)
 
-    def index(self, u: Tensor) -> Tensor:
-        a, b = self._edges()
-        x = a + u * (b - a)
-        return ((x.exp() if self.log else x).round().long() - self.low).clamp(0, len(self.options) - 1)
+    def place(self, u: Tensor) -> Tensor:
+        if not self.log:
+            return super().place(u)
+        start, end = self._logarithms()
+        return (start + u * (end - start)).exp() - (self.low - 0.5)
 
     def numbers(self, u: Tensor) -> Tensor:
         return self.low + self.step * self.index(u).to(u)
@@ -206,10 +242,9 @@ class Int(Parameter):
         value, low, high = (self.low + self.index(u)).to(u), math.log(self.low), math.log(self.high)
         return ((value.log() - low) / (high - low)).unsqueeze(-1)
 
-    def _edges(self) -> tuple[float, float]:
-        """The range of low plus positions such that each has a cell of its own."""
-        a, b = self.low - 0.5, self.low + len(self.options) - 0.5
-        return (math.log(a), math.log(b)) if self.log else (a, b)
+    def _logarithms(self) -> tuple[float, float]:
+        """The logarithms of the ends of the line, half a number below the lowest and above the largest."""
+        return math.log(self.low - 0.5), math.log(self.high + 0.5)
 
     def _position(self, value: Any) -> int:
         return _steps_to(self, value, self.step)

@@ -298,7 +298,7 @@ class Space:
             times = torch.where(active, len(p.options), 1)
             if int(times.sum()) > most:
                 return None
-            units = torch.tensor([p.unit(value) for value in p.options], dtype=torch.float64)
+            units = p.middles(torch.arange(len(p.options)))
             points = points.repeat_interleave(times, 0)
             points[active.repeat_interleave(times), i] = units.repeat(int(active.sum()))
         return points
@@ -319,8 +319,13 @@ class Space:
         """The constraints that given parameters violate, as text; functions only if the linear ones hold."""
         if not self.constraints:
             return []
-        plain = self.canonical(params)
-        held = self._hold(self.units([plain]))[0].tolist()
+        values = self._values(params)
+        plain = self._named(values)
+        numbers = torch.zeros(1, self.dimension, dtype=torch.float64)  # a parameter that is not active adds nothing
+        for i, name in enumerate(self.parameters):
+            if i in self._limits.columns and name in values:
+                numbers[0, i] = float(values[name])
+        held = self._limits.hold(numbers)[0].tolist()
         found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
         return found or [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
@@ -396,11 +401,13 @@ class Space:
 
     def units(self, many: Sequence[Any]) -> Tensor:
         """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
-        coordinates = [
-            [p.unit(found[name]) if name in found else _MIDDLE for name, p in self.parameters.items()]
-            for found in map(self._values, many)
-        ]
-        return torch.tensor(coordinates, dtype=torch.float64).reshape(len(many), self.dimension)
+        rows = [self._values(params) for params in many]
+        units = torch.full((len(rows), self.dimension), _MIDDLE, dtype=torch.float64)
+        for i, (name, p) in enumerate(self.parameters.items()):
+            active = [row for row, values in enumerate(rows) if name in values]
+            if active:
+                units[active, i] = p.units([rows[row][name] for row in active])
+        return units
 
     def canonical(self, params: Any) -> Params:
         """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.

@@ -156,12 +156,10 @@ def _unit(space: Space, features: list[float]) -> Tensor:
     for p in space.parameters.values():
         part = features[column : column + p.columns]
         column += p.columns
-        if isinstance(p, spaces.Choice):
-            units.append(p.unit(p.options[part.index(max(part))]))
-        elif isinstance(p, spaces.Int):
-            low, high = (math.log(p.low), math.log(p.high)) if p.log else (p.low, p.high)
-            x = low + part[0] * (high - low)
-            units.append(p.unit(min(max(round(math.exp(x) if p.log else x), p.low), p.high)))
+        if p.options:
+            options = p.middles(torch.arange(len(p.options)))
+            distances = (p.features(options) - torch.tensor(part, dtype=torch.float64)).square().sum(1)
+            units.append(float(options[distances.argmin()]))
         else:
             units.append(min(max(part[0], 0.0), 1.0))
     return torch.tensor(units, dtype=torch.float64)

@@ -23,9 +23,11 @@ class SpaceGap(NamedTuple):
         value: The optimum is at most this much better than the recommendation, if the bounds hold.
         exact: Whether every point of the space was evaluated; False after a search from many starts.
         proved: Whether it is certified, and a bound of the whole space, not only what a search has found.
-        found: What a search has found with the bounds of the method, which may prove less than their norm does.
+        found: The gap that a search has found with the bounds of the method.
         scope: The points that were compared, in words.
         final: Whether these points stay the same: in the safe setting others may become certain to be safe.
+        reason: Why nothing is proved; of a proved gap that is smaller than ``found``, the bound that excludes more than
+            the bounds of the method, and why (docs/theory/boxes.md). Otherwise empty.
     """
 
     value: float
@@ -34,6 +36,51 @@ class SpaceGap(NamedTuple):
     final: bool = True
     proved: bool = False
     found: float = 0.0
+    reason: str = ""
+
+
+class Largest(NamedTuple):
+    """The largest upper bound of a space.
+
+    Attributes:
+        value: The bound [].
+        exact: Whether every point was evaluated, not only a search made.
+        unit: The point [P] of the unit cube that a search has found; None if every point was evaluated.
+    """
+
+    value: Tensor
+    exact: bool
+    unit: Tensor | None
+
+
+NOT_ASKED = "no proof was asked for: pass evaluations="
+"""Reason why nothing is proved, where nobody asked for it."""
+
+
+def whichever_holds(gaps: Sequence[SpaceGap], scope: str, uncertified: str) -> SpaceGap:
+    """Return the largest of the gaps by the bounds of several hypotheses, of which one is true.
+
+    Args:
+        gaps: The gap by each, all exact or none.
+        scope: The points that they are about, in words.
+        uncertified: The reason why the bounds have no guarantee; empty if they have one.
+    """
+    widest = max(gaps, key=lambda gap: gap.found)
+    if widest.exact:
+        return SpaceGap(widest.found, True, scope, proved=not uncertified, found=widest.found, reason=uncertified)
+    unproved = uncertified or next((gap.reason for gap in gaps if not gap.proved), "")
+    if unproved:
+        shown = "" if unproved == NOT_ASKED else f"; not proved: {unproved}"
+        return SpaceGap(
+            widest.found, False, f"by a search from many starts{shown}", found=widest.found, reason=unproved
+        )
+    value = max(gap.value for gap in gaps)
+    shown = f"; {widest.found:.4g} was found"
+    reason = ""
+    if value < widest.found:
+        reason = f"{widest.reason} (docs/theory/boxes.md)"
+        shown += f", but {reason}"
+    return SpaceGap(value, False, f"{scope}, proved{shown}", proved=True, found=widest.found, reason=reason)
 
 
 def argmax_upper(confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()) -> Tensor:
@@ -85,17 +132,15 @@ def argmax_lower(confidence: Confidence, posterior: Posterior, search: Search, l
 
 def largest_upper(
     confidence: Confidence, posterior: Posterior, search: Search, limits: Sequence[Limit] = ()
-) -> tuple[Tensor, bool]:
-    """Return the largest upper bound [] of the space, and whether every point was evaluated, not only a search made.
-
-    With ``limits`` that of the points which possibly keep them.
-    """
+) -> Largest:
+    """Return the largest upper bound of the space; with ``limits`` that of the points which possibly keep them."""
     points = search.space.points(MOST_POINTS)
     if points is not None:
         features = search.space.features(points)
         if limits:
             features = features[least_possible(limits, features) >= 0]
         largest = confidence.argmax_upper(posterior, features)[1] if len(features) else -math.inf
-        return torch.tensor(largest, dtype=torch.float64), True
+        return Largest(torch.tensor(largest, dtype=torch.float64), True, None)
     point = argmax_upper(confidence, posterior, search, limits)
-    return confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0], False
+    upper = confidence.upper(posterior, search.space.features(point.unsqueeze(0)))[0]
+    return Largest(upper, False, point)

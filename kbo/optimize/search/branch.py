@@ -22,6 +22,7 @@ from torch import Tensor
 
 from kbo.confidence import Confidence
 from kbo.confidence.base import decided
+from kbo.errors import Contradiction
 from kbo.kernels import DenseKernel, freeze
 from kbo.optimize.belief import Bound
 from kbo.optimize.constrained import ConstraintBelief
@@ -37,6 +38,20 @@ _MOST_FIRST = 4096
 
 _TIGHT = 0.02
 """Part of the gap by which the proof may exceed what was found; then it ends."""
+
+_WITNESSES = 64
+"""Random points at which a proof is compared with the bounds there."""
+
+_DEEPEST = 60
+"""Divisions along each side around a point, at most."""
+
+_ROUNDING = 1e-7
+"""Part of the largest possible size of a function that rounding may move: the root of that of a kernel."""
+
+NORM = "the norm bound leaves less there than the bounds of the method"
+LIMIT = "the norm bound of a limit excludes points which its bounds of the method do not"
+EXCLUDED = "the bounds of a limit exclude the point that was found"
+"""Reasons why a proof leaves less than the bounds of the method at a point."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +79,27 @@ class Ceiling:
         level, sign, unit: The numbers.
 
     Attributes:
-        proves: Whether there is a bound over cells: of a norm, with kernels that are made of RBF and Matern kernels.
+        obstacle: The reason why there is no bound over cells; empty where there is one: of a norm, with kernels that
+            are made of RBF and Matern kernels.
+        size: The largest possible absolute value of the function, in the unit.
     """
 
     def __init__(self, bounds: Sequence[Bound], level: float = 0.0, sign: int = 1, unit: float = 1.0) -> None:
         self._level, self._sign, self._unit = level, sign, unit
         self._parts: list[tuple[Confidence, Posterior, float, DenseKernel]] = []
+        self.obstacle: str = "" if bounds else "there is no bound yet"
+        self.size: float = 0.0
         for confidence, posterior, norm_bound in bounds:
             kernel = None if posterior.kernel is None else freeze(posterior.kernel, posterior.like)
-            if norm_bound and kernel and kernel.constant and kernel.monotone and confidence.finite_on(posterior):
+            if not norm_bound:
+                self.obstacle = "the bounds of the method assume no norm"
+            elif kernel is None or not kernel.constant or not kernel.monotone:
+                self.obstacle = "the kernel is not made of RBF and Matern kernels"
+            elif not confidence.finite_on(posterior):
+                self.obstacle = "the bounds are not finite yet"
+            else:
                 self._parts.append((confidence, posterior, norm_bound, kernel))
-        self.proves: bool = bool(bounds) and len(self._parts) == len(bounds)
+                self.size = max(self.size, norm_bound * math.sqrt(kernel.constant) / unit)
 
     def __call__(self, X: Tensor, differences: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds [n] at points X [n D], and those over cells with these centres; see ``_spans``."""
@@ -97,7 +122,7 @@ def slacks(limited: Sequence[ConstraintBelief], space: Space) -> list[Ceiling]:
     """Return the upper bounds of the slacks of limits, of those that have one over cells."""
     X = space.features(torch.full((1, space.dimension), 0.5, dtype=torch.float64))
     found = [Ceiling(one.belief.bounds, one.level, unit=float(unit(one.belief.posterior, X))) for one in limited]
-    return [one for one in found if one.proves]
+    return [one for one in found if not one.obstacle]
 
 
 def kept_everywhere(
@@ -119,13 +144,17 @@ class Proof(NamedTuple):
         largest: An upper bound of it.
         found: The largest upper bound at a point that was examined.
         unit: That point [P] of the unit cube.
+        reason: Where the bounds of the method allow more than ``largest`` at some point, the reason why it cannot be
+            so large there.
     """
 
     largest: float
     found: float
     unit: Tensor
+    reason: str = ""
 
 
+@torch.no_grad()
 def largest_proved(
     ceilings: Sequence[Ceiling],
     space: Space,
@@ -135,6 +164,7 @@ def largest_proved(
     goal: float = 0.0,
     until: float = math.inf,
     within: Sequence[Ceiling] = (),
+    witnesses: Tensor | None = None,
     counted: Callable[[int], object] = lambda n: None,
 ) -> Proof | None:
     """Return an upper bound of the largest value over a space of the least of some functions.
@@ -148,44 +178,84 @@ def largest_proved(
         goal: The difference to that which is small enough.
         until: Value that ends the search once an upper bound reaches it: what was to be proved is not.
         within: Upper bounds of slacks. Points at which one is negative do not count.
+        witnesses: Points [m P] of the space, in the unit cube, at which the result is compared with the bounds of the
+            method, besides some random ones.
         counted: Called with numbers of points as they are examined.
 
     Returns:
-        The bound; None where there is no proof: for conditional parameters, kernels that are not made of RBF and Matern
-        kernels, bounds that assume no norm, or too many combinations of options.
+        The bound; None where there is no proof: see ``obstacle``.
+
+    Raises:
+        Contradiction: The bounds at a point allow more than the result, and no norm bound accounts for it.
     """
-    choices = [len(p.options) if isinstance(p, Choice) else 1 for p in space.parameters.values()]
-    if not ceilings or not all(one.proves for one in ceilings) or space.conditions or math.prod(choices) > _MOST_FIRST:
+    if obstacle(ceilings, space):
         return None
-    new = cells = _first(space, choices)
-    settled, best, used = -math.inf, Proof(math.inf, -math.inf, _units(space, new.low[:1])[0]), 0
-    with torch.no_grad():
-        while True:
-            centres, differences = _spans(space, new)
-            X = space.features(centres)
-            at, over = (
-                torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True)
-            )
-            for kept_at, kept_over in (one(X, differences) for one in within):
-                at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
-            at = at.masked_fill(~space.may_satisfy(centres, centres), -math.inf)
-            ends = (_units(space, side) for side in (new.low, new.high))
-            over = over.masked_fill(~space.may_satisfy(*ends), -math.inf)
-            if (most := _largest(at)) > best.found:
-                best = best._replace(found=most, unit=centres[int(at.argmax())])
-            counted(len(at))
-            new, used = _Cells(new.low, new.high, torch.minimum(new.bound, over)), used + len(at)
-            cells = new if used == len(at) else _joined(cells, new)
-            done = (cells.bound <= lower + goal) | (cells.low == cells.high).all(1)
-            settled = max(settled, _largest(cells.bound[done]))
-            cells = cells[~done]
-            top, left = _largest(cells.bound), (evaluations - used) // 2
-            close = top - best.found <= _TIGHT * max(best.found - lower, 0.0)
-            if top <= settled or close or best.found >= until or left < 1:
-                return best._replace(largest=max(top, settled))
-            largest = cells.bound.topk(min(_BATCH, left, len(cells.bound))).indices
-            rest = torch.ones(len(cells.bound), dtype=torch.bool).index_fill(0, largest, False)
-            new, cells = _halves(space, [*ceilings, *within], cells[largest]), cells[rest]
+    found = _branch_and_bound(ceilings, space, evaluations, lower, goal, until, within, counted)
+    if found.found >= until:  # nothing is proved
+        return found
+    points = _witnesses(space)
+    if witnesses is not None:
+        points = torch.cat([witnesses, points])
+    return found._replace(reason=_reason(ceilings, space, within, points, found.largest))
+
+
+def obstacle(ceilings: Sequence[Ceiling], space: Space) -> str:
+    """Return the reason why nothing can be proved over a space; an empty text if something can."""
+    if not ceilings:
+        return "no bound is known"
+    if space.conditions:
+        return "the space has conditional parameters"
+    if math.prod(_choices(space)) > _MOST_FIRST:
+        return f"the choices have more than {_MOST_FIRST} combinations of options"
+    return next((one.obstacle for one in ceilings if one.obstacle), "")
+
+
+def _choices(space: Space) -> list[int]:
+    """Return the number of options of each choice, and 1 for other parameters."""
+    return [len(p.options) if isinstance(p, Choice) else 1 for p in space.parameters.values()]
+
+
+def _branch_and_bound(
+    ceilings: Sequence[Ceiling],
+    space: Space,
+    evaluations: int,
+    lower: float,
+    goal: float,
+    until: float,
+    within: Sequence[Ceiling],
+    counted: Callable[[int], object],
+) -> Proof:
+    """Return the proof, not compared with anything; arguments as for ``largest_proved``."""
+    new = cells = _first(space, _choices(space))
+    best = Proof(math.inf, -math.inf, _units(space, new.low[:1])[0])
+    settled = -math.inf
+    used = 0
+    while True:
+        centres, differences = _spans(space, new)
+        X = space.features(centres)
+        at, over = (
+            torch.stack(parts).amin(0) for parts in zip(*(one(X, differences) for one in ceilings), strict=True)
+        )
+        for kept_at, kept_over in (one(X, differences) for one in within):
+            at, over = at.masked_fill(kept_at < 0, -math.inf), over.masked_fill(kept_over < 0, -math.inf)
+        at = at.masked_fill(~space.may_satisfy(centres, centres), -math.inf)
+        ends = (_units(space, side) for side in (new.low, new.high))
+        over = over.masked_fill(~space.may_satisfy(*ends), -math.inf)
+        if (most := _largest(at)) > best.found:
+            best = best._replace(found=most, unit=centres[int(at.argmax())])
+        counted(len(at))
+        new, used = _Cells(new.low, new.high, torch.minimum(new.bound, over)), used + len(at)
+        cells = new if used == len(at) else _joined(cells, new)
+        done = (cells.bound <= lower + goal) | (cells.low == cells.high).all(1)
+        settled = max(settled, _largest(cells.bound[done]))
+        cells = cells[~done]
+        top, left = _largest(cells.bound), (evaluations - used) // 2
+        close = top - best.found <= _TIGHT * max(best.found - lower, 0.0)
+        if top <= settled or close or best.found >= until or left < 1:
+            return best._replace(largest=max(top, settled))
+        largest = cells.bound.topk(min(_BATCH, left, len(cells.bound))).indices
+        rest = torch.ones(len(cells.bound), dtype=torch.bool).index_fill(0, largest, False)
+        new, cells = _halves(space, [*ceilings, *within], cells[largest]), cells[rest]
 
 
 def _largest(values: Tensor) -> float:
@@ -206,13 +276,89 @@ def _first(space: Space, choices: list[int]) -> _Cells:
     return _Cells(listed, listed + torch.tensor(last), torch.full((len(listed),), math.inf, dtype=torch.float64))
 
 
+def _witnesses(space: Space) -> Tensor:
+    """Return random points [n P] that satisfy the constraints, where random ones do, as ``Space.units`` has them."""
+    generator = torch.Generator().manual_seed(0)
+    units = torch.rand(_WITNESSES, space.dimension, generator=generator, dtype=torch.float64)
+    units = space.units([space.params(unit) for unit in units])
+    return units[space.satisfies(units)]
+
+
+def _reason(
+    ceilings: Sequence[Ceiling], space: Space, within: Sequence[Ceiling], points: Tensor, largest: float
+) -> str:
+    """Return the reason why the functions are at most ``largest`` at the first of some points.
+
+    The space is divided again around each point x, into the cells of the proof that contain it. By the norm bound a
+    function is at most ``U(z) + B |x - z|_k`` at x for the centre z of each. The bounds of the proof and the
+    differences of features in its cells have no part in this, so a fault of these shows.
+
+    Args:
+        ceilings: As for ``largest_proved``.
+        space: The search space.
+        within: As for ``largest_proved``.
+        points: Points [n P] of the space, in the unit cube.
+        largest: The bound that is proved.
+
+    Returns:
+        ``EXCLUDED``, ``LIMIT`` or ``NORM``; an empty text without points.
+
+    Raises:
+        Contradiction: There is no reason at one of the points.
+    """
+    reasons = [""] * len(points)
+    left = torch.arange(len(points))
+    cells = _around(_first(space, _choices(space)), space, points)
+    centres = points
+    for depth in range(1 + _DEEPEST * space.dimension):
+        X = space.features(centres)
+        differences = (space.features(points[left]) - X).abs()
+        at_most = largest + _ROUNDING * max(one.size for one in ceilings)
+        side = min(depth, 1)  # first the bounds at the points themselves
+        bounded = torch.stack([one(X, differences)[side] for one in ceilings]).amin(0) <= at_most
+        excluded = torch.zeros_like(bounded)
+        for one in within:
+            excluded |= one(X, differences)[side] < _ROUNDING * one.size
+        for row in (bounded | excluded).nonzero().flatten().tolist():
+            by_limit = LIMIT if depth else EXCLUDED
+            reasons[int(left[row])] = NORM if bool(bounded[row]) else by_limit
+        open_ = ~(bounded | excluded)
+        left = left[open_]
+        if not len(left):
+            return reasons[0] if reasons else ""
+        cells = cells[open_]
+        if depth:
+            cells = _around(_halves(space, [*ceilings, *within], cells), space, points[left])
+        centres = _spans(space, cells)[0]
+    raise Contradiction(
+        f"a proof says that a bounded quantity is at most {largest:.6g} on the whole space, and its bounds at "
+        f"{space.params(points[left[0]])} allow more, which no norm bound forbids. This is a fault of kbo: please "
+        "report it with this message. gap() without evaluations does not use the proof."
+    )
+
+
+def _around(cells: _Cells, space: Space, points: Tensor) -> _Cells:
+    """Return a cell for each of some points [n P] of the unit cube that contains it, the first of several.
+
+    Raises:
+        Contradiction: No cell contains a point.
+    """
+    columns = [p.index(points[:, i]) if p.options else points[:, i] for i, p in enumerate(space.parameters.values())]
+    places = torch.stack(columns, 1).unsqueeze(1)
+    inside = ((cells.low <= places) & (places <= cells.high)).all(2)
+    if not bool(inside.any(1).all()):
+        outside = points[~inside.any(1)][0]
+        raise Contradiction(f"no cell of a proof contains {space.params(outside)}. This is a fault of kbo: report it.")
+    return cells[inside.long().argmax(1)]
+
+
 def _units(space: Space, places: Tensor) -> Tensor:
-    """Return the unit coordinates [n P] of places: of options the middles of their cells."""
-    columns = [
-        (places[:, i] + 0.5) / len(p.options) if p.options else places[:, i]
-        for i, p in enumerate(space.parameters.values())
-    ]
-    return torch.stack(columns, 1)
+    """Return the unit coordinates [n P] of places: of positions among options the middles of their cells."""
+    units = places.clone()
+    for i, p in enumerate(space.parameters.values()):
+        if p.options:
+            units[:, i] = p.middles(places[:, i])
+    return units
 
 
 def _middles(space: Space, cells: _Cells) -> Tensor:

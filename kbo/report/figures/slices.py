@@ -185,7 +185,7 @@ def _along(optimizer: Optimizer, parameter: str, most: int) -> tuple[Along, Tens
     if not known or (len(known) > most and not unordered):
         units = torch.linspace(0, 1, most, dtype=torch.float64)
     else:
-        units = torch.tensor([described.unit(value) for value in known], dtype=torch.float64)
+        units = described.middles(torch.arange(len(known)))
     return Along(parameter, [described.value(u) for u in units.tolist()], unordered, described.log), units
 
 
