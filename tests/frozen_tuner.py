@@ -127,7 +127,7 @@ def tuned(
         def reporting(params: Any, trial: Any) -> float:
             value = smooth(params, noise, rng)
             for step in range(5):
-                trial.report(step, value + 0.1 / (1 + step))
+                trial.report(value=value + 0.1 / (1 + step), step=step)
             return value
 
         result = loop(reporting if reports else objective, SPACES[space], TRIALS, seed=4, **options)

@@ -79,7 +79,7 @@ bounds = {"x": (0.0, 1.0), "layers": [1, 2, 3]}
 def objective(params, trial):
     for step in range(1, 6):
         loss = (params["x"] - 0.3) ** 2 + params["layers"] + 1 / step
-        trial.report(step, loss)
+        trial.report(loss, step=step)
         if trial.should_stop():
             break
     return loss

@@ -127,7 +127,7 @@ def test_runs_with_reports_and_parallel_trials_have_curves_and_a_timeline(tmp_pa
     trials = [optimizer.begin() for _ in range(3)]
     for step in range(5):
         for begun in trials:
-            optimizer.report(begun, step, 1 / (1 + step))
+            optimizer.report(begun, 1 / (1 + step), step=step)
     for begun in trials[:2]:
         begun.started, begun.finished = 0.0, 1.0
     optimizer.tell(trials[0], 0.2)

@@ -215,7 +215,7 @@ def test_nothing_is_written_about_a_trial_that_has_ended(tmp_path):
     for late in (
         lambda: optimizer.tell(trial, 2.0),
         lambda: optimizer.fail(trial, "late"),
-        lambda: optimizer.report(trial, 3, 2.0),
+        lambda: optimizer.report(trial, 2.0, step=3),
         lambda: optimizer.prune(trial),
     ):
         with pytest.raises(kbo.InvalidInput, match="trial 0 is complete"):

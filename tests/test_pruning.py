@@ -35,7 +35,7 @@ def play(optimizer, pruner, xs):
     for x in xs:
         this, values = optimizer.expect({"x": x}), curve(x)
         for step, value in enumerate(values, 1):
-            optimizer.report(this, step, sign * value)
+            optimizer.report(this, sign * value, step=step)
             if pruning.should_stop(this.number, optimizer.events[pruning.n_events :]):
                 optimizer.prune(this)
                 break
@@ -170,14 +170,14 @@ def told(optimizer, n=10):
         x = (i * 0.618) % 1
         this = optimizer.expect({"x": x})
         for step, value in enumerate(curve(x, 4), 1):
-            optimizer.report(this, step, value)
+            optimizer.report(this, value, step=step)
         optimizer.tell(this, (x - 0.3) ** 2 + 0.05 * (-1) ** i)
     return optimizer
 
 
 def pruned_at(optimizer, x, value):
     this = optimizer.expect({"x": x})
-    optimizer.report(this, 1, value)
+    optimizer.report(this, value, step=1)
     optimizer.prune(this)
     return optimizer
 
@@ -239,7 +239,7 @@ def train(params, trial):
     """An objective of learning curves; the last value is that of a whole training."""
     value = 0.0
     for step, value in enumerate(curve(params["x"]), 1):
-        trial.report(step, value)
+        trial.report(value, step=step)
         if trial.should_stop():
             break
     return value

@@ -119,7 +119,7 @@ def test_tasks_at_a_time_and_the_version_of_kbo(session, monkeypatch):
 @pytest.mark.thorough
 def test_trials_run_on_ray_report_and_are_ended(session):
     def objective(x, trial):
-        trial.report(0, x[0])
+        trial.report(x[0], step=0)
         assert not trial.should_stop()
         if trial.number == 1:
             os._exit(1)
@@ -152,7 +152,7 @@ def test_loading_the_objective_has_a_limit_of_its_own_on_ray(session, monkeypatc
         def __reduce__(self):
             return time.sleep, (6000,)
 
-    with Ray().session(Hangs(), 0.1, lambda number, step, value: False) as tasks:
+    with Ray().session(Hangs(), 0.1, lambda number, value, step: False) as tasks:
         tasks.start(0, [])
         (outcome,) = tasks.wait()
     assert outcome.failure == "TimeoutError: the objective was not loaded after 1 s; its task was ended"

@@ -18,7 +18,7 @@ def trials():
     optimizer = kbo.Optimizer(SPACE, method="random")
     begun = [optimizer.begin() for _ in range(3)]
     for step in (0, 1):
-        optimizer.report(begun[0], step, 1.0 - step / 2)
+        optimizer.report(begun[0], 1.0 - step / 2, step=step)
     optimizer.tell(begun[0], (0.5, {"memory (GB)": 7.5}), seconds=2.0)
     optimizer.fail(begun[1], "diverged")
     optimizer.prune(begun[2])

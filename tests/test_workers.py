@@ -47,7 +47,7 @@ def statuses(result):
     return [trial.status for trial in result.trials]
 
 
-def outcome_of(engine, objective, timeout=None, on_report=lambda number, step, value: False, params=()):
+def outcome_of(engine, objective, timeout=None, on_report=lambda number, value, step: False, params=()):
     """Return the outcome of one call."""
     with engine.session(objective, timeout, on_report) as session:
         session.start(0, params)
@@ -92,7 +92,7 @@ def test_an_engine_evaluates_reports_and_stops(engine):
 
     def objective(x, trial):
         for step in range(5):
-            trial.report(step, x[0] + step)
+            trial.report(x[0] + step, step=step)
             if trial.should_stop():
                 raise KeyError("which does not count any more")
         if trial.number == 2:
@@ -119,7 +119,7 @@ def test_an_error_of_the_pruner_ends_the_run_and_not_the_trial(engine):
 
     def objective(x, trial):
         for step in range(3 if trial.number else 4):
-            trial.report(step, x[0])
+            trial.report(x[0], step=step)
             trial.should_stop()
         return bowl(x)
 
@@ -135,7 +135,7 @@ def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
         def late():
             wait_until(following.exists)
             try:
-                trial.report(7, 123.0)
+                trial.report(123.0, step=7)
             except kbo.InvalidInput as error:
                 refused.write_text(str(error))
 
@@ -144,7 +144,7 @@ def test_a_thread_that_reports_after_its_trial_is_refused(engine, tmp_path):
         if trial.number == 1:
             following.touch()
             wait_until(lambda: refused.exists() and refused.read_text())
-            trial.report(0, x[0])
+            trial.report(x[0], step=0)
         return bowl(x)
 
     result = kbo.minimize(objective, BOX, 3, workers=engine)
@@ -276,7 +276,7 @@ def test_a_hanging_trial_is_ended_with_what_it_started(tmp_path):
 def test_a_trial_that_never_stops_reporting_is_ended():
     def objective(x, trial):
         while True:
-            trial.report(0, 1.0)
+            trial.report(1.0, step=0)
 
     assert outcome_of(kbo.Processes(1), objective, 0.3).failure.startswith("TimeoutError: no value after 0.3 s")
 
@@ -285,11 +285,11 @@ def test_a_value_that_came_in_time_counts_when_it_is_read_late(monkeypatch):
     monkeypatch.setattr(processes, "time", clock := Clock())
 
     def objective(x, trial):
-        trial.report(0, 0.0)
-        trial.report(1, 0.0)
+        trial.report(0.0, step=0)
+        trial.report(0.0, step=1)
         return 7.0
 
-    def late(number, step, value):
+    def late(number, value, step):
         wait_until(session._busy[0].connection.poll)  # the next message has come
         clock.now += 2.0
         return False
@@ -338,7 +338,7 @@ def test_a_trial_whose_worker_dies_is_started_once_more(tmp_path, caplog):
 
 
 def test_a_worker_that_is_killed_while_it_is_idle_costs_no_trial():
-    with kbo.Processes(1).session(lambda x: os.getpid(), None, lambda number, step, value: False) as session:
+    with kbo.Processes(1).session(lambda x: os.getpid(), None, lambda number, value, step: False) as session:
         outcomes = []
         for number in range(3):
             session.start(number, [])
@@ -523,7 +523,7 @@ def test_an_exception_that_cannot_be_shown_fails_its_trial(error, raised):
 
 def test_the_place_of_a_failure_is_in_the_callers_own_code():
     def objective(x, trial):
-        return json.loads("{") if trial.number else trial.report("first", 1.0)
+        return json.loads("{") if trial.number else trial.report(1.0, step="first")
 
     with pytest.raises(kbo.TooManyFailures) as raised:
         kbo.minimize(objective, BOX, 2)

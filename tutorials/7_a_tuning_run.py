@@ -44,7 +44,7 @@ def objective(params, trial):
     for epoch in range(5):
         network.partial_fit(X_train, y_train, classes=range(10))
         error = 1 - network.score(X_valid, y_valid)
-        trial.report(epoch, error)
+        trial.report(error, step=epoch)
     return error
 
 

@@ -193,7 +193,7 @@ def tune(
     `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
     everything is estimated.
 
-    A second argument, objective(params, trial), can trial.report(step, value) and ask trial.should_stop() (--prune).
+    A second argument, objective(params, trial), can trial.report(value, step=step) and ask trial.should_stop() (--prune).
 
     Then:  kbo tune script.py --trials 60
     """

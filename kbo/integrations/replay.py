@@ -67,7 +67,7 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
     for one in trials[len(before.trials) :]:
         trial = before.optimizer.expect(one.params)
         for step, value in one.reports:
-            before.optimizer.report(trial, step, value)
+            before.optimizer.report(trial, value, step=step)
         if one.pruned:
             before.optimizer.prune(trial)
         else:

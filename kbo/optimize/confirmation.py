@@ -272,7 +272,7 @@ def confirm(
     try:
         with (
             contextlib.suppress(KeyboardInterrupt),
-            engine_of(workers, timeout).session(objective, timeout, lambda number, step, value: False) as session,
+            engine_of(workers, timeout).session(objective, timeout, lambda number, value, step: False) as session,
             Bar(total=budget, initial=run.n_finished, desc="confirm", unit="evaluation", disable=not progress) as bar,
         ):
             run.open_session(n_trials=budget, timeout=timeout)

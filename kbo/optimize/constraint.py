@@ -14,6 +14,7 @@ from kbo.errors import InvalidInput
 from kbo.optimize.events import unfit
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, owns_kernel
 from kbo.space import Linear
+from kbo.space.parameters import onto_range
 
 OBJECTIVE = "objective"
 """The name of the value of the objective among measurements."""
@@ -169,7 +170,8 @@ def outcome_of(
         returned: A number, a pair of a number and a dict of measurements, or a dict of measurements with "objective".
             The measurement "sem" is the standard error of the value.
         needed: Names of the measurements without which the trial has failed. Others may come as well.
-        value_range: The least and the largest possible value, if they are declared.
+        value_range: The least and the largest possible value, if they are declared. A value that is outside by no more
+            than rounding is set onto it.
         got: How failures begin.
     """
     value, others, without = returned, {}, False
@@ -189,8 +191,11 @@ def outcome_of(
     if SEM in others and not _unknown(others[SEM]) and not 0 <= measured.get(SEM, -1.0) <= _LARGEST_ERROR:
         reason = f"{got} the standard error {SEM!r} = {checks.shown(others[SEM])}: return a number of at least 0"
         return Outcome(found, {name: one for name, one in measured.items() if name != SEM}, reason)
-    if value_range is not None and not value_range[0] <= found <= value_range[1]:
-        return Outcome(found, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
+    if value_range is not None:
+        inside = onto_range(found, *value_range)
+        if inside is None:
+            return Outcome(found, measured, f"{got} {found:.6g}, which is outside the value_range {value_range}")
+        found = inside
     for name in needed:
         if name not in others:
             came = f"it came with {sorted(others)}" if others else f"return (value, {{{name!r}: measurement}})"

@@ -165,7 +165,7 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
     """Return parameters with None for active ones that lack a value and can have it."""
     missing = {name: None for name, p in space.parameters.items() if name not in params and _optional(p)}
     try:
-        plain = {name: space.parameters[name].plain(value) for name, value in params.items()}
+        plain = {name: space.plain(name, value) for name, value in params.items()}
     except InvalidInput:  # of which the result is refused
         return params
     active = space.active_names(missing | space.constants | plain)

@@ -115,7 +115,7 @@ def minimize(
             of thumb.
         stop_when: Stop when 20 more trials are expected to improve the value by no more than this, in units of the
             objective (``Result.answers``); asked every fifth trial. Only for the practical setting.
-        pruner: Stops trials early by what they report with ``trial.report(step, value)``: "curves" or
+        pruner: Stops trials early by what they report with ``trial.report(value, step=step)``: "curves" or
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
         evaluated: Results that are known, which do not count in ``n_trials``: a DataFrame with a column for each
             parameter and "value", a list of dicts with these entries or of pairs (params, value), or the path of a CSV
@@ -272,9 +272,9 @@ class _Loop:
         pruning = None if self.pruner is None else Pruning(self.pruner, optimizer.space, optimizer.maximize)
         trouble: list[Exception] = []
 
-        def on_report(number: int, step: int, value: float) -> bool:
+        def on_report(number: int, value: float, step: int) -> bool:
             try:
-                optimizer.report(optimizer.trials[number], step, value)
+                optimizer.report(optimizer.trials[number], value, step=step)
                 return pruning is not None and pruning.should_stop(number, optimizer.events_from(pruning.n_events))
             except Exception as error:  # which an objective in this process would take for its own
                 trouble.append(error)

@@ -339,6 +339,7 @@ class Optimizer(Inference):
         starts, generator = self._units_of(self._leading()), self._generator(number)
         if self.space.constraints:
             region = region.knowing(self._units_of(self._trials.all))
+            starts = starts[self.space.satisfies(starts)]  # not known results that exceed a limit by rounding
             starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
         return Search(self.space, region, starts, number, generator, effort)
 

@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
@@ -34,7 +34,7 @@ from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.trials import Trial, Trials, violations
 from kbo.space import Params, Space
-from kbo.workers.call import Outcome
+from kbo.workers.call import Outcome, check_step_by_name
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -248,14 +248,22 @@ class Run(Guarded):
         )
 
     @guarded
-    def report(self, params: Trial | Params, step: int, value: float) -> Trial:
+    def report(self, params: Trial | Params, value: float, *others: Never, step: int | None = None) -> Trial:
         """Record what a running trial reports at a step, for example the validation error after an epoch.
 
+        Args:
+            params: The trial or its parameters.
+            value: The value, a finite number.
+            others: None: the step is given by name only.
+            step: The step, a whole number of at least 0; needed.
+
         Raises:
-            InvalidInput: A trial that has ended, a step that is no whole number of at least 0, or a value that is not
-                finite.
+            InvalidInput: A trial that has ended, a step that is not given by name or no such number, or a value that is
+                not finite.
         """
-        step, value = checks.whole("step", step, 0), checks.number("value", value)
+        check_step_by_name("optimizer.report(trial, value, step=step)", others, step)
+        step = checks.whole("step", step, 0)
+        value = checks.number("value", value)
         return self._record(Report(number=self._number_of(params), step=step, value=value, time=self._now()))
 
     @guarded

@@ -105,7 +105,7 @@ class TrainingCurves(TuningProblem):
         value, curve = 0.0, np.maximum(self._means[row] + noise, 0.0)
         for step, value in enumerate(curve.tolist(), 1):
             if trial is not None:
-                trial.report(step, value)
+                trial.report(value, step=step)
                 if step < STEPS and trial.should_stop():
                     break
         return value

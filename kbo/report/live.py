@@ -112,7 +112,7 @@ class Live:
     def _make_pages(self) -> None:
         """Make pages until the run has ended and the last one is made."""
         engine, after, ended = Processes(1) if os.name == "posix" else Threads(1), 0.0, False
-        with engine.session(_made, None, lambda number, step, value: False) as session:
+        with engine.session(_made, None, lambda number, value, step: False) as session:
             while not ended:
                 ended = self._ended.wait(_PAUSE)
                 if self._news is None or not self._watched() or (time.monotonic() < after and not ended):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.space.parameters import Float, Int, Parameter
+from kbo.space.parameters import FLOAT32, Float, Int, Parameter
 
 Rule = Callable[[Any], bool]
 """A function of params that returns whether they may be used."""
@@ -151,10 +151,21 @@ class Limits:
         self._low, self._high = low - rounding, high + rounding
         self._moved = _ROUNDING * (self._weights.abs() @ moved)
 
-    def hold(self, numbers: Tensor) -> Tensor:
-        """Whether each limit holds, [n L], for numbers [n P], which are 0 where a parameter is in no limit."""
-        sums = (numbers.unsqueeze(-2) * self._weights).sum(-1)  # by rows, unlike a matrix product
-        return (self._low <= sums) & (sums <= self._high)
+    def hold(self, numbers: Tensor, given: bool = False) -> Tensor:
+        """Whether each limit holds, [n L].
+
+        Args:
+            numbers: The numbers [n P], 0 where a parameter is in no limit.
+            given: Whether they are not kbo's choice, so that they may have been rounded to float32.
+        """
+        terms = numbers.unsqueeze(-2) * self._weights
+        sums = terms.sum(-1)  # by rows, unlike a matrix product
+        low, high = self._low, self._high
+        if given:
+            rounding = FLOAT32 * terms.abs().sum(-1)
+            low = low - rounding
+            high = high + rounding
+        return (low <= sums) & (sums <= high)
 
     def may_hold(self, low: Tensor, high: Tensor) -> Tensor:
         """Whether all limits may hold, [n], for numbers between two ends [n P] each, and those rounded into them."""

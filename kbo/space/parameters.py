@@ -21,7 +21,13 @@ _ROUNDED = 2.0**-40
 """Parts of a range: numbers that float64 stores further apart than that have features of their own, as rounded."""
 
 _ON_GRID = 1e-6
-"""Steps by which a value may be off its grid: other libraries add up steps in floating point."""
+"""Steps by which the end of a range may be off its grid: other libraries add up steps in floating point."""
+
+FLOAT32 = 2.0**-20
+"""Relative rounding that given values may have: eight units in the last place of float32, as exp(log(x)) in float32."""
+
+_DISTINCT = 0.01
+"""Part of the distance between two values of a parameter that never counts as rounding."""
 
 
 class Parameter:
@@ -97,6 +103,9 @@ class Parameter:
         try:
             return self.options.index(value)
         except Exception as error:  # no option, or a value that cannot be compared
+            position = nearest(self.options, value)
+            if position is not None:
+                return position
             options = checks.shown(list(self.options))
             raise InvalidInput(f"{checks.shown(value)} is not one of {options}.") from error
 
@@ -393,25 +402,68 @@ def _check_steps(spec: Float | Int, step: float) -> None:
         )
 
 
-def _inside(spec: Float | Int, value: Any) -> float:
-    """The value as a float, if it is a number within the bounds."""
+def nearest(options: Sequence[Any], value: Any) -> int | None:
+    """Return the position of the option that a number is except for rounding; None if it is none of them."""
+    number = _real(value)
+    distances = []
+    for position, option in enumerate(options):
+        if isinstance(option, (int, float)) and not isinstance(option, bool):
+            distances.append((abs(option - number), position))
+    if not distances:
+        return None
+    distances.sort()
+    distance, position = distances[0]
+    spacing = distances[1][0] if len(distances) > 1 else math.inf
+    return position if distance <= _rounding(options[position], spacing) else None
+
+
+def _rounding(size: float, spacing: float) -> float:
+    """Return the largest difference that counts as rounding, in units of the values.
+
+    Args:
+        size: A value of the size of those that are rounded.
+        spacing: The distance between different values, or the width of their range.
+    """
+    return min(FLOAT32 * abs(size), _DISTINCT * spacing)
+
+
+def _real(value: Any) -> float:
+    """Return the value as a float; NaN if it is no real number."""
     try:
-        number = checks.real(value)
+        return checks.real(value)
     except Exception:  # whatever a conversion of the caller's own raises
-        number = math.nan
-    if not spec.low <= number <= spec.high:
+        return math.nan
+
+
+def onto_range(number: float, low: float, high: float, log: bool = False) -> float | None:
+    """Return a number of a range; one that rounding has moved outside is set onto the bound, others give None."""
+    if low <= number <= high:
+        return number
+    bound = low if number < low else high
+    size = bound if log else max(abs(low), abs(high))
+    return bound if abs(number - bound) <= _rounding(size, high - low) else None
+
+
+def _inside(spec: Float, value: Any) -> float:
+    """Return the value as a float within the bounds."""
+    number = onto_range(_real(value), spec.low, spec.high, spec.log)
+    if number is None:
         raise InvalidInput(f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}.")
     return number
 
 
 def _steps_to(spec: Float | Int, value: Any, step: float) -> int:
-    """The number of steps from low to a value."""
-    steps = (_inside(spec, value) - spec.low) / step
-    if abs(steps - round(steps)) > (_ON_GRID if isinstance(spec, Float) else 0):
-        kind = (
-            f"a whole number from {spec.low:g} to {spec.high:g}"
-            if step == 1
-            else f"{spec.low:g} plus steps of {step:g}"
-        )
-        raise InvalidInput(f"expected {kind}, got {checks.shown(value)}.")
-    return round(steps)
+    """Return the number of steps from low to a value, which may be off its place by rounding."""
+    number = _real(value)
+    steps = (number - spec.low) / step
+    position = round(steps) if math.isfinite(steps) else -1
+    size = max(abs(spec.low), abs(spec.high)) if isinstance(spec, Float) else max(abs(number), 1.0)
+    close = abs(steps - position) * step <= _rounding(size, step)
+    if close and 0 <= position < len(spec.options):
+        return position
+    if not spec.low <= number <= spec.high:
+        raise InvalidInput(f"expected a number in [{spec.low:g}, {spec.high:g}], got {checks.shown(value)}.")
+    kind = f"{spec.low:g} plus steps of {step:g}"
+    if step == 1:
+        kind = f"a whole number from {spec.low:g} to {spec.high:g}"
+    raise InvalidInput(f"expected {kind}, got {checks.shown(value)}.")

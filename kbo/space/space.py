@@ -34,7 +34,7 @@ from kbo.space.conditions import Condition, When
 from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permits
 from kbo.space.files import part_of, read
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
-from kbo.space.table import Frame, columns_of, parameter_of, positions
+from kbo.space.table import Frame, columns_of, nearest_of, parameter_of, positions
 
 Params = dict[str, Any] | list[float]
 Bounds = Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
@@ -137,6 +137,7 @@ class Space:
             )
         self._check_conditions()
         self._positions: dict[tuple[Any, ...], int] | None = None
+        self._levels: dict[str, list[float]] = {}  # the numbers of the rows of a table, ascending
         if columns is not None:
             self._restrict(columns)
 
@@ -149,6 +150,9 @@ class Space:
         self._rows: Tensor = self.units(rows)
         self.table = self._rows
         self._positions = positions(rows)
+        for name, p in self.parameters.items():
+            if isinstance(p, Float):
+                self._levels[name] = sorted({row[name] for row in rows})
 
     def _constrain(self, constraints: Sequence[Linear | Rule]) -> None:
         """Set the constraints, after checking that some params satisfy the linear ones."""
@@ -163,7 +167,7 @@ class Space:
                 limit.check(self.parameters)
             self._limits = Limits(self.linear, self.parameters)
             if self.table is not None:
-                self.table = self.table[self.satisfies(self.table)]
+                self.table = self.table[self._satisfied(self.table, given=True)]
                 if not len(self.table):
                     raise InvalidInput(f"no row of the table of candidates satisfies {in_words(constraints)}.")
             elif self.linear:
@@ -309,14 +313,21 @@ class Space:
         Raises:
             InvalidInput: A function raises an exception, or returns no bool.
         """
-        found = self._hold(unit).all(-1)
+        return self._satisfied(unit)
+
+    def _satisfied(self, unit: Tensor, given: bool = False) -> Tensor:
+        """Whether points [n P] satisfy all constraints, [n]; those that are ``given`` may do so after rounding."""
+        found = self._hold(unit, given).all(-1)
         for rule in self._rules:
             verdicts = [permits(rule, params) for params in self._all_params(unit[found])]
             found[found.clone()] = torch.tensor(verdicts, dtype=torch.bool)
         return found
 
     def violated(self, params: Any) -> list[str]:
-        """The constraints that given parameters violate, as text; functions only if the linear ones hold."""
+        """The constraints that given parameters violate, as text; functions only if the linear ones hold.
+
+        A sum that exceeds its limit by no more than rounding to float32 does not violate it.
+        """
         if not self.constraints:
             return []
         values = self._values(params)
@@ -325,7 +336,7 @@ class Space:
         for i, name in enumerate(self.parameters):
             if i in self._limits.columns and name in values:
                 numbers[0, i] = float(values[name])
-        held = self._limits.hold(numbers)[0].tolist()
+        held = self._limits.hold(numbers, given=True)[0].tolist()
         found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
         return found or [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
@@ -348,10 +359,12 @@ class Space:
             numbers[:, i] = p.numbers(unit[:, i])
         return numbers
 
-    def _hold(self, unit: Tensor) -> Tensor:
+    def _hold(self, unit: Tensor, given: bool = False) -> Tensor:
         """Whether each of the linear constraints holds, [n L], at points [n P] of the unit cube."""
         numbers = self._numbers(unit)
-        return self._limits.hold(torch.where(self.active(unit), numbers, 0.0) if self.conditions else numbers)
+        if self.conditions:
+            numbers = torch.where(self.active(unit), numbers, 0.0)
+        return self._limits.hold(numbers, given)
 
     def active(self, unit: Tensor) -> Tensor:
         """Whether each parameter is active, [n P], at points [n P] of the unit cube."""
@@ -417,6 +430,19 @@ class Space:
         """
         return self._named(self._values(params))
 
+    def plain(self, name: str, value: Any) -> Any:
+        """The value of a parameter as a plain Python value.
+
+        A value that is off a bound, a step, an option or the entry of a table only by rounding is set onto it.
+
+        Raises:
+            InvalidInput: The parameter does not have the value.
+        """
+        plain = self.parameters[name].plain(value)
+        if name in self._levels:
+            return nearest_of(self._levels[name], plain)
+        return plain
+
     def _values(self, params: Any) -> dict[str, Any]:
         """The plain values of given parameters by name, in order."""
         given: dict[str, Any] = {}
@@ -430,7 +456,7 @@ class Space:
         plain = {}
         for name in [name for name in names if name in given]:
             with checks.inside(f"parameter {name!r}"):
-                plain[name] = self.parameters[name].plain(given[name])
+                plain[name] = self.plain(name, given[name])
         complete = self.constants | plain
         names = self.active_names(complete)
         plain = {name: complete[name] for name in names if name in complete}

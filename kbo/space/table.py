@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
+from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter, nearest
 
 
 @runtime_checkable
@@ -50,6 +51,21 @@ def parameter_of(name: str, values: Sequence[Any]) -> Parameter:
             return Choice(distinct)
         numbers = min(distinct), max(distinct)
         return Int(*numbers) if all(isinstance(value, int) for value in distinct) else Float(*numbers)
+
+
+def nearest_of(levels: Sequence[float], number: float) -> float:
+    """The entry of a column that a number is except for rounding; the number itself if it is none of them.
+
+    Args:
+        levels: The entries of the column, ascending.
+        number: The number.
+    """
+    place = bisect.bisect_left(levels, number)
+    if place < len(levels) and levels[place] == number:
+        return number
+    neighbours = levels[max(place - 2, 0) : place + 2]
+    position = nearest(neighbours, number)
+    return number if position is None else neighbours[position]
 
 
 def positions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], int]:

@@ -17,12 +17,23 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, Never
 
 from kbo.errors import InvalidInput
 
-Report = Callable[[int, float], None]
+Report = Callable[[float, int], None]
+"""Takes a value and its step, in this order everywhere."""
+
 Decision = Callable[[], bool]
+
+
+def check_step_by_name(caller: str, positional: tuple[Any, ...], step: int | None) -> None:
+    """Check that a report names its step, so that nobody exchanges step and value without an error."""
+    if positional or step is None:
+        raise InvalidInput(
+            f"write {caller}, with the step by name: the value is the first argument, as in Optuna; in earlier "
+            "versions of kbo it was the step."
+        )
 
 
 class RunningTrial:
@@ -36,7 +47,7 @@ class RunningTrial:
         >>> def objective(params, trial):
         ...     for epoch in range(30):
         ...         error = train_one_epoch(params)
-        ...         trial.report(epoch, error)
+        ...         trial.report(error, step=epoch)
         ...         if trial.should_stop():
         ...             break
         ...     return error
@@ -49,31 +60,37 @@ class RunningTrial:
         self._lock = threading.Lock()
         self.stopped: bool = False
 
-    def report(self, step: int, value: float) -> None:
+    def report(self, value: float, *others: Never, step: int | None = None) -> None:
         """Report the value of the objective as it is after a step, for example the validation error after an epoch.
 
+        Args:
+            value: The value, a finite number.
+            others: None: the step is given by name only.
+            step: The step, a whole number from 0 to 2**53; needed.
+
         Raises:
-            InvalidInput: The step is no whole number from 0 to 2**53, the value is no finite number, or the objective
-                has returned.
+            InvalidInput: The step is not given by name or no such number, the value is no finite number, or the
+                objective has returned.
         """
+        check_step_by_name("trial.report(value, step=step)", others, step)
         try:
-            number, found = operator.index(step), float(value)
+            number, found = operator.index(step), float(value)  # pyright: ignore[reportArgumentType]  (of any kind)
         except (TypeError, ValueError, OverflowError):
             number, found = -1, math.nan
         if not 0 <= number <= 2**53 or not math.isfinite(found):
             raise InvalidInput(
-                f"trial.report takes a step (0, 1, ... 2**53) and a finite number, got step {step!r:.80} and value "
-                f"{value!r:.80}."
+                f"trial.report takes a finite number and a step (0, 1, ... 2**53), got value {value!r:.80} and step "
+                f"{step!r:.80}."
             )
         with self._lock:
-            self._report(number, found)
+            self._report(found, number)
 
     def end(self) -> None:
         """Refuse what threads of the objective report from now on: it has returned."""
         with self._lock:
             self._report = self._late
 
-    def _late(self, step: int, value: float) -> None:
+    def _late(self, value: float, step: int) -> None:
         raise InvalidInput(f"trial {self.number} has ended: report before the objective returns, got step {step}.")
 
     def should_stop(self) -> bool:
@@ -93,9 +110,9 @@ def pipe(send: Report, answer: Decision) -> tuple[Report, Decision]:
     """
     unanswered, stop = 0, False
 
-    def report(step: int, value: float) -> None:
+    def report(value: float, step: int) -> None:
         nonlocal unanswered
-        send(step, value)
+        send(value, step)
         unanswered += 1
 
     def decide() -> bool:

@@ -46,7 +46,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
             return
         number, params = task
         connection.send(("begun", None))
-        report, decide = pipe(lambda step, value: connection.send(("report", (step, value))), received.get)
+        report, decide = pipe(lambda value, step: connection.send(("report", (value, step))), received.get)
         if function is None:
             outcome = Outcome(number, failure=obstacle)
         else:

@@ -9,8 +9,8 @@ from typing import Any
 
 from kbo.workers.call import Outcome
 
-OnReport = Callable[[int, int, float], bool]
-"""Take number, step and value of what a running trial reports, and return whether it should stop."""
+OnReport = Callable[[int, float, int], bool]
+"""Take number, value and step of what a running trial reports, and return whether it should stop."""
 
 
 class Session(ABC):

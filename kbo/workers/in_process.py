@@ -47,9 +47,9 @@ class _InProcess(Session):
         ((number, params),) = self._waiting.items()
         stop = False
 
-        def report(step: int, value: float) -> None:
+        def report(value: float, step: int) -> None:
             nonlocal stop
-            stop = self._on_report(number, step, value)
+            stop = self._on_report(number, value, step)
 
         limit = min((s for s in (self._timeout, seconds) if s is not None), default=None)
         start = time.perf_counter()

@@ -258,7 +258,7 @@ class _Worker:
         """Ask the process for its end."""
         self._send(pickle.dumps(None))
 
-    def receive(self, timeout: float | None, on_report: Callable[[int, float], bool]) -> Outcome | None:
+    def receive(self, timeout: float | None, on_report: Callable[[float, int], bool]) -> Outcome | None:
         """Take one message; return the outcome if the trial has ended."""
         try:
             if self.dead and not self.connection.poll():

@@ -160,8 +160,8 @@ class _Tasks(Session):
         """Return the seconds that a trial, or before it the objective to load, may take."""
         return max(self._timeout or 0.0, LOADING if number in self._loading else 0.0)
 
-    def _read(self, number: int, box: int, content: tuple[int, float] | bool) -> None:
-        """Take a message: a task loads the objective (False), the trial has begun (True), or reports step and value."""
+    def _read(self, number: int, box: int, content: tuple[float, int] | bool) -> None:
+        """Take a message: a task loads the objective (False), the trial has begun (True), or reports value and step."""
         if number not in self._tasks or self._calls[number] != box:  # ended meanwhile
             return
         if isinstance(content, bool):
@@ -203,7 +203,7 @@ class _Mailbox:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._answers: defaultdict[int, asyncio.Queue[bool]] = defaultdict(asyncio.Queue)
 
-    async def put(self, number: int, box: int, content: tuple[int, float] | bool) -> None:
+    async def put(self, number: int, box: int, content: tuple[float, int] | bool) -> None:
         await self._messages.put((number, box, content))
 
     async def take(self) -> Any:
@@ -224,7 +224,7 @@ def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, versi
     loaded = cloudpickle.loads(function)  # what it imports does not count in the time of the trial
     ray.get(mailbox.put.remote(number, box, True))
     report, decide = pipe(
-        lambda step, value: ray.get(mailbox.put.remote(number, box, (step, value))),
+        lambda value, step: ray.get(mailbox.put.remote(number, box, (value, step))),
         lambda: ray.get(mailbox.decision.remote(box)),
     )
     with preserved():

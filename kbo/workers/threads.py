@@ -63,10 +63,10 @@ class _Threads(Session):
     def start(self, number: int, params: Any) -> None:
         stop = False
 
-        def report(step: int, value: float) -> None:
+        def report(value: float, step: int) -> None:
             nonlocal stop
             with self._reporting:
-                stop = self._on_report(number, step, value)
+                stop = self._on_report(number, value, step)
 
         trial = RunningTrial(number, params, report, lambda: stop)
         self._running.add(number)

@@ -37,7 +37,7 @@ UNFIT = {"half a character": {"\ud800": 1.0}, "long name": {"m" * 1_100_000: 1.0
 def test_what_a_journal_cannot_hold_fails_its_trial_and_the_run_goes_on(tmp_path, kind):
     def objective(params, trial):
         if trial.number == 0:
-            trial.report(2**60 if kind == "huge step" else 1, 1.0)
+            trial.report(1.0, step=2**60 if kind == "huge step" else 1)
             return 1.0, UNFIT[kind]
         return params["x"]
 
@@ -80,8 +80,8 @@ def test_a_pruned_trial_keeps_what_it_measured(tmp_path):
             return trial.number == 1
 
     def objective(params, trial):
-        trial.report(0, 1.0)
-        trial.report(1, 1.0) if trial.number == 0 else None
+        trial.report(1.0, step=0)
+        trial.report(1.0, step=1) if trial.number == 0 else None
         return (math.nan, {"memory": 7.0, "text": "x"}) if trial.should_stop() else (params["x"], {"memory": 5.0})
 
     path = tmp_path / "run.jsonl"
@@ -235,7 +235,7 @@ def test_every_exception_that_ends_a_run_has_its_trials(tmp_path, place, error, 
 
     def objective(params, trial):
         for step in range(1 if trial.number else 2):
-            trial.report(step, 1.0)
+            trial.report(1.0, step=step)
         if not place:
             path.unlink()
         return params["x"]

@@ -180,7 +180,7 @@ def run_all(
     waiting, again = deque(range(len(work))), deque[int]()
     if not work:
         return
-    with engine.session(function, time_limit, lambda number, step, value: False) as session:
+    with engine.session(function, time_limit, lambda number, value, step: False) as session:
         while waiting or again or session.running:
             while waiting and len(session.running) < session.capacity:
                 number = waiting.popleft()

@@ -60,7 +60,7 @@ class OptunaTuner:
         self._trial = self._study.ask()
         return suggest(self._trial, self._space)
 
-    def report(self, step: int, value: float) -> None:
+    def report(self, value: float, *, step: int) -> None:
         """Report to the pruner."""
         self._trial.report(value, step)
         self.n_reports += 1

@@ -166,16 +166,16 @@ class Region:
         if not isinstance(values, Mapping):
             expected = "from name to value" if self._space.named else "from index to value"
             raise InvalidInput(f"{what} must be a dict {expected}, got {checks.shown(values)}.")
-        parameters = dict(zip(self._keys, self._space.parameters.values(), strict=True))
+        names = dict(zip(self._keys, self._space.parameters, strict=True))
         found = {}
         for given, value in values.items():
             key = given if self._space.named else _index(given)
-            if key not in parameters:
+            if key not in names:
                 raise InvalidInput(
                     f"{what}: there is no parameter {checks.shown(given)}; the parameters are {self._keys}."
                 )
             with checks.inside(f"{what}: parameter {given!r}"):
-                found[key] = parameters[key].plain(value)
+                found[key] = self._space.plain(names[key], value)
         return found
 
 
