@@ -50,7 +50,7 @@ class StagedElimination(Rule):
     """Staged elimination: SupK-UCB. The confidence holds within a stage, so there is no bound over all data.
 
     Attributes:
-        horizon: Number of rounds T; there are ``ceil(log2 T)`` stages.
+        horizon: Number of rounds T, after which no point is chosen; there are ``ceil(log2 T)`` stages.
         reward_scale: The size of rewards, which the paper takes to be 1.
     """
 
@@ -74,6 +74,12 @@ class StagedElimination(Rule):
         if size > 1:
             raise InvalidInput("staged elimination chooses one point at a time: update the state before the next.")
         state = checks.instance("state", state, Stages)
+        if state.n >= self.horizon:
+            raise InvalidInput(
+                f"staged elimination was set up for horizon={self.horizon} rounds and has observed {state.n} values: "
+                "its stages and widths hold for no more. Choose a larger horizon before the first round, or a method "
+                "without one, for example 'ay-gp-ucb'."
+            )
         left = torch.arange(len(points), device=points.device)
         state.learner = None
         for s, stage in enumerate(state.stages):
