@@ -114,17 +114,35 @@ class KernelRidgeGP(StreamingGP):
 
 
 _FEW = 100
-"""Points that the default dictionary keeps whatever they leave unexplained."""
+"""Points up to which the default dictionary takes all that are not explained by the others to a fraction ``_FINE``."""
+
+_FINE = 1e-7
+"""Fraction of the prior variance, well above rounding."""
 
 _SHARE = 0.1
 """Variance that later points of it may leave, in units of the noise."""
 
 
 class _FewOrGreedy(GreedyDictionary):
-    """All of the first points, then as ``GreedyDictionary``."""
+    """As ``GreedyDictionary``, but nearly exact up to the first hundred points."""
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
-        return sketch.m < _FEW or super().accepts(point, sketch)
+        if sketch.m < _FEW and point.residual > _FINE * point.prior:
+            return self.has_capacity(sketch.m)
+        return super().accepts(point, sketch)
+
+    def allowed(self, sketch: Observed) -> Tensor:
+        coarse = super().allowed(sketch)
+        if sketch.m >= _FEW:
+            return coarse
+        return coarse.minimum(_FINE * sketch.rows.prior)
+
+    def chosen(self, sketch: Observed) -> list[int]:
+        chosen = self._pivots(sketch, super().allowed(sketch), self.most)
+        if len(chosen) >= _FEW:
+            return chosen
+        fine = super().allowed(sketch).minimum(_FINE * sketch.rows.prior)
+        return self._pivots(sketch, fine, _FEW)
 
 
 class NystromGP(StreamingGP):

@@ -30,16 +30,25 @@ class Stages(View):
 
     Attributes:
         learner: Index of the stage that the next observation updates; None for no stage.
+        awaited: Whether a point was chosen whose value has not come.
+        rounds: Number of values of chosen points; those that came without a choice are not counted.
     """
+
+    saved: tuple[str, ...] = ("state", "stages", "learner", "awaited", "rounds")
 
     def __init__(self, everything: Posterior, stages: list[Posterior]) -> None:
         super().__init__(everything)
         self.stages = stages
         self.learner: int | None = None
+        self.awaited: bool = False
+        self.rounds: int = 0
 
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations to the posterior of all, and to the stage that chose them."""
         super().update(X, y, weights)
+        if self.awaited and len(X):
+            self.awaited = False
+            self.rounds += 1
         if self.learner is not None:
             self.stages[self.learner].update(X, y, weights)
         self.learner = None
@@ -50,7 +59,7 @@ class StagedElimination(Rule):
     """Staged elimination: SupK-UCB. The confidence holds within a stage, so there is no bound over all data.
 
     Attributes:
-        horizon: Number of rounds T; there are ``ceil(log2 T)`` stages.
+        horizon: Number of rounds T, after which no point is chosen; there are ``ceil(log2 T)`` stages.
         reward_scale: The size of rewards, which the paper takes to be 1.
     """
 
@@ -74,6 +83,13 @@ class StagedElimination(Rule):
         if size > 1:
             raise InvalidInput("staged elimination chooses one point at a time: update the state before the next.")
         state = checks.instance("state", state, Stages)
+        if state.rounds >= self.horizon:
+            raise InvalidInput(
+                f"staged elimination was set up for horizon={self.horizon} rounds, and they are over: its stages and "
+                "widths hold for no more. Choose a larger horizon before the first round, or a method without one, for "
+                "example 'ay-gp-ucb'."
+            )
+        state.awaited = True
         left = torch.arange(len(points), device=points.device)
         state.learner = None
         for s, stage in enumerate(state.stages):

@@ -209,7 +209,8 @@ def make(
 
             * ``scale``: covariance scale c of the mixtures, or several that are averaged; the ridge is
               ``noise_std^2 / c``, with the middle one, unless the recipe fixes it.
-            * ``horizon``: number of rounds T.
+            * ``horizon``: number of rounds T. "supk-ucb" chooses no point after it. That of "igp-ucb" only sets the
+              ridge: its bound holds in later rounds too, and is wider there than with a larger horizon.
             * ``n_points``: size of the finite set for "gp-ucb", number of arms of a round for "supk-ucb".
             * ``points``: the finite set [N d], instead of its size; for "chaining-ucb...", None means the arms that are
               offered together.
@@ -299,7 +300,7 @@ def _chaining(kernel, noise_std, delta, rigorous, points=None) -> Method:
 
 @register("igp-ucb")
 def _improved(kernel, noise_std, norm_bound, delta, horizon) -> Method:
-    """Bound at ridge ``1 + 2 / T``, for T rounds."""
+    """Bound at ridge ``1 + 2 / T``, for T rounds; it holds for more too, ``n eta`` being a part of its width."""
     bound = confidence.ImprovedGPUCB(noise_std, norm_bound, delta, 2 / horizon)
     return Method(partial(KernelRidge, kernel, 1 + 2 / horizon), bound)
 

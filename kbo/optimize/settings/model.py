@@ -167,7 +167,11 @@ class FocusedDictionary(GreedyDictionary):
     def redraws(self, sketch: Observed) -> list[int] | None:
         if 0 < sketch.m < (self.most or 1):
             return None
+        return self.chosen(sketch)
+
+    def chosen(self, sketch: Observed) -> list[int]:
         rows = sketch.rows
         rank = 1 + (rows.sums / rows.counts).argsort(descending=True).argsort()
         self.capped |= rows.n > self.kept
-        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, 1e-9, 1 / rank)
+        least = 1e-9 * float(rows.prior.max())
+        return pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, self.kept, least, 1 / rank)[0]

@@ -1,12 +1,11 @@
 """Dictionaries: the choice of the points that span a sketch; ``leverage.py`` has the randomised ones.
 
 A sketch calls ``accepts`` before it takes in an observation, and ``redraws`` after it. A dictionary of your own is a
-subclass that defines one of them.
+subclass that defines one of them. Where all observations are known, ``chosen`` chooses among them by pivoting.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +17,8 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.kernels import DenseKernel, freeze
-from kbo.linalg import InverseRoot
-from kbo.regression.sketch.features import DEPENDENT, Features, Place
+from kbo.linalg import GrowingTensor, InverseRoot
+from kbo.regression.sketch.features import CONDITION, DEPENDENT, Features, Place
 from kbo.regression.sketch.rows import Rows
 from kbo.stateful import Stateful
 
@@ -32,6 +31,9 @@ class Observed(Protocol):
     k: DenseKernel
     rows: Rows
     m: int
+    features: Features
+    kappa: float
+    weighted: bool
 
     def row_leverages(self) -> Tensor:
         """Return the leverages of all rows, [rows]."""
@@ -74,14 +76,27 @@ class Candidate:
         """``k(Z, Z)^-1 k(Z, x)``, [m]."""
         return self.basis.coefficients(self.features)
 
-    @cached_property
+    @property
     def dependent(self) -> bool:
-        """Whether it cannot become an anchor, because it adds nothing; see ``features.py``."""
-        least = DEPENDENT * self.prior
-        if self.residual <= least or self.residual > least * (1 + float(self.basis.spread(self.features)) ** 2):
-            return self.residual <= least  # mostly, and then the coefficients are not needed
-        return self.residual <= least * (1 + float(self.coefficients @ self.coefficients))
+        """Whether it adds nothing but rounding to the dictionary, and never becomes an anchor."""
+        return self.residual <= DEPENDENT * self.prior
 
+    @cached_property
+    def well_conditioned(self) -> bool:
+        """Whether the anchors and it are not nearly singular together; if they are, all are chosen anew."""
+        limit = self.residual / (CONDITION * self.prior)
+        if 1 + float(self.basis.spread(self.features)) ** 2 < limit:
+            return True  # mostly, and then the coefficients are not needed
+        return 1 + float(self.coefficients @ self.coefficients) < limit
+
+    @property
+    def negligible(self) -> bool:
+        """Whether a dictionary without a threshold does better without it: little is lost, and it would be singular."""
+        return self.dependent or (self.residual <= FINE * self.prior and not self.well_conditioned)
+
+
+FINE = 1e-6
+"""Fraction of the prior variance that observations may leave after a new choice of points that replaces others."""
 
 MOST_ANCHORS = 500
 """Points of a default dictionary; where more are needed, bounds are wider or lose their guarantee."""
@@ -99,6 +114,8 @@ class Dictionary(Stateful):
 
     Attributes:
         capped: Whether the limit has kept a point out.
+        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that an observation of weight w is left with; None if the
+            dictionary promises nothing.
     """
 
     saved: tuple[str, ...] = ("capped",)
@@ -111,10 +128,18 @@ class Dictionary(Stateful):
     """Whether it never changes, whatever is observed."""
 
     in_blocks = False
-    """Whether observations that come together are taken in at once, without ``accepts``, before ``redraws``."""
+    """Whether observations that come together are taken in at once, without ``accepts``, before ``redraws``.
+
+    Unless that draws others, the rows that are left with more than ``allowed`` become anchors, the worst ones first.
+    """
 
     needs_refresh = False
     """Whether the dictionary would be drawn again, if it were not frozen."""
+
+    advice = ""
+    """What to change where observations are left with much, in words."""
+
+    threshold: float | None = None
 
     def __init__(self, most: int | None = None) -> None:
         self.most: int | None = None if most is None else int(checks.at_least("most", most, 1))
@@ -125,26 +150,62 @@ class Dictionary(Stateful):
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def begin(self, like: Tensor) -> Self:
-        """A chooser that has seen nothing, for points in the dtype and on the device of ``like``."""
-        return copy.copy(self)
+        """A chooser that has seen nothing, for points in the dtype and on the device of ``like``.
+
+        It has the settings of this one and nothing of what this one remembers. A subclass with a memory resets it here.
+        """
+        begun = self.fork()
+        begun.capped = False
+        return begun
 
     def image(self, column: Tensor, features: Tensor, sketch: Observed) -> Tensor | None:
         """A vector [k] whose square ``accepts`` reads, given ``k(Z, x)`` [m 1] and ``z(x)`` [m]; None without any."""
         return None
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
-        """Whether the observation that is about to come becomes an anchor; ignored if it is dependent."""
+        """Whether the observation that is about to come becomes an anchor; ignored if it is dependent.
+
+        Where anchors and observation would be nearly singular together, the sketch takes the rows that ``chosen``
+        returns in place of all anchors, and calls ``replaced``.
+        """
         return False
 
     def redraws(self, sketch: Observed) -> list[int] | None:
         """The rows of the sketch that make up the next dictionary, after an observation; None to keep this one."""
         return None
 
+    def allowed(self, sketch: Observed) -> Tensor:
+        """The largest ``k(x, x) - |z(x)|^2`` that rows may be left with by ``chosen``, [rows].
+
+        By default what they are left with now, but only a small fraction of the prior for the latest.
+        """
+        rows = sketch.rows
+        small = FINE * rows.prior
+        allowed = rows.residual.maximum(small)
+        allowed[rows.latest_row] = small[rows.latest_row]
+        return allowed
+
+    def chosen(self, sketch: Observed) -> list[int]:
+        """The rows of the sketch that make up a dictionary chosen anew: by pivoting, until ``allowed`` is reached."""
+        return self._pivots(sketch, self.allowed(sketch), self.most)
+
+    def replaced(self, before: Features, sketch: Observed) -> None:
+        """Follow, if something is remembered of anchors: rows of the sketch have replaced those that were before."""
+
     def frozen(self) -> Dictionary:
         """A chooser for the time while a batch is chosen: the same, unless it waits for the batch to end."""
         return self
 
-    def _has_capacity(self, m: int) -> bool:
+    def _pivots(self, sketch: Observed, allowed: Tensor, most: int | None) -> list[int]:
+        """At most ``most`` rows of the sketch, by pivoting, until none is left with more than ``allowed`` [rows]."""
+        rows = sketch.rows
+        m = rows.n if most is None else most
+        chosen, left = pivots(lambda i: sketch.k(rows.X[i : i + 1], rows.X)[0], rows.prior, m, allowed)
+        if bool((left > allowed).any()) and m == self.most:
+            self.capped = True
+        return chosen
+
+    def has_capacity(self, m: int) -> bool:
         """Whether one more point is allowed beside m others; remembers that it was not."""
         if self.most is not None and m >= self.most:
             self.capped = True
@@ -163,6 +224,7 @@ class FixedDictionary(Dictionary):
     """
 
     stays = True
+    advice = "its points were given: choose them where observations are, as FixedDictionary.pivoted does"
 
     def __init__(self, points: Tensor) -> None:
         super().__init__()
@@ -190,51 +252,74 @@ class FixedDictionary(Dictionary):
         if len(checks.rows("X", X)) == 0:
             raise InvalidInput("X must have at least one row.")
         k = freeze(checks.kernel(kernel), X)
-        return cls(X[pivots(lambda i: k(X[i : i + 1], X)[0], k.diagonal(X), m, tolerance)])
+        prior = k.diagonal(X)
+        least = tolerance * float(prior.max())
+        return cls(X[pivots(lambda i: k(X[i : i + 1], X)[0], prior, m, least)[0]])
 
     def begin(self, like: Tensor) -> FixedDictionary:
         return FixedDictionary(self.points.to(like))
 
 
 def pivots(
-    row: Callable[[int], Tensor], prior: Tensor, m: int, tolerance: float, weight: Tensor | float = 1.0
-) -> list[int]:
+    row: Callable[[int], Tensor], prior: Tensor, m: int, least: Tensor | float, weight: Tensor | float = 1.0
+) -> tuple[list[int], Tensor]:
     """Return at most m of n points, each with the largest product of weight and of what those before leave of it.
 
-    Points of which nothing is left, up to the tolerance, are not among them.
+    What they leave is counted as far as it is more than ``least``; points that are left with no more are not chosen.
+    The second value is what the chosen points leave of each, [n]. O(n m^2).
 
     Args:
         row: The row [n] of the kernel matrix of a point.
         prior: The diagonal of that matrix [n].
         m: Largest number of points.
-        tolerance: Fraction of the largest prior variance at which everything counts as explained.
+        least: The variance that a point may be left with, [n] or one number.
         weight: Positive numbers [n].
     """
-    rest, least = prior.clone(), tolerance * float(prior.max())
-    rows, chosen = prior.new_zeros(m, len(prior)), []
-    while len(chosen) < m and float(rest.max()) > least:
-        j, i = len(chosen), int((weight * (rest - least)).argmax())
-        rows[j] = (row(i) - rows[:j, i] @ rows[:j]) / rest[i].sqrt()
-        rest = (rest - rows[j].square()).clamp_min(0)
+    left = prior.clone()
+    factor = GrowingTensor(prior.new_empty(0, len(prior)))
+    chosen: list[int] = []
+    while len(chosen) < m:
+        excess = weight * (left - least)
+        i = int(excess.argmax())
+        if not float(excess[i]) > 0:
+            break
+        before = factor.value
+        coordinate = (row(i) - before[:, i] @ before) / left[i].sqrt()
+        factor.append(coordinate.unsqueeze(0))
+        left = (left - coordinate.square()).clamp_min(0)
+        left[i] = 0  # but for rounding
         chosen.append(i)
-    return chosen
+    return chosen, left
 
 
 class GreedyDictionary(Dictionary):
     """Takes every observed point that the dictionary explains too little of.
 
     Then no observation leaves more than ``threshold`` unexplained, so the residual of a sketch, and with it the price
-    of mixture bounds on it, is known in advance; except for points that depend on the others up to rounding, which
-    never enter and may leave a little more. The approximate linear dependence test of Engel, Mannor & Meir (2004).
+    of mixture bounds on it, is known in advance. Observations that come one by one enter in their order: the
+    approximate linear dependence test of Engel, Mannor & Meir (2004). Of those that come together the worst ones enter
+    first, which takes fewer points. Where the points would be nearly singular together, for example because the first
+    ones were close to each other, all are chosen anew from all locations: no observation is left out for rounding.
 
     Args:
-        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the kernel.
-        most: Largest number of points; then observations may leave more.
+        threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the kernel. What is below
+            1e-9 of the prior variance counts as explained, however small it is.
+        most: Largest number of points; then observations may leave more, which ``provenance`` of the state says.
     """
+
+    in_blocks = True
 
     def __init__(self, threshold: float = 0.01, most: int | None = None) -> None:
         super().__init__(most)
         self.threshold: float = checks.positive("threshold", threshold)
 
     def accepts(self, point: Candidate, sketch: Observed) -> bool:
-        return point.weight * point.residual > self.threshold and self._has_capacity(sketch.m)
+        return point.weight * point.residual > self.threshold and self.has_capacity(sketch.m)
+
+    def allowed(self, sketch: Observed) -> Tensor:
+        prior = sketch.rows.prior
+        allowed = prior.new_full(prior.shape, self.threshold)
+        if sketch.weighted:
+            largest_weight = sketch.kappa / prior  # at least the weight of any observation of the row
+            allowed = allowed / largest_weight
+        return allowed.maximum(DEPENDENT * prior)

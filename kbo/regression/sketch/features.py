@@ -7,10 +7,12 @@ vector and leaves the others as they are: with ``b = z(z*)`` and ``p^2 = k(z*, z
 
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
 
-A point that comes alone is dependent, and never becomes an anchor, if ``p^2 <= DEPENDENT k(z*, z*) (1 + |c|^2)``, where
-``c = k(Z, Z)^-1 k(Z, z*)``: some combination of it and the anchors, scaled to length one, has next to no variance. A
-small p alone does not say so: points that come one by one along a path can each be predictable by little, and all
-together be singular. Among points that come together the independent ones are found by pivoting.
+A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds nothing but rounding, and never becomes an anchor. A larger p does not say
+that it can: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm ``sqrt(1 + |c|^2) / p``, and the
+larger it is the more rounding the features multiply. Points that come one by one along a path, or some of which are
+very close to each other, can make it as large as they like, whatever p is. Where ``(1 + |c|^2) / p^2`` would be more
+than ``1 / (CONDITION k(z*, z*))`` the anchors are chosen anew, by pivoting: among points that are all known there is
+always a well-conditioned choice that explains the others (``Dictionary.chosen``).
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ Place = tuple[float, ...]
 
 DEPENDENT = 1e-9
 """Fraction of the prior variance below which a point that comes alone adds nothing but rounding."""
+
+CONDITION = 1e-9
+"""Inverse of the largest square of a row of ``L^-1``, in units of the inverse prior variance, for points that come."""
 
 _NOTHING, _SINGULAR = 1e-13, 1e-14
 """The same for points that come together, which pivoting keeps well-conditioned; and for a combination of points."""

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Self
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.linalg import GrowingFactor, cholesky
 from kbo.regression.sketch.dictionary import Candidate, Dictionary, Observed
+from kbo.regression.sketch.features import Features
 from kbo.stateful import Stateful
 
 
@@ -82,6 +82,8 @@ class OnlineRowSampling(Dictionary):
         self.eps: float = checks.probability("eps", eps)
         self.seed: int = checks.seed(seed)
 
+    advice = "its points are drawn at random: more of them enter with a larger gamma"
+
     saved: tuple[str, ...] = ("capped", "_weights", "_factor", "_draws")
 
     _weights: list[float]
@@ -100,8 +102,8 @@ class OnlineRowSampling(Dictionary):
         checks.probability("delta", delta)
         return cls(mu, 12 * math.log(checks.at_least("horizon", horizon, 1) / delta), most=most, seed=seed)
 
-    def begin(self, like: Tensor) -> OnlineRowSampling:
-        begun = copy.copy(self)
+    def begin(self, like: Tensor) -> Self:
+        begun = super().begin(like)
         begun._weights = []
         begun._factor = GrowingFactor(like.new_empty(0, 0))
         begun._draws = Uniforms(self.seed)
@@ -114,7 +116,7 @@ class OnlineRowSampling(Dictionary):
         if point.anchor is not None:
             self._repeat(point, p)
             return False
-        if point.dependent or not self._has_capacity(sketch.m):
+        if point.negligible or not self.has_capacity(sketch.m):
             return False
         assert point.image is not None
         self._weights.append(point.weight / p)
@@ -127,9 +129,30 @@ class OnlineRowSampling(Dictionary):
         """One more sample at an anchor, O(m^3); that happens about ``gamma ln n`` times an anchor."""
         assert point.anchor is not None
         self._weights[point.anchor] += point.weight / p
-        L = point.basis.L
+        self._factor = self._weighted_factor(point.basis.L)
+
+    def replaced(self, before: Features, sketch: Observed) -> None:
+        """Samples at anchors that stay keep their weights; rows that became anchors count as drawn for certain.
+
+        What is known of anchors that left is forgotten, so later probabilities are larger than they would be.
+        """
+        counts = sketch.rows.counts.tolist()
+        weights = []
+        for place in map(tuple, sketch.features.anchors.tolist()):
+            anchor = before.at(place)
+            row = sketch.rows.find(place)
+            if anchor is None:
+                assert row is not None  # it was chosen among the rows
+                weights.append(counts[row])
+            else:
+                weights.append(self._weights[anchor])
+        self._weights = weights
+        self._factor = self._weighted_factor(sketch.features.L)
+
+    def _weighted_factor(self, L: Tensor) -> GrowingFactor:
+        """The factor of ``k(Z, Z) + mu diag(1 / weights)``, from that of ``k(Z, Z)``."""
         noise = self.mu / L.new_tensor(self._weights)
-        self._factor = GrowingFactor(cholesky(L @ L.mT + noise.diag()))
+        return GrowingFactor(cholesky(L @ L.mT + noise.diag()))
 
     def probability(self, point: Candidate) -> float:
         """The probability with which the point would enter now."""
@@ -162,6 +185,8 @@ class LeverageResampling(Dictionary):
         self.oversampling: float = checks.positive("oversampling", oversampling)
         self.seed: int = checks.seed(seed)
 
+    advice = "its points are drawn at random: more of them are drawn with a larger oversampling"
+
     saved: tuple[str, ...] = ("capped", "_draws")
 
     _draws: Uniforms
@@ -179,7 +204,7 @@ class LeverageResampling(Dictionary):
         return cls(q, most=most, seed=seed)
 
     def begin(self, like: Tensor) -> Self:
-        begun = copy.copy(self)
+        begun = super().begin(like)
         begun._draws = Uniforms(self.seed)
         return begun
 
@@ -211,9 +236,18 @@ class BatchedResampling(LeverageResampling):
     def __init__(self, oversampling: float = 5.0, growth: float = 3.0, most: int | None = None, seed: int = 0) -> None:
         super().__init__(oversampling, most, seed)
         self.growth: float = checks.at_least("growth", growth, 1)
-        self._spent, self._root, self._waits = 0.0, None, False
+        self._spent: float = 0.0
+        self._root: Tensor | None = None
+        self._waits: bool = False
 
     saved: tuple[str, ...] = ("capped", "_draws", "_spent", "_root")
+
+    def begin(self, like: Tensor) -> Self:
+        begun = super().begin(like)
+        begun._spent = 0.0
+        begun._root = None
+        begun._waits = False
+        return begun
 
     @property
     def needs_refresh(self) -> bool:
@@ -240,5 +274,6 @@ class BatchedResampling(LeverageResampling):
         """If the batch is over; a sketch without any points does not wait."""
         if self._waits or not (self.needs_refresh or sketch.m == 0):
             return None
-        self._spent, self._root = 0.0, None
+        self._spent = 0.0
+        self._root = None
         return super().redraws(sketch)

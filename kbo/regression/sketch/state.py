@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import block_of, warn_below_precision
 from kbo.regression.posterior import Answers, Posterior
-from kbo.regression.provenance import Error, Rounding
+from kbo.regression.provenance import Error, Provenance, Rounding
 from kbo.regression.sketch.answers import FollowedSketch, SketchAnswers, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.stream import Sketch
@@ -71,6 +72,8 @@ class NystromRidge(Posterior):
                 f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
             )
         super().__init__(ridge)
+        self._provenance = Provenance()
+        self._approximated: tuple[int, tuple[str, ...]] | None = None
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
@@ -97,6 +100,34 @@ class NystromRidge(Posterior):
     anchors: Tensor | None = passed_on("sketch.features.anchors")
     dictionary: Dictionary = passed_on("sketch.dictionary")
     needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
+
+    @property
+    def provenance(self) -> Provenance:
+        """What was given up of the assumptions of theorems; ``approximations`` are those of the present dictionary."""
+        return replace(self._provenance, approximations=self._approximations())
+
+    @provenance.setter
+    def provenance(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+
+    def _approximations(self) -> tuple[str, ...]:
+        if self._approximated is None or self._approximated[0] != self.version:
+            self._approximated = self.version, self._shortfalls()
+        return self._approximated[1]
+
+    def _shortfalls(self) -> tuple[str, ...]:
+        """Say what the dictionary leaves out of the observations, in at most one sentence."""
+        share = self.sketch.shortfall()
+        if share is None:
+            return ()
+        dictionary = self.dictionary
+        advice = dictionary.advice
+        if dictionary.capped:
+            advice = f"it has reached its limit of {dictionary.most} points: raise most"
+        return (
+            f"the dictionary of {self.m} points leaves {100 * share:.2g}% of the prior variance of an observation "
+            f"unexplained{': ' if advice else ''}{advice}",
+        )
 
     def move_ridge(self, ridge: float) -> None:
         """Also for the dictionary; O(m^3)."""

@@ -20,7 +20,7 @@ from kbo.kernels import DenseKernel, freeze
 from kbo.linalg import REFRESH, GrowingTensor, InverseRoot
 from kbo.regression.sketch.dictionary import Candidate, Dictionary
 from kbo.regression.sketch.error import BLOCK, ErrorNorm, rounding, stretching
-from kbo.regression.sketch.features import Features
+from kbo.regression.sketch.features import DEPENDENT, Features
 from kbo.regression.sketch.rows import LeanRows, Rows
 from kbo.stateful import Stateful, fresh_version, passed_on
 
@@ -116,6 +116,7 @@ class Sketch(Stateful):
         """Observations that the dictionary decides nothing by, or only when all are known."""
         constant = self.k.constant
         prior = self.k.diagonal(X).tolist() if constant is None else [constant] * len(X)
+        rows_before = self.rows.n
         B = self._count(X, self.features.solve(X), y, weights, host, prior)
         if len(X) <= max(1, self.m // _FEW) and self.root.columns + len(X) < REFRESH:
             for b in B.unbind(1):
@@ -123,7 +124,9 @@ class Sketch(Stateful):
                 self.root.add(v, float(v @ v))
         else:
             self._refresh()
-        self._redraw()
+        drawn = self._redraw()
+        if self.dictionary.in_blocks and not drawn:
+            self._complete(rows_before)
 
     def _observe(self, x: Tensor, y: Tensor, weights: Tensor | None, host: OnHost) -> None:
         """One observation x [1 d], y [1], which the dictionary may take; the host reads once."""
@@ -147,8 +150,10 @@ class Sketch(Stateful):
             self.root.add(whitened if weight == 1 else weight**0.5 * whitened, weight * square)
         else:
             self._refresh()
-        if accepted:
+        if accepted and point.well_conditioned:
             self._admit(x, point)
+        elif accepted:
+            self._choose()
         self._redraw()
 
     def _count(
@@ -204,17 +209,74 @@ class Sketch(Stateful):
         self._By.append((coordinate @ rows.sums).reshape(1))
         self.root.border(self.G)
 
-    def _redraw(self) -> None:
-        """A new dictionary, if it asks for one."""
+    def _complete(self, rows_before: int) -> None:
+        """Make anchors of rows that are left with more than the dictionary allows, after several came together."""
+        if not bool((self.rows.residual > self.dictionary.allowed(self)).any()):
+            return
+        mostly_new = self.rows.n >= 2 * rows_before
+        if self.m == 0 or (mostly_new and self.dictionary.points is None):
+            self._choose()
+            return
+        while True:
+            excess = self.rows.residual - self.dictionary.allowed(self)
+            worst = int(excess.argmax())
+            if not float(excess[worst]) > 0 or not self.dictionary.has_capacity(self.m):
+                return
+            point = self._candidate(worst)
+            if not point.well_conditioned:
+                self._choose()
+                return
+            self._admit(self.rows.X[worst : worst + 1].clone(), point)
+
+    def _candidate(self, row: int) -> Candidate:
+        """Return a row as a point that may become an anchor."""
+        rows = self.rows
+        residual, prior = rows.numbers[row, :2].tolist()
+        features = rows.features[row].clone()
+        column = self.features.L @ features.unsqueeze(-1)
+        place = tuple(rows.X[row].tolist())
+        return Candidate(prior, residual, column, features, place, self.features)
+
+    def _choose(self) -> None:
+        """Let the dictionary choose among all rows, in place of the anchors that there are."""
+        before = self.features
+        self._replace(self.dictionary.chosen(self), BLOCK)
+        self.dictionary.replaced(before, self)
+
+    def _redraw(self) -> bool:
+        """Take a new dictionary, if it asks for one, and return whether it did."""
         drawn = self.dictionary.redraws(self)
         if drawn is None:
-            return
+            return False
+        self._replace(drawn, _SMALL_BLOCK)
+        return True
+
+    def _replace(self, drawn: list[int], block: int) -> None:
+        """Let rows be the anchors, with error norms of so many observations."""
         points = self.rows.X[drawn]
         if points.shape == self.features.anchors.shape and torch.equal(points, self.features.anchors):
             return
         self.features = Features(self.k, points)
-        self._error = ErrorNorm(_SMALL_BLOCK)
+        self._error = ErrorNorm(block)
         self._project()
+
+    def shortfall(self) -> float | None:
+        """The largest part of a prior variance that an observation is left with; None if no more than it may be.
+
+        It may be what the dictionary promises, and without a promise a tenth of the ridge.
+        """
+        rows = self.rows
+        if not self.n:
+            return None
+        residual = rows.residual
+        allowed = self.ridge / 10
+        if self.dictionary.threshold is not None:
+            rounding_error = rounding(self.m, rows.prior, rows.spread)
+            allowed = self.dictionary.threshold + (DEPENDENT * rows.prior).maximum(rounding_error)
+        largest_weight = self.kappa / rows.prior if self.weighted else 1.0
+        if not bool((largest_weight * residual > allowed).any()):
+            return None
+        return float((residual / rows.prior).nan_to_num().max())
 
     def move_ridge(self, ridge: float) -> None:
         """Replace the regulariser, O(m^3)."""
