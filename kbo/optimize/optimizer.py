@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -142,7 +142,12 @@ class Optimizer(Inference):
 
     @guarded
     def suggest(
-        self, number: int | None = None, *, context: Context | None = None, pending: Iterable[Params] = ()
+        self,
+        number: int | None = None,
+        *,
+        context: Context | None = None,
+        pending: Iterable[Params] = (),
+        within: Mapping[str, tuple[float, float]] | None = None,
     ) -> Params:
         """Return the next parameters without recording them.
 
@@ -150,8 +155,10 @@ class Optimizer(Inference):
             number: The number of the trial, which decides its random choices; by default the next one.
             context: As in ``ask``.
             pending: More parameters that are being evaluated, besides the pending trials.
+            within: The least and the largest value that numbers may have this time, by name, where these are closer
+                than the bounds of the space; for spaces without constraints and tables.
         """
-        region = Region(self.space, context)
+        region = Region(self.space, context, within=within)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
         return self._next(number, region, list(pending))
 
@@ -336,20 +343,34 @@ class Optimizer(Inference):
 
     def _search(self, region: Region, number: int, effort: float = 1.0) -> Search:
         """Return a search from the best points so far, with the random numbers of trial ``number``."""
-        starts, generator = self._units_of(self._leading()), self._generator(number)
+        starts, generator = self._starts(region), self._generator(number)
         if self.space.constraints:
             region = region.knowing(self._units_of(self._trials.all))
             starts = starts[self.space.satisfies(starts)]  # not known results that exceed a limit by rounding
             starts = starts if len(starts) else region.sample(generator).unsqueeze(0)
         return Search(self.space, region, starts, number, generator, effort)
 
+    def _starts(self, region: Region) -> Tensor:
+        """Return the best points [s P] so far; where a region has a box, those in the box, if there are any."""
+        if region.boxed:
+            complete = self._trials.complete
+            inside = region.in_box(self._units_of(complete)).tolist()
+            best = [trial for trial, is_inside in zip(complete, inside, strict=True) if is_inside]
+            if best:
+                return self._units_of(heapq.nlargest(KEPT, best, self._precedence))
+        return self._units_of(self._leading())
+
     def _leading(self) -> list[Trial]:
         """Return the trials with the best values, of equal ones those that were begun first."""
         fresh = [trial for trial in self._trials.finished[self._ranked :] if trial.status == "complete"]
         ranked = self._best + self._allowed(fresh)
-        self._best = heapq.nlargest(KEPT, ranked, lambda t: (self._rank(t), -t.number))
+        self._best = heapq.nlargest(KEPT, ranked, self._precedence)
         self._ranked = len(self._trials.finished)
         return self._best
+
+    def _precedence(self, trial: Trial) -> tuple[tuple[int, float], int]:
+        """Return what completed trials are ordered by: ``_rank``, of equal ones the first one first."""
+        return self._rank(trial), -trial.number
 
     def _hypothetical(self, belief: Belief, pending: Tensor) -> Posterior:
         """Return the posterior from which the next point is chosen; no reported bound ever rests on it.

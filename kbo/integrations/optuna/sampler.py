@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,18 +13,22 @@ from typing import Any
 
 import torch
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo import checks, devices
 from kbo.errors import InvalidInput
-from kbo.integrations.optuna.space import SearchSpace, conditions_of, shared_distributions
+from kbo.integrations.optuna.ranges import Ranges, ranges_of
+from kbo.integrations.optuna.space import SearchSpace, conditions_of
 from kbo.integrations.optuna.study import (
+    begun,
+    chosen,
     constraints_of,
     ended,
     finished,
+    fixed,
     mark,
     publish,
     running,
@@ -36,6 +41,8 @@ from kbo.optimize import Constraint, Practical
 from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
+
+log: logging.Logger = logging.getLogger("kbo")
 
 _ATTEMPTS = 4  # times a point is chosen, at most, while other workers choose theirs
 
@@ -135,6 +142,7 @@ class KBOSampler(BaseSampler):
         self._options = {"method": method, "n_trials": n_trials, "seed": self._seed, "device": where}
         self._lock: threading.RLock = threading.RLock()
         self._model: Replay | None = None
+        self._said: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key not in ("_lock", "_model")}
@@ -155,41 +163,73 @@ class KBOSampler(BaseSampler):
         mark(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters of finished trials except those whose distribution changed or has a single value."""
-        return shared_distributions(finished(study))
+        """Return the ranges of the parameters of finished trials, without those that changed lately or are one value.
+
+        The range of this trial is not known yet. Where the latest trials have different ones, the parameter is left to
+        ``sample_independent``, which is told the range.
+        """
+        _check_single_objective(study)
+        ranges = self._ranges(study)
+        return {name: d for name, d in ranges.expected.items() if name in ranges.settled and not d.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the next point; it is in the storage, for other workers to see, before this returns."""
+        """Return the next point; it is in the storage, for other workers to see, before this returns.
+
+        Of parameters that are not in the search space a value is expected: the one that ``PartialFixedSampler`` or
+        ``enqueue_trial`` gives, or otherwise the best one.
+        """
+        _check_single_objective(study)
         if not search_space:
             return {}
         with self._lock:
-            return self._choose(study, trial, self._space_of(study, search_space))
-
-    def _choose(self, study: Study, trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
-        """The next point, chosen again if another worker chose meanwhile; of two at once, the later trial's."""
-        params, pending = {}, running(study, space, trial)
-        for _ in range(_ATTEMPTS):
-            params = space.decode(suggested(self._model_of(study, space), space, trial, pending))
-            known, pending = pending, running(study, space, trial)
-            if pending.keys() - known.keys():
-                continue
-            publish(study, trial, space, params)
-            known, pending = pending, running(study, space, trial)
-            if not any(number < trial.number for number in pending.keys() - known.keys()):
-                return params
-        publish(study, trial, space, params)
-        return params
+            return self._choose(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return a random value, which depends on the seed, the number of the trial and the name alone."""
+        """Return the value that suits what was suggested before; of a parameter that no finished trial has, any.
+
+        The latter is random, and depends on the seed, the number of the trial and the name alone.
+        """
+        _check_single_objective(study)
         SearchSpace({param_name: param_distribution})  # what kbo cannot model is refused in the first trial
+        with self._lock:
+            params = self._choose(study, trial, {param_name: param_distribution})
+        if param_name in params:
+            return params[param_name]
         digest = hashlib.sha256(f"{self._seed}/{trial.number}/{param_name}".encode()).digest()
         random = RandomSampler(seed=int.from_bytes(digest[:4], "big"))
         return random.sample_independent(study, trial, param_name, param_distribution)
+
+    def _choose(self, study: Study, trial: FrozenTrial, wanted: Mapping[str, BaseDistribution]) -> dict[str, Any]:
+        """The values of wanted parameters, whose ranges in this trial are given; none of those without a model.
+
+        They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
+        """
+        given = {**_fixed_by_wrappers(study), **fixed(trial), **trial.params}
+        ranges = self._ranges(study, wanted, given)
+        if not wanted.keys() & ranges.whole.keys():
+            return {}
+        space = self._space_of(study, ranges)
+        before = {name: value for name, value in chosen(trial, space).items() if name not in wanted}
+        given = {**before, **given}
+        expected = {**ranges.expected, **wanted}
+        params: dict[str, Any] = {}
+        pending = running(study, space, trial)
+        for _ in range(_ATTEMPTS):
+            params = suggested(self._model_of(study, space), space, trial, given, expected, pending)
+            known_before, pending = pending, running(study, space, trial)
+            if pending.keys() - known_before.keys():
+                continue
+            publish(study, trial, space, params)
+            known_before, pending = pending, running(study, space, trial)
+            if not any(number < trial.number for number in pending.keys() - known_before.keys()):
+                break
+        else:
+            publish(study, trial, space, params)
+        return {name: value for name, value in params.items() if name in wanted}
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Store what ``constraints_func`` returns, where Optuna and its samplers look for it."""
@@ -254,26 +294,43 @@ class KBOSampler(BaseSampler):
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         _check_single_objective(study)
-        distributions = shared_distributions(finished(study))
-        return self._model_of(study, self._space_of(study, distributions)) if distributions else None
+        ranges = self._ranges(study)
+        return self._model_of(study, self._space_of(study, ranges)) if ranges.whole else None
 
-    def _space_of(self, study: Study, distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
+    def _ranges(
+        self,
+        study: Study,
+        today: Mapping[str, BaseDistribution] | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> Ranges:
+        """Return the ranges of finished and running trials, after naming in the log what the model cannot have."""
+        ranges = ranges_of(begun(study), today, given, widened=not self._setting.certified)
+        if self._setting.certified:
+            _check_first_ranges(ranges)
+        for name, reason in ranges.left_out.items():
+            self._say_once(f"parameter {name!r} is left out of the model, and sampled at random: {reason}")
+        for name, (number, value) in ranges.far.items():
+            self._say_once(
+                f"trial {number} and others like it are left out of the model: {name} = {value} is far outside of "
+                f"{ranges.whole.get(name, 'its range')}."
+            )
+        return ranges
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("KBOSampler: %s", text)
+
+    def _space_of(self, study: Study, ranges: Ranges) -> SearchSpace:
         """The space of the model, with the conditions that the trials show; in the certified setting there are none."""
-        known = {} if self._setting.certified else conditions_of(finished(study), distributions)
-        return SearchSpace(distributions, known)
+        known = {} if self._setting.certified else conditions_of(finished(study), ranges.whole)
+        return SearchSpace(ranges.whole, known, ranges.left_out)
 
     def _model_of(self, study: Study, search_space: SearchSpace) -> Replay:
         """The model of the finished trials: the last one with new trials added, or another if they do not follow it."""
         trials = finished(study)
         if self._setting.certified:
-            for trial in trials:
-                varied = {name: d for name, d in trial.distributions.items() if not d.single()}
-                if trial.state == TrialState.COMPLETE and varied != search_space.distributions:
-                    raise InvalidInput(
-                        "the certified setting needs the same parameters with the same distributions in every trial: "
-                        f"trial {trial.number} has {varied}, others have {search_space.distributions}. Suggest all of "
-                        "them in every trial, or use kbo.Practical()."
-                    )
+            _check_complete(trials, search_space)
         maximize, constraints = study.direction == StudyDirection.MAXIMIZE, constraints_of(trials, self._constraints)
         options = {"setting": self._setting, "maximize": maximize, "constraints": constraints, **self._options}
         known = [one for trial in trials if (one := ended(trial, search_space)) is not None]
@@ -293,6 +350,43 @@ def _checked(constraints: Any, setting: Setting) -> list[Constraint]:
     for constraint in measured:
         setting.of(constraint, 1)
     return measured
+
+
+def _check_first_ranges(ranges: Ranges) -> None:
+    """Raise InvalidInput unless the first trial with each parameter has its whole range."""
+    if ranges.left_out:
+        name, reason = next(iter(ranges.left_out.items()))
+        raise InvalidInput(f"the certified setting needs the same parameters in every trial; of {name!r} {reason}")
+    for name, d in ranges.whole.items():
+        number, first = ranges.first[name]
+        if first != d:
+            raise InvalidInput(
+                f"the certified setting needs the whole range of each parameter from the first trial on, because its "
+                f"kernel compares values scaled by it: trial {number} has {name!r} in {first}, and with later trials "
+                f"it is {d}. Give the whole range in the first trial (later ones may be narrower), or use "
+                "kbo.Practical()."
+            )
+
+
+def _check_complete(trials: Sequence[FrozenTrial], search_space: SearchSpace) -> None:
+    """Raise InvalidInput if a complete trial lacks a parameter."""
+    for trial in trials:
+        missing = [name for name in search_space.distributions if name not in trial.params]
+        if trial.state == TrialState.COMPLETE and missing:
+            raise InvalidInput(
+                f"the certified setting needs the same parameters in every trial: trial {trial.number} lacks "
+                f"{missing}, which others have. Suggest all of them in every trial, or use kbo.Practical()."
+            )
+
+
+def _fixed_by_wrappers(study: Study) -> dict[str, Any]:
+    """Return the values that samplers around this one give to parameters, whatever it chooses."""
+    found: dict[str, Any] = {}
+    sampler = study.sampler
+    while isinstance(sampler, PartialFixedSampler):
+        found = {**sampler._fixed_params, **found}
+        sampler = sampler._base_sampler
+    return found
 
 
 def _check_single_objective(study: Study) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import (
@@ -97,17 +98,23 @@ class SearchSpace:
     Args:
         distributions: At least one, none of a single value.
         conditions: Conditions on some of the parameters, whose values are indices; see ``conditions_of``.
+        left_out: Parameters of the study that the space does not have, with the reason.
 
     Attributes:
         distributions: The same, sorted by name.
         space: The space of kbo.
         defaults: The values of parameters that a trial does not have: the middle of the range (on the logarithmic scale
             if it has one), or the first choice.
+        left_out: The same.
     """
 
     def __init__(
-        self, distributions: Mapping[str, BaseDistribution], conditions: Mapping[str, Condition] | None = None
+        self,
+        distributions: Mapping[str, BaseDistribution],
+        conditions: Mapping[str, Condition] | None = None,
+        left_out: Mapping[str, str] | None = None,
     ) -> None:
+        self.left_out: dict[str, str] = dict(left_out or {})
         self.distributions: dict[str, BaseDistribution] = {name: distributions[name] for name in sorted(distributions)}
         parts: list[Mapping[str, Any] | When] = []
         for name, d in self.distributions.items():
@@ -138,6 +145,14 @@ class SearchSpace:
                 found[name] = self.space.parameters[name].plain(value)
             except (TypeError, ValueError, OverflowError) as error:
                 raise InvalidInput(f"parameter {name!r}: {params[name]!r} is not in {d}.") from error
+        return found
+
+    def inside(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values as by ``encode``, without those that are outside their distributions."""
+        found = {}
+        for name, value in params.items():
+            with contextlib.suppress(InvalidInput):
+                found.update(self.encode({name: value}))
         return found
 
     def complete(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -184,17 +199,6 @@ def _plain(d: Any) -> list[Any]:
         return found
     texts = [str(value) for value in found]
     return [text if texts.count(text) == 1 else f"{text} ({i})" for i, text in enumerate(texts)]
-
-
-def shared_distributions(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """All parameters of the trials, by name, except those whose distribution changed and those of a single value."""
-    seen: dict[str, BaseDistribution] = {}
-    changed: set[str] = set()
-    for trial in trials:
-        for name, distribution in trial.distributions.items():
-            if seen.setdefault(name, distribution) != distribution:
-                changed.add(name)
-    return {name: seen[name] for name in sorted(seen) if name not in changed and not seen[name].single()}
 
 
 def conditions_of(trials: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]) -> dict[str, Condition]:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from optuna.distributions import CategoricalDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from kbo.errors import InvalidInput
+from kbo.integrations.optuna.ranges import nearest
 from kbo.integrations.optuna.space import SearchSpace
 from kbo.integrations.replay import Ended, Replay
 from kbo.optimize import Constraint
@@ -26,13 +28,42 @@ _CHOSEN = "kbo:chosen"
 _STUDY, _PROPOSED = "kbo:study:", "kbo:proposed"
 
 
-def suggested(model: Replay, search_space: SearchSpace, trial: FrozenTrial, pending: Mapping[int, Any]) -> Any:
-    """The next values, apart from pending ones by the numbers of their trials."""
-    fixed = _or_none(search_space.encode, _fixed(trial)) or {}
-    if fixed.keys() == set(search_space.space.active_names(fixed)):
-        return fixed
+def suggested(
+    model: Replay,
+    search_space: SearchSpace,
+    trial: FrozenTrial,
+    given: Mapping[str, Any],
+    ranges: Mapping[str, Any],
+    pending: Mapping[int, Any],
+) -> dict[str, Any]:
+    """Return the next parameters of Optuna.
+
+    Args:
+        model: The optimiser.
+        search_space: Its space.
+        trial: The trial.
+        given: The values of some parameters; those outside the space do not count.
+        ranges: The ranges of the parameters in this trial.
+        pending: The values in the space that others evaluate, by the numbers of their trials.
+    """
+    one_value = {name: d.low for name, d in ranges.items() if not isinstance(d, CategoricalDistribution) and d.single()}
+    context = search_space.inside({**one_value, **given})
+    if context.keys() >= set(search_space.space.active_names(context)):
+        return search_space.decode({name: context[name] for name in search_space.space.active_names(context)})
+    within = {}
+    for name, d in search_space.distributions.items():
+        today: Any = ranges.get(name, d)
+        if name not in context and today != d:
+            within[name] = today.low, today.high
     others = [pending[number] for number in sorted(pending)]
-    return model.optimizer.suggest(trial.number, context=fixed, pending=others)
+    values: Any = model.optimizer.suggest(trial.number, context=context, pending=others, within=within)
+    params = search_space.decode(values)
+    return params | {name: nearest(ranges[name], params[name]) for name in within if name in params}
+
+
+def begun(study: Study) -> list[FrozenTrial]:
+    """The finished and the running trials in the order of their numbers."""
+    return study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.RUNNING))
 
 
 def finished(study: Study) -> list[FrozenTrial]:
@@ -88,12 +119,19 @@ def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[i
     """The values that other trials are evaluating, by number: the suggested ones or, before that, the chosen ones."""
     found = {}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        chosen = trial.system_attrs.get(_CHOSEN, {})
-        chosen = {n: d.to_external_repr(chosen[n]) for n, d in search_space.distributions.items() if n in chosen}
-        values = _or_none(search_space.complete, {**chosen, **_fixed(trial), **trial.params})
+        params = {**chosen(trial, search_space), **fixed(trial), **trial.params}
+        values = _or_none(search_space.complete, params)
         if trial.number != own.number and values is not None:
             found[trial.number] = values
     return found
+
+
+def chosen(trial: FrozenTrial, search_space: SearchSpace) -> dict[str, Any]:
+    """Return the values that were chosen for a trial, those that the objective has not asked for among them."""
+    internal = trial.system_attrs.get(_CHOSEN, {})
+    return {
+        name: d.to_external_repr(internal[name]) for name, d in search_space.distributions.items() if name in internal
+    }
 
 
 def publish(study: Study, trial: FrozenTrial, search_space: SearchSpace, params: Mapping[str, Any]) -> None:
@@ -115,7 +153,7 @@ def _names(study: Study) -> list[str]:
     return [name for name in study._storage.get_study_system_attrs(study._study_id) if name.startswith(_STUDY)]
 
 
-def _fixed(trial: FrozenTrial) -> dict[str, Any]:
+def fixed(trial: FrozenTrial) -> dict[str, Any]:
     """The parameters that ``enqueue_trial`` gave."""
     return trial.system_attrs.get("fixed_params", {})
 

@@ -93,7 +93,9 @@ def repetition(step: Step) -> Params | None:
     if len(step.tried.unique(dim=0)) < len(step.tried):  # some are being repeated, or have been
         return None
     best = step.recommend()
-    return None if best is None else best.params
+    if best is None or not step.search.region.accepts(best.params):
+        return None
+    return best.params
 
 
 def at_random(step: Step) -> Params | None:
@@ -127,9 +129,9 @@ def _design_point(region: Region, number: int, seed: int, generator: torch.Gener
     P = len(region.fixed)
     if not region.constrained:
         if number < 0:
-            return region.place(torch.full((P,), 0.5, dtype=torch.float64))
+            return region.spread(torch.full((P,), 0.5, dtype=torch.float64))
         sobol = SobolEngine(P, scramble=True, seed=seed)
-        return region.place(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
+        return region.spread(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
     if number < 0:
         points = region.draw(RANDOM_POINTS, generator)
         return points[(points - points.mean(0)).norm(dim=-1).argmin()]

@@ -27,19 +27,29 @@ class Region:
         space: The whole space.
         context: Parameters whose values are given, wherever they are active.
         choices: The parameters to choose from, complete or without those of the context.
+        within: The least and the largest value of some numbers, by name; for spaces without constraints and tables.
 
     Attributes:
         fixed: The context and the parameters of one value as a point [P] of the unit cube, NaN where one is free.
+        low, high: The corners [P] of the box of the unit cube that ``within`` leaves.
+        boxed: Whether that box is smaller than the cube.
         choices: The choices, or the rows of a table, as points [A P] of the unit cube; None if there is no such list.
         partial: Whether there is a context or a list of choices.
         constrained: Whether the space has constraints.
 
     Raises:
         InvalidInput: A parameter that does not exist, a value outside its bounds, no parameter left to choose, or
-            choices that cannot be used; no choice that satisfies the constraints of the space.
+            choices that cannot be used; no choice that satisfies the constraints of the space; ``within`` for a space
+            with constraints.
     """
 
-    def __init__(self, space: Space, context: Context | None = None, choices: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        context: Context | None = None,
+        choices: Sequence[Any] | None = None,
+        within: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
         self._space, self._known = space, torch.empty(0, space.dimension, dtype=torch.float64)
         self._keys: list[Any] = list(space.parameters) if space.named else list(range(space.dimension))
         self._context = {} if context is None else self._canonical("context", context)
@@ -54,6 +64,7 @@ class Region:
                 f"the context fixes all parameters {list(space.parameters)}: there is nothing to choose. Leave out at "
                 "least one, or report the value with tell(params, value)."
             )
+        self._set_box(within or {})
         self._listed = None if choices is None else self._allowed(self._complete(choices))
         self.choices: Tensor | None = None if self._listed is None else space.units(self._listed)
         self.constrained: bool = bool(space.constraints)
@@ -62,6 +73,22 @@ class Region:
             self.choices = space.table[(self.fixed.isnan() | (space.table == self.fixed)).all(-1)]
             if not len(self.choices):
                 raise InvalidInput(f"no row of the table of candidates has the context {checks.shown(self._context)}.")
+
+    def _set_box(self, within: Mapping[str, tuple[float, float]]) -> None:
+        """Set the corners of the box in which some numbers are between two values."""
+        self.boxed: bool = bool(within)
+        self.low: Tensor = torch.zeros(self._space.dimension, dtype=torch.float64)
+        self.high: Tensor = torch.ones(self._space.dimension, dtype=torch.float64)
+        if not within:
+            return
+        if self._space.constraints or self._space.table is not None:
+            raise InvalidInput("within is for spaces without constraints and tables: add a kbo.Linear to the space.")
+        positions = {name: i for i, name in enumerate(self._space.parameters)}
+        for name, (lowest, highest) in within.items():
+            parameter = self._space.parameters[checks.one_of("within", name, positions)]
+            with checks.inside(f"within: parameter {name!r}"):
+                self.low[positions[name]] = parameter.unit(lowest)
+                self.high[positions[name]] = parameter.unit(highest)
 
     def knowing(self, points: Tensor) -> Region:
         """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""
@@ -82,14 +109,25 @@ class Region:
         return part
 
     def accepts(self, params: Params) -> bool:
-        """Whether parameters agree with the context and are among the choices."""
+        """Whether parameters agree with the context, are among the choices and in the box."""
         if self._listed is not None and params not in self._listed:
+            return False
+        if self.boxed and not bool(self.in_box(self._space.unit(params))):
             return False
         return all(value == self._context.get(key, value) for key, value in _entries(params).items())
 
+    def in_box(self, units: Tensor) -> Tensor:
+        """Return whether the free coordinates of points [n P] of the unit cube are in the box, [n]."""
+        inside = (self.low <= units) & (units <= self.high)
+        return (inside | ~self.fixed.isnan()).all(-1)
+
     def place(self, unit: Tensor) -> Tensor:
-        """Return points [n P] of the unit cube with the coordinates of the context replaced."""
-        return torch.where(self.fixed.isnan(), unit, self.fixed)
+        """Return points [n P] moved into the box, with the coordinates of the context replaced."""
+        return torch.where(self.fixed.isnan(), unit.clamp(self.low, self.high), self.fixed)
+
+    def spread(self, unit: Tensor) -> Tensor:
+        """Return points [n P] of the unit cube mapped to the box, with the coordinates of the context replaced."""
+        return self.place(self.low + (self.high - self.low) * unit)
 
     def params(self, unit: Tensor) -> Params:
         """Return the parameters at a point [P] of this part of the cube; the values of the context exactly as given."""
@@ -106,7 +144,7 @@ class Region:
             return self.choices[int(torch.randint(len(self.choices), (), generator=generator))]
         if self.constrained:
             return self._feasible.draw(1, generator)[0]
-        return self.place(torch.rand(self._space.dimension, generator=generator, dtype=torch.float64))
+        return self.spread(torch.rand(self._space.dimension, generator=generator, dtype=torch.float64))
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw points [n P] of this part of the cube uniformly; for parts without choices.
@@ -118,7 +156,7 @@ class Region:
             return self._feasible.draw(n, generator)
         free = self.fixed.isnan()
         U = torch.rand(n, int(free.sum()), generator=generator, dtype=torch.float64)
-        return self.fixed.expand(n, -1).masked_scatter(free, U)
+        return self.fixed.expand(n, -1).masked_scatter(free, self.low[free] + (self.high - self.low)[free] * U)
 
     def satisfies(self, points: Tensor) -> Tensor:
         """Return whether points [n P] satisfy the constraints of the space, [n]."""

@@ -57,6 +57,7 @@ class Search:
         points = None if self.region.partial else self.space.points(MOST_POINTS)
         if points is None:
             return self
+        points = points[self.region.in_box(points)] if self.region.boxed else points
         seen = set(map(tuple, visited.tolist()))
         left = [point for point in points.tolist() if tuple(point) not in seen]
         return replace(self, region=self.region.among(points.new_tensor(left))) if left else self
@@ -78,6 +79,8 @@ class Search:
             return choices[row(features(choices)) if row else int(self._scores(score, choices).argmax())]
         region = self.region
         free = region.fixed.isnan()
+        low, high = region.low[free], region.high[free]
+        width = high - low
         P = int(free.sum())
         random = region.draw(int(self.effort * RANDOM_POINTS), generator)
         starts = region.place(self.starts)
@@ -92,9 +95,9 @@ class Search:
             moves = torch.rand(children.shape, generator=generator, dtype=torch.float64) < 2 / P
             moves[torch.arange(len(children)), torch.randint(P, (len(children),), generator=generator)] = True
             noise = torch.randn(children.shape, generator=generator, dtype=torch.float64)
-            children = torch.where(moves, (children + step * noise).clamp(0, 1), children)
+            children = torch.where(moves, (children + step * noise * width).clamp(low, high), children)
             jumps = moves & (torch.rand(children.shape, generator=generator, dtype=torch.float64) < 0.1)
-            elsewhere = torch.rand(children.shape, generator=generator, dtype=torch.float64)
+            elsewhere = low + width * torch.rand(children.shape, generator=generator, dtype=torch.float64)
             children = parents.masked_scatter(free, torch.where(jumps, elsewhere, children))
             if region.constrained:  # and half of them along a difference of two others, if that part is narrow
                 i, j = torch.randint(len(random), (2, len(children)), generator=generator)
@@ -116,9 +119,9 @@ class Search:
             score: Values [n] at features [n D].
             radius: Half width of the box.
         """
-        x, generator = self.starts[0], self.generator
+        x, generator = self.region.place(self.starts[0]), self.generator
         P, dtype = len(x), x.dtype
-        low, high = (x - radius).clamp_min(0), (x + radius).clamp_max(1)
+        low, high = (x - radius).clamp_min(self.region.low), (x + radius).clamp_max(self.region.high)
         place, projected = self.region.place, self.region.projected
 
         def scores(points: Tensor) -> Tensor:
