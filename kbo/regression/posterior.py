@@ -246,6 +246,8 @@ class Posterior(Stateful, ABC):
         InvalidInput: The ridge is not a finite number above zero.
 
     Attributes:
+        batch_shape: Batch shape of the data; empty unless they include batches of hypothetical observations. Mean and
+            variance at X [... q d] have the batch shape to which that of X and this one broadcast.
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
         kernel: The GPyTorch kernel of the prior; None if there is none.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
@@ -254,6 +256,7 @@ class Posterior(Stateful, ABC):
         provenance: What was given up of the assumptions of theorems.
     """
 
+    batch_shape: torch.Size = torch.Size()
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     kernel: Kernel | None = None
     provenance: Provenance = Provenance()
