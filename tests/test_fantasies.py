@@ -159,7 +159,7 @@ def each(
     for index in itertools.product(*map(range, batch)):
         own = fantasies(model, [step.part(batch, index) for step in steps])
         values.append(function(own, points[index]))
-    return torch.stack(values).reshape(*batch, *values[0].shape)
+    return torch.stack(values).reshape((*batch, *values[0].shape))
 
 
 def same(function: Callable[..., Tensor], model: PosteriorModel, steps: Sequence[Step], X: Tensor, tol: float) -> None:

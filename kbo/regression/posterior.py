@@ -33,7 +33,7 @@ from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import as_ridges, joint_draws
 from kbo.regression.provenance import Error, Provenance, some
-from kbo.regression.sampling import Function, draw_prior
+from kbo.regression.sampling import Function, PriorPath, draw_prior
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
@@ -194,8 +194,7 @@ class PriorAnswers(LowRankAnswers):
     effective_dimension = log_det
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        prior = self.state.draw_prior(like, generator)
-        return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        return PriorPath(self.state.draw_prior(like, generator))
 
 
 class Followed(Stateful):

@@ -18,7 +18,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -224,7 +224,7 @@ class _ConditionedAnswers(ViewAnswers):
         noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
         noise = noise * self.weights.rsqrt()
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
-        return SamplePath(path, lambda X: inner.covariance(P, X), weights)
+        return SamplePath(path, partial(inner.covariance, P), weights)
 
     def _refuse_batches(self) -> None:
         if self.state.batch_shape:
