@@ -135,6 +135,23 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     return value
 
 
+def batch_shape(**shapes: torch.Size) -> torch.Size:
+    """Return the batch shape to which those of several arguments broadcast, given by the names of the arguments.
+
+    Raises:
+        InvalidInput: They do not broadcast.
+    """
+    try:
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError as error:
+        (name, first), *others = ((name, tuple(shape)) for name, shape in shapes.items() if shape)
+        expected = " and ".join(f"{shape}, that of {other}" for other, shape in others)
+        raise InvalidInput(
+            f"the batch shape of {name}, {first}, must broadcast with {expected}: counted from the last one, "
+            "their axes must have the same size or size 1."
+        ) from error
+
+
 def generator(value: Any) -> torch.Generator | None:
     """Return ``value`` if it is a source of randomness, or None for torch's global one."""
     return maybe(instance, "generator", value, torch.Generator)

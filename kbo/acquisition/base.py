@@ -21,10 +21,18 @@ class CheckedAcquisition(AcquisitionFunction):
     """An acquisition function whose mistakes in shapes and arguments are named."""
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Return the values [b] of the batches X [b q d]."""
+        """Return the values [b] of the batches X [b q d].
+
+        Of fantasies, a model of batch shape f, they are the values [b'] to which b and f broadcast.
+        """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
             raise InvalidInput(f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2).")
+        checks.batch_shape(X=X.shape[:-2], **self.batch_shapes())
         return super().__call__(X)
+
+    def batch_shapes(self) -> dict[str, torch.Size]:
+        """Return the batch shapes of the models, by words that name them."""
+        return {"the model": self.model.batch_shape}  # pyright: ignore
 
 
 class ConfidenceAcquisition(CheckedAcquisition):

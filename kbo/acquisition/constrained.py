@@ -95,7 +95,7 @@ class ConstrainedKernelUCB(CheckedAcquisition):
     certain: ClassVar[bool] = False
     """Whether the slack is that of the pessimistic bounds."""
 
-    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
+    @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         term = self.objective
@@ -139,6 +139,9 @@ class ConstrainedKernelUCB(CheckedAcquisition):
     def _delta(self) -> float:
         return sum(term.confidence.delta_on(term.state()) for term in self.terms.values())
 
+    def batch_shapes(self) -> dict[str, torch.Size]:
+        return {f"model {i}": term.model.batch_shape for i, term in self.terms.items()}
+
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Replace the points [p d] that are being evaluated; None or an empty tensor clears them."""
         for term in self.terms.values():
@@ -161,10 +164,10 @@ class ConstrainedKernelUCB(CheckedAcquisition):
                 slacks += [value / torch.where(size > 0, size, 1.0) for value in values]
             elif self.certain:
                 slacks.append(-slacks[0])
-        return torch.stack(slacks).amin(0)
+        return torch.stack(torch.broadcast_tensors(*slacks)).amin(0)
 
     def _limits(self, term: KernelUCB, state: Posterior) -> tuple[Tensor, list[Limit]]:
-        """Return the largest size [] of the mean, and the limits on it; kept until the posterior changes."""
+        """Return the largest size [... 1] of the mean, and the limits on it; kept until the posterior changes."""
         i = next(i for i, one in self.terms.items() if one is term)
         if i not in self._kept or self._kept[i][0] != state.version:
             sides = zip(("lower", "upper"), _as_targets(term.model, self.constraints.get(i, (None, None))), strict=True)
@@ -174,9 +177,16 @@ class ConstrainedKernelUCB(CheckedAcquisition):
 
 
 def _size(term: KernelUCB, state: Posterior) -> Tensor:
-    """The largest size [] of the posterior mean, its norm times sqrt(k), by the prior variance at the data."""
-    X, ridge = term.model.train_inputs[0], term.confidence.ridge(state)
-    return (state.quad(ridge).to(X) / ridge * state.prior_variance(X).amax()).sqrt() if state.n else X.new_zeros(())
+    """The largest size of the posterior mean, its norm times sqrt(k), by the prior variance at the data.
+
+    Returns:
+        It [... 1], with one entry for each batch of data.
+    """
+    X = term.model.train_inputs[0]
+    if not state.n:
+        return X.new_zeros(1)
+    ridge = term.confidence.ridge(state)
+    return (state.quad(ridge).to(X) / ridge * state.prior_variance(X).amax(-1, keepdim=True)).sqrt()
 
 
 def _checked(constraints: Any, last: int) -> dict[int, Interval]:

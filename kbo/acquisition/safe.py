@@ -47,7 +47,7 @@ class SafeExpander(SafeUCB):
     ``ConstrainedKernelUCB``.
     """
 
-    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the points X [b 1 d]."""
         found = self.located(X)
@@ -57,7 +57,8 @@ class SafeExpander(SafeUCB):
                 state = term.with_pending(state)
             prior = state.prior_variance(Z).clamp_min(torch.finfo(Z.dtype).tiny)
             parts.append(safe_sqrt(state.predict(Z)[1] / prior))
-        return torch.where(slack >= 0, torch.stack(parts).amax(0), slack).squeeze(-1)
+        widest = torch.stack(torch.broadcast_tensors(*parts)).amax(0)
+        return torch.where(slack >= 0, widest, slack).squeeze(-1)
 
 
 def optimize_safely(

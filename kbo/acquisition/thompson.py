@@ -68,7 +68,7 @@ class InflatedThompsonSampling(ConfidenceAcquisition):
         self.generator: torch.Generator = torch.Generator().manual_seed(checks.seed(seed))
         self._paths: list[Function] = []
 
-    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
+    @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         first = 0 if self.X_pending is None else len(self.X_pending)

@@ -39,7 +39,7 @@ class KernelUCB(ConfidenceAcquisition):
         InvalidInput: The model, the confidence or the posterior transform is of another kind.
     """
 
-    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]
+    @t_batch_mode_transform(assert_output_shape=False)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Return the values [b] of the batches X [b q d]."""
         return self.bounds(*self.model.state_and_points(X)).mean(-1)

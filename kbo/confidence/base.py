@@ -123,6 +123,8 @@ class Confidence(ReadOnly):
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper bound [...] at X [... d], in units of the targets that ``state`` has seen.
 
+        On a posterior of fantasies, which has a batch shape, X is [... q d], and the batch shapes broadcast.
+
         Raises:
             RefutedAssumptions: No function satisfies the assumptions and fits the data.
         """
@@ -156,12 +158,12 @@ class Confidence(ReadOnly):
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest upper bound, the first of several, and that bound."""
-        upper = self.upper(state, one_set(X))
+        upper = self.upper(state, one_set(state, X))
         return first_largest(upper if self.finite_on(state) else state.predict(X)[1], upper)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         """Return the row of X [A d] with the largest lower bound, the first of several, and that bound."""
-        return first_largest(lower := self.lower(state, one_set(X)), lower)
+        return first_largest(lower := self.lower(state, one_set(state, X)), lower)
 
     def ridge(self, state: Posterior) -> float:
         """Return the ridge of mean, variance and draws; the state's own unless a bound fixes it."""
@@ -238,11 +240,28 @@ def finite_set(points: Tensor) -> Tensor:
     return points
 
 
-def one_set(X: Tensor) -> Tensor:
-    """Return points X [A d], if that is their shape and there is one."""
+def one_set(state: Posterior, X: Tensor) -> Tensor:
+    """Return points X [A d] among which one is chosen, if that is their shape and there is one.
+
+    Raises:
+        InvalidInput: They have another shape, or the posterior has batches, each of which has a best point of its own.
+    """
     if checks.shaped("X", X).ndim != 2 or not X.shape[0]:
         raise InvalidInput(f"X must have shape [A d] with at least one row, got {tuple(X.shape)}.")
+    if checked_state(state).batch_shape:
+        raise InvalidInput(
+            f"state has batches of hypothetical data (fantasies), of shape {tuple(state.batch_shape)}, and one point "
+            "is chosen for one posterior: pass that of one fantasy."
+        )
     return X
+
+
+def in_batches(state: Posterior, X: Tensor) -> Tensor:
+    """Return points X [... q d] expanded to the batch shape of the posterior; X itself if that has none."""
+    if not checked_state(state).batch_shape:
+        return X
+    shapes = {"X": checks.shaped("X", X).shape[:-2], "the posterior": state.batch_shape}
+    return X.expand(*checks.batch_shape(**shapes), *X.shape[-2:])
 
 
 def first_largest(scores: Tensor, values: Tensor) -> tuple[int, float]:

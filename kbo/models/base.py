@@ -133,7 +133,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
                 "observation_noise must be True, False or a tensor of variances [... q 1], got "
                 f"{checks.shown(observation_noise)}: use torch.full((q, 1), variance)."
             )
-        _broadcast("X", X.shape[:-2], "the batch shape of the model", self.batch_shape)
+        checks.batch_shape(X=X.shape[:-2], **{"the model": self.batch_shape})
         checks.maybe(checks.instance, "posterior_transform", posterior_transform, PosteriorTransform)
         distribution = self._distribution(*self.state_and_points(X))
         if observation_noise is not False:
@@ -179,6 +179,8 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
     ) -> PosteriorModel:
         """Return a model that has also observed Y [... q 1] at X [... q d], differentiable in both.
 
+        The batch shapes of X, Y and this model broadcast: points without a batch are shared by all fantasies.
+
         Args:
             X: Points.
             Y: Targets.
@@ -194,7 +196,7 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
             raise InvalidInput(
                 f"Y must have shape [... {X.shape[-2]} 1], one value for each row of X, got {tuple(Y.shape)}."
             )
-        _broadcast("X", X.shape[:-2], "the batch shape of Y", Y.shape[:-2])
+        checks.batch_shape(X=X.shape[:-2], Y=Y.shape[:-2], **{"the model": self.batch_shape})
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y=Y, X=X)
         weights = None
@@ -226,15 +228,6 @@ class PosteriorModel(GPyTorchModel, GP, FantasizeMixin):
         return self
 
 
-def _broadcast(name: str, shape: torch.Size, other_name: str, other: torch.Size) -> None:
-    try:
-        torch.broadcast_shapes(shape, other)
-    except RuntimeError as error:
-        raise InvalidInput(
-            f"the batch shape of {name}, {tuple(shape)}, must broadcast with {other_name}, {tuple(other)}."
-        ) from error
-
-
 class FantasyGP(PosteriorModel):
     """``model`` after hypothetical observations; batched and differentiable in them.
 
@@ -242,7 +235,8 @@ class FantasyGP(PosteriorModel):
         model: The model of the observed data.
         P: Hypothetical points in the model's transformed inputs, [... p d].
         targets: Their targets in the model's transformed units, [... p], with any leading fantasy axes.
-        weights: Their weights [... p], the ridge over their noise variances; ones by default.
+        weights: Their weights [... p], the ridge over their noise variances; ones by default. The batch shapes of
+            these three and of the model broadcast.
     """
 
     def __init__(self, model: PosteriorModel, P: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
@@ -259,7 +253,7 @@ class FantasyGP(PosteriorModel):
             new = state.ridge / (P.new_ones(P.shape[:-1]) if weights is None else weights)
             batch = torch.broadcast_shapes(old.shape[:-1], new.shape[:-1])
             self._variances = torch.cat([part.expand(*batch, -1) for part in (old, new)], -1)
-        self.train_inputs: tuple[Tensor, ...] = (observed[0].P,)
+        self.train_inputs: tuple[Tensor, ...] = (P.clone(),)
         self.train_targets: Tensor = targets.clone()
         self.covar_module: Kernel = model.covar_module
         if hasattr(model, "input_transform"):
@@ -276,5 +270,5 @@ class FantasyGP(PosteriorModel):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """Fantasies times batches."""
-        return self.train_targets.shape[:-1]
+        """Fantasies times batches, to which the batch shapes of all hypothetical data broadcast."""
+        return self._hypothetical.batch_shape

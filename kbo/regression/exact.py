@@ -302,7 +302,7 @@ class OneRidge(LowRankAnswers):
         noise = torch.randn(len(X), generator=generator, dtype=X.dtype).to(X.device)
         noise = noise * (self.ridge / self.data.counts).sqrt()
         weights = -cholesky.solve_transposed(cholesky.solve(prior(X) + noise))
-        return SamplePath(prior, lambda points: k(X, points), weights)
+        return SamplePath(prior, partial(k, X), weights)
 
 
 class _MeanAndExplained(torch.autograd.Function):

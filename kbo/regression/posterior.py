@@ -33,7 +33,7 @@ from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges
 from kbo.regression.numerics import as_ridges, joint_draws
 from kbo.regression.provenance import Error, Provenance, some
-from kbo.regression.sampling import Function, draw_prior
+from kbo.regression.sampling import Function, PriorPath, draw_prior
 from kbo.stateful import Stateful, fresh_version
 
 Ridge = float | Tensor | Sequence[float] | None
@@ -194,8 +194,7 @@ class PriorAnswers(LowRankAnswers):
     effective_dimension = log_det
 
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> Function:
-        prior = self.state.draw_prior(like, generator)
-        return lambda X: prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        return PriorPath(self.state.draw_prior(like, generator))
 
 
 class Followed(Stateful):
@@ -246,6 +245,8 @@ class Posterior(Stateful, ABC):
         InvalidInput: The ridge is not a finite number above zero.
 
     Attributes:
+        batch_shape: Batch shape of the data; empty unless they include batches of hypothetical observations. Mean and
+            variance at X [... q d] have the batch shape to which that of X and this one broadcast.
         like: An empty tensor [0 d] on the device and in the dtype of the data; d = 0 while they are unknown.
         kernel: The GPyTorch kernel of the prior; None if there is none.
         anchors: The points [m d] that span an approximate posterior; None if it is exact.
@@ -254,6 +255,7 @@ class Posterior(Stateful, ABC):
         provenance: What was given up of the assumptions of theorems.
     """
 
+    batch_shape: torch.Size = torch.Size()
     like: Tensor = torch.empty(0, 0, dtype=torch.float64)
     kernel: Kernel | None = None
     provenance: Provenance = Provenance()

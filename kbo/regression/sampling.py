@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from botorch.sampling.pathwise.features.generators import gen_kernel_features
@@ -78,32 +80,71 @@ def draw_prior(kernel: Kernel, like: Tensor, generator: torch.Generator | None =
         InvalidInput: There are no random features for the kernel.
     """
     # A scale kernel selects columns for all that it multiplies, whatever they would select alone.
-    part, scale = _restricted(kernel.active_dims, like), 1.0  # pyright: ignore[reportArgumentType]
+    columns: Any = kernel.active_dims
+    columns = None if columns is None else columns.to(like.device)
+    own = like if columns is None else like[..., columns]
+    scale: Tensor | float = 1.0
     while type(kernel) is ScaleKernel:
         scale, kernel = scale * kernel.outputscale.detach().to(like).sqrt(), kernel.base_kernel
     if type(kernel) is AdditiveKernel:
-        terms = [draw_prior(term, part(like), generator) for term in kernel.kernels]  # pyright: ignore[reportArgumentType]
-        return lambda X: scale * torch.stack([term(part(X)) for term in terms]).sum(0)
+        parts: Any = kernel.kernels
+        return _Prior(tuple(draw_prior(part, own, generator) for part in parts), scale, columns)
     if type(kernel) not in (RBFKernel, MaternKernel):
         raise InvalidInput(
             f"a {type(kernel).__name__} has no random features, so no function can be drawn for it: use an RBFKernel, "
             "a MaternKernel, a ScaleKernel of one or a sum of them, or draw over a finite set of candidates, which "
             "works with every kernel on a sketched posterior, and on an exact one for up to 2048 points."
         )
-    features = _random_features(kernel, part(like), generator)
-    return lambda X: scale * features(part(X))
+    return _Prior((_random_features(kernel, own, generator),), scale, columns)
 
 
-def _restricted(columns: Tensor | None, like: Tensor) -> Function:
-    """The columns on which a kernel acts."""
-    if columns is None:
-        return lambda X: X
-    columns = columns.to(like.device)
-    return lambda X: X[..., columns]
+@dataclass(frozen=True)
+class PriorPath:
+    """A draw from the prior at points of any batch shape, [... d] -> [...].
+
+    Args:
+        prior: The draw, [N d] -> [N].
+    """
+
+    prior: Function
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the values [...] at X [... d]."""
+        return self.prior(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """A multiple of the sum of some draws, all of the same columns of the points; None for all columns.
+
+    An object, like all functions that are drawn: closures could not be pickled.
+    """
+
+    terms: tuple[Function, ...]
+    scale: Tensor | float
+    columns: Tensor | None
+
+    def __call__(self, X: Tensor) -> Tensor:
+        if self.columns is not None:
+            X = X[..., self.columns]
+        values = [term(X) for term in self.terms]
+        total = values[0] if len(values) == 1 else torch.stack(values).sum(0)
+        return self.scale * total
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Random features of a kernel, times coefficients [_FEATURES]."""
+
+    features: Function
+    coefficients: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return self.features(X) @ self.coefficients
 
 
 def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | None) -> Function:
-    """The same for one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
+    """Return a draw from the prior of one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
     plain = copy.deepcopy(kernel).double().cpu().requires_grad_(False)
     plain.register_buffer("active_dims", None)
     seed = int(torch.randint(2**62, (), generator=generator))
@@ -112,5 +153,4 @@ def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | 
         torch.default_generator.manual_seed(seed)
         features = gen_kernel_features(plain, num_inputs=like.shape[-1], num_outputs=_FEATURES)
         normal = torch.randn(_FEATURES, dtype=torch.float64)
-    features, coefficients = features.to(like), normal.to(like)
-    return lambda X: features(X) @ coefficients
+    return _Features(features.to(like), normal.to(like))

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.confidence import rounding
-from kbo.confidence.base import SubGaussian, checked_state, one_set
+from kbo.confidence.base import SubGaussian, checked_state, in_batches, one_set
 from kbo.confidence.mixture.dual import Dual
 from kbo.confidence.mixture.radius import (
     TOO_LARGE,
@@ -144,19 +144,19 @@ class MartingaleMixture(SubGaussian):
 
     def quick_interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds at the ridges of the grid: for "cmm" those of "dmm"."""
-        mean, margin = self._candidates(state, X)
+        mean, margin = self._candidates(state, in_batches(state, X))
         return (mean - margin).amax(0), (mean + margin).amin(0)
 
     def argmax_upper(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind != "cmm":
             return super().argmax_upper(state, X)
-        row, value = self._dual(state, one_set(X), (1,), self.ridges).argmax_upper()
+        row, value = self._dual(state, one_set(state, X), (1,), self.ridges).argmax_upper()
         return (row, value) if math.isfinite(value) else super().argmax_upper(state, X)
 
     def argmax_lower(self, state: Posterior, X: Tensor) -> tuple[int, float]:
         if self.kind != "cmm":
             return super().argmax_lower(state, X)
-        row, value = self._dual(state, one_set(X), (-1,)).argmax_lower()
+        row, value = self._dual(state, one_set(state, X), (-1,)).argmax_lower()
         return (row, -value) if math.isfinite(value) else super().argmax_lower(state, X)
 
     def _side(self, state: Posterior, X: Tensor, sign: int) -> Tensor:
@@ -167,6 +167,7 @@ class MartingaleMixture(SubGaussian):
 
     def _bounds(self, state: Posterior, X: Tensor, signs: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
         """Return upper (sign 1) or lower (sign -1) bounds [...], and for a search whether a ridge proves F empty."""
+        X = in_batches(state, X)
         if self.kind == "cmm":
             values, empty = self._dual(state, X, signs).value()
             sides = values.reshape(len(signs), *X.shape[:-1])

@@ -7,14 +7,18 @@ posterior of the observed data, block elimination gives the posterior of observe
 
 One view serves pending points, joint batches and fantasies. Without targets the mean stays and only the variance
 shrinks (hallucination: GP-BUCB, Desautels, Krause & Burdick 2014).
+
+Batches are broadcast in one place, the constructor of the view: a view of batches takes over the points of a batched
+view below it, so that the posterior below is never batched and there is one set P for each entry of the batch.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -28,6 +32,7 @@ from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.provenance import Provenance
 from kbo.regression.sampling import SamplePath
 from kbo.regression.views.view import View, ViewAnswers
+from kbo.stateful import passed_on
 
 _MOST_FACTORED = 8
 """Ridges at each of which the underlying posterior is asked for a factor of its own."""
@@ -41,10 +46,19 @@ class Hypothetical(View):
     the bound itself.
 
     Args:
-        state: The posterior of the observed data.
+        state: The posterior of the observed data, perhaps with hypothetical ones.
         P: Hypothetical points [... p d].
         targets: Their targets [... p], or None to hallucinate the mean.
-        weights: Their weights [... p], as in ``update``; ones if omitted.
+        weights: Their weights [... p], as in ``update``; ones if omitted. The batch shapes of these three and of the
+            state broadcast.
+
+    Raises:
+        InvalidInput: Wrong shapes, dtypes or values; or targets for points after batches of hallucinated ones.
+
+    Attributes:
+        P: All hypothetical points [... p d], with those of a batched state first.
+        targets: Targets [... t] of the first t points; None if all are hallucinated.
+        weights: Weights [... p].
     """
 
     def __init__(
@@ -67,9 +81,43 @@ class Hypothetical(View):
             weights = P.new_ones(P.shape[-2])
         elif (weights <= 0).any():
             raise InvalidInput("weights must be above 0: leave out a point that is to count nothing.")
+        shapes = {"P": P.shape[:-2], "its weights": weights.shape[:-1], "the posterior": state.batch_shape}
+        if targets is not None:
+            shapes["its targets"] = targets.shape[:-1]
+        self._batch_shape: torch.Size = checks.batch_shape(**shapes)
         self.P = P.clone()
         self.targets: Tensor | None = None if targets is None else targets.clone()
         self.weights: Tensor = weights.detach().clone()
+        if state.batch_shape:
+            self._take_over(state)
+
+    def _take_over(self, state: Posterior) -> None:
+        """Put the hypothetical data of a batched view before those of this one, which is then about the view's state.
+
+        Args:
+            state: The batched view.
+
+        Raises:
+            InvalidInput: It is of another class, or has hallucinated points, and this one has targets.
+        """
+        if not isinstance(state, Hypothetical):
+            raise InvalidInput(
+                f"state is a {type(state).__name__} of batches of hypothetical data, of shape "
+                f"{tuple(state.batch_shape)}: make the views in the other order, Hypothetical(Hypothetical(...))."
+            )
+        if self.targets is None:
+            self.targets = state.targets
+        elif state.targets is None or state.targets.shape[-1] < state.P.shape[-2]:
+            raise InvalidInput(
+                "targets cannot follow batches of hallucinated points: condition on the points with targets first."
+            )
+        else:
+            self.targets = _joined(state.targets, self.targets)
+        self.weights = _joined(state.weights, self.weights)
+        self.P = _joined(state.P, self.P, -2)
+        self.state = state.state
+
+    batch_shape: torch.Size = passed_on("_batch_shape")
 
     @property
     def provenance(self) -> Provenance:
@@ -78,26 +126,29 @@ class Hypothetical(View):
     kept: tuple[tuple[int, float], tuple[Tensor, Tensor]] | None = None  # version and ridge of a factor, and it
 
     def fork_frozen(self) -> Posterior:
-        return Hypothetical(self.state.fork_frozen(), self.P, self.targets, self.weights)
+        fork = copy.copy(self)
+        fork.state = self.state.fork_frozen()
+        fork.changed()
+        return fork
 
     def at(self, ridge: float | None = None) -> Answers:
         return _ConditionedAnswers(self, self.state.at(ridge))
 
     def all_ridges(self, X: Tensor | None = None) -> AllRidges:
-        """Return the answers at any ridges, for groups X [... q g d]; the batch shape before q broadcasts with P's."""
+        """Return the answers at any ridges, for groups X [... q g d].
+
+        The batch shape before q broadcasts with that of the view; groups are numbered in order of the result.
+        """
         if X is None:
             return self.state.all_ridges()
-        P, targets, weights = self.P.unsqueeze(-3), self.targets, self.weights.unsqueeze(-2)
-        batch = torch.broadcast_shapes(X.shape[:-2], P.shape[:-2])
-        P, X = (part.expand(*batch, *part.shape[-2:]).flatten(0, -3) for part in (P, X))
+        batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": torch.Size([*self.batch_shape, 1])})
+        P = self.P.unsqueeze(-3).expand(*batch, *self.P.shape[-2:]).flatten(0, -3)
+        X = X.expand(*batch, *X.shape[-2:]).flatten(0, -3)
+        weights = self.weights.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
+        targets = self.targets
         if targets is not None:
             targets = targets.unsqueeze(-2).expand(*batch, -1).flatten(0, -2)
-        return _ConditionedRidges(self, X, P, weights.expand(*batch, -1).flatten(0, -2), targets)
-
-    @property
-    def batched(self) -> bool:
-        """Whether there is more than one set of hypothetical data."""
-        return self.P.ndim != 2 or self.weights.ndim != 1 or (self.targets is not None and self.targets.ndim != 1)
+        return _ConditionedRidges(self, X, P, weights, targets)
 
 
 class _ConditionedAnswers(ViewAnswers):
@@ -121,12 +172,12 @@ class _ConditionedAnswers(ViewAnswers):
         return self.state.kept[1]
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """At X [... q d], whose batch shape broadcasts with that of P."""
+        """At X [... q d], whose batch shape broadcasts with that of the view."""
         mean, variance = self.inner.predict(X)
         A = self._whitened(X)
         reduced = clamped(variance - A.square().sum(-2), variance, self.ridge, self._factor[1].unsqueeze(-1))
-        mean = self._shifted(mean, A)
-        return mean.expand(torch.broadcast_shapes(mean.shape, reduced.shape)), reduced
+        mean, reduced = torch.broadcast_tensors(self._shifted(mean, A), reduced)
+        return mean, reduced
 
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         return self.inner.covariance(X, Z) - self._whitened(X).mT @ self._whitened(Z)
@@ -138,11 +189,16 @@ class _ConditionedAnswers(ViewAnswers):
         return self._shifted(mean, A), torch.cat([U, A], -2), torch.cat([V, A], -2)
 
     def _shifted(self, mean: Tensor, A: Tensor) -> Tensor:
-        """``mean + c(x)'S^-1 (y_P - mean(P))``, given ``A = L^-1 c(X)``."""
+        """``mean + c(x)'S^-1 (y_P - mean(P))`` of the points with targets, given ``A = L^-1 c(X)``.
+
+        They are the first t points, so their factor is the leading block of L, and their part of A the first t rows.
+        """
         if self.targets is None:
-            return mean
-        misfit = (self.targets - self.inner.predict(self.P)[0]).unsqueeze(-1)
-        return mean + (A.mT @ torch.linalg.solve_triangular(self._factor[0], misfit, upper=False)).squeeze(-1)
+            return mean.expand(*A.shape[:-2], -1)
+        t = self.targets.shape[-1]
+        misfit = (self.targets - self.inner.predict(self.P[..., :t, :])[0]).unsqueeze(-1)
+        solved = torch.linalg.solve_triangular(self._factor[0][..., :t, :t], misfit, upper=False)
+        return mean + (A[..., :t, :].mT @ solved).squeeze(-1)
 
     def _whitened(self, X: Tensor) -> Tensor:
         """``L^-1 cov(P, X)`` [... p q], for points that the answers of the observed data have checked."""
@@ -150,7 +206,7 @@ class _ConditionedAnswers(ViewAnswers):
             columns = self.inner.covariance(self.P, X.reshape(-1, X.shape[-1]))
             cross = columns.reshape(len(self.P), *X.shape[:-1]).movedim(0, -2)
         else:
-            batch = torch.broadcast_shapes(X.shape[:-2], self.P.shape[:-2])
+            batch = checks.batch_shape(X=X.shape[:-2], **{"the hypothetical data": self.P.shape[:-2]})
             P, Z = self.P.expand(*batch, *self.P.shape[-2:]), X.expand(*batch, *X.shape[-2:])
             cross = self.inner.covariance(P, Z)
         return torch.linalg.solve_triangular(self._factor[0], cross, upper=False)
@@ -168,15 +224,15 @@ class _ConditionedAnswers(ViewAnswers):
         noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
         noise = noise * self.weights.rsqrt()
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
-        return SamplePath(path, lambda X: inner.covariance(P, X), weights)
+        return SamplePath(path, partial(inner.covariance, P), weights)
 
     def _refuse_batches(self) -> None:
-        if self.state.batched:
+        if self.state.batch_shape:
             raise InvalidInput("nothing is drawn from batches of hypothetical data (fantasies): pass one model.")
 
 
 class _ConditionedRidges(AllRidges):
-    """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights [B p], and targets [B p] or None."""
+    """Groups X [B g d] at any ridges, conditioned on P [B p d] with weights [B p], and targets [B t] or None."""
 
     def __init__(self, view: Hypothetical, X: Tensor, P: Tensor, weights: Tensor, targets: Tensor | None) -> None:
         super().__init__(view, X)
@@ -195,7 +251,7 @@ class _ConditionedRidges(AllRidges):
 
     def grid(self, ridges: Sequence[float]) -> Moments:
         X = self._groups
-        if self.state.batched or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
+        if self.state.batch_shape or X.shape[-2] > 1 or len(ridges) > _MOST_FACTORED:
             return self._conditioned(self.joint.grid(ridges), X.new_tensor(ridges).unsqueeze(-1))
         # One P for all points is eliminated once at each ridge, where the groups have a copy of it each.
         mean, variance = zip(*(self.state.at(ridge).predict(X.squeeze(-2)) for ridge in ridges), strict=True)
@@ -219,10 +275,18 @@ class _ConditionedRidges(AllRidges):
         if reduced.shape[-1] == 1:
             reduced = clamped(reduced, rest, ridges, trace.unsqueeze(-1).unsqueeze(-1))
         shifted = mean[..., p:]
-        if self.targets is not None:
-            misfit = torch.linalg.solve_triangular(L, (self.targets - mean[..., :p]).unsqueeze(-1), upper=False)
-            shifted = shifted + (A.mT @ misfit).squeeze(-1)
+        if self.targets is not None:  # of the first t points
+            t = self.targets.shape[-1]
+            misfit = (self.targets - mean[..., :t]).unsqueeze(-1)
+            solved = torch.linalg.solve_triangular(L[..., :t, :t], misfit, upper=False)
+            shifted = shifted + (A[..., :t, :].mT @ solved).squeeze(-1)
         return Moments(shifted, reduced, joint.quad)
+
+
+def _joined(first: Tensor, second: Tensor, dim: int = -1) -> Tensor:
+    """Return two tensors as one along an axis, with the axes before it broadcast."""
+    batch = torch.broadcast_shapes(first.shape[:dim], second.shape[:dim])
+    return torch.cat([part.expand(*batch, *part.shape[dim:]) for part in (first, second)], dim)
 
 
 def _factor_of(covariance: Tensor, ridge: float | Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,6 +43,7 @@ class View(Posterior):
     _ridge: float = passed_on("state.ridge")
     n: int = passed_on("state.n")
     trace: float = passed_on("state.trace")
+    batch_shape: torch.Size = passed_on("state.batch_shape")
     like: Tensor = passed_on("state.like")
     kernel: Kernel | None = passed_on("state.kernel")
     provenance: Provenance = passed_on("state.provenance")

@@ -1,0 +1,261 @@
+"""Batches of fantasies, of any shapes, equal one model for each fantasy, or are refused with the shapes that fit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from botorch.models import ModelListGP
+from botorch.models.transforms import Normalize, Standardize
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from kbo.acquisition import (
+    AMMUCB,
+    CMMUCB,
+    DMMUCB,
+    ChainingUCB,
+    ConstrainedKernelUCB,
+    InflatedPosteriorSampling,
+    InflatedThompsonSampling,
+    KernelUCB,
+    SafeExpander,
+    SafeUCB,
+)
+from kbo.confidence import AdaptiveMixture, AnyOf, Confidence, FixedWidth, MartingaleMixture, MixtureNoiseBounds
+from kbo.errors import InvalidInput
+from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP, PosteriorGP, PosteriorModel
+from kbo.regression import FixedDictionary, Hypothetical, KernelRidge, PriorMean, Several, Tracked
+from tests.dense import close
+from tests.laws.states import features, unit_square
+from tests.parts import once
+from tests.third_party_posterior import LinearRegression
+
+RIDGE = 0.05
+NUMBERS = {"noise_std": 0.3, "norm_bound": 9.0, "delta": 0.1}
+Shape = tuple[int, ...]
+
+
+def kernel(lengthscale: float = 0.5) -> MaternKernel:
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+def data() -> tuple[Tensor, Tensor]:
+    X = unit_square(9, 1)
+    return X, torch.sin(4 * X).sum(-1, keepdim=True)
+
+
+def several() -> Several:
+    return Several([KernelRidge(kernel(), RIDGE), KernelRidge(kernel(0.3), 2 * RIDGE)])
+
+
+def known() -> dict[str, Any]:
+    return {"train_Yvar": 0.01 + unit_square(9, 2)[:, :1]}
+
+
+def transforms() -> dict[str, Any]:
+    return {"input_transform": Normalize(2), "outcome_transform": Standardize(1)}
+
+
+MODELS: dict[str, Callable[[], PosteriorModel]] = {
+    "exact": lambda: KernelRidgeGP(*data(), kernel(), RIDGE),
+    "transformed": lambda: KernelRidgeGP(*data(), kernel(), RIDGE, **transforms()),
+    "known variances": lambda: KernelRidgeGP(*data(), kernel(), RIDGE, **known()),
+    "sketched": lambda: NystromGP(*data(), kernel(), RIDGE, FixedDictionary(unit_square(6, 3))),
+    "adaptive": lambda: AdaptiveRidgeGP(*data(), kernel(), MixtureNoiseBounds(9.0, 0.1, upper=1.0)),
+    "third-party": lambda: PosteriorGP(*data(), LinearRegression(features, RIDGE)),
+    "prior mean": lambda: PosteriorGP(*data(), PriorMean(KernelRidge(kernel(), RIDGE), lambda X: X.sum(-1))),
+    "several": lambda: PosteriorGP(*data(), several()),
+}
+
+
+def two(model: PosteriorModel) -> ModelListGP:
+    return ModelListGP(model, model)
+
+
+def upper(confidence: Confidence) -> Callable[[PosteriorModel, Tensor | None], KernelUCB]:
+    return lambda model, pending: KernelUCB(model, confidence, X_pending=pending)
+
+
+def limited(kind: type, *bounds: Confidence) -> Callable[[PosteriorModel, Tensor | None], ConstrainedKernelUCB]:
+    return lambda model, pending: kind(two(model), bounds, 0, {1: (None, 0.4)}, X_pending=pending)
+
+
+MIXTURES = [MartingaleMixture(**NUMBERS, kind="cmm") for _ in range(2)]
+ACQUISITIONS: dict[str, Callable[[Any, Tensor | None], Any]] = {
+    "fixed width": upper(FixedWidth(2.0)),
+    "amm": lambda model, pending: AMMUCB(model, **NUMBERS, X_pending=pending),
+    "dmm": lambda model, pending: DMMUCB(model, **NUMBERS, X_pending=pending),
+    "cmm": lambda model, pending: CMMUCB(model, **NUMBERS, X_pending=pending),
+    "chaining": lambda model, pending: ChainingUCB(model, unit_square(12, 4), 0.1, X_pending=pending),
+    "constrained": limited(ConstrainedKernelUCB, FixedWidth(2.0), MIXTURES[0]),
+    "safe": limited(SafeUCB, *MIXTURES),
+    "expander": limited(SafeExpander, FixedWidth(2.0), FixedWidth(1.0)),
+}
+SPECIAL = {"several": upper(AnyOf(MIXTURES)), "adaptive": upper(AdaptiveMixture("dmm"))}
+"""Bounds of models for which there are others than those of all models."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Points [... q d] and targets [... q 1] on which a model is conditioned, with variances [q 1] or None."""
+
+    X: Tensor
+    Y: Tensor
+    noise: Tensor | None
+
+    def on(self, model: PosteriorModel) -> PosteriorModel:
+        """Return the fantasies, also where a model would learn data without a batch."""
+        return PosteriorModel.condition_on_observations(model, self.X, self.Y, self.noise)
+
+    def part(self, batch: Shape, index: Shape) -> Step:
+        """Return the data of one entry of a batch."""
+        X, Y = (tensor.expand(*batch, *tensor.shape[-2:])[index] for tensor in (self.X, self.Y))
+        return Step(X, Y, self.noise)
+
+
+def broadcastable(rng: Random, batch: Shape) -> Shape:
+    """Return a shape that broadcasts to the batch: some leading axes left out, some of size 1."""
+    kept = batch[rng.randint(0, len(batch)) :]
+    return tuple(size if rng.random() < 0.7 else 1 for size in kept)
+
+
+def tensor(rng: Random, *shape: int) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(rng.getrandbits(40)), dtype=torch.float64)
+
+
+def drawn(rng: Random, least: int = 1) -> tuple[list[Step], Shape]:
+    """Return up to three steps, and the batch shape to which theirs broadcast; each has at least so many points."""
+    batch = tuple(rng.randint(1, 3) for _ in range(rng.randint(1, 2)))
+    steps = []
+    for _ in range(rng.randint(1, 3)):
+        q = rng.randint(least, 2)
+        noise = 0.01 + tensor(rng, q, 1) if rng.random() < 0.4 else None
+        X, Y = (tensor(rng, *broadcastable(rng, batch), q, columns) for columns in (2, 1))
+        steps.append(Step(X, Y, noise))
+    return steps, tuple(torch.broadcast_shapes(*(part.shape[:-2] for step in steps for part in (step.X, step.Y))))
+
+
+def fantasies(model: PosteriorModel, steps: Sequence[Step]) -> PosteriorModel:
+    for step in steps:
+        model = step.on(model)
+    return model
+
+
+def each(
+    function: Callable[[PosteriorModel, Tensor], Tensor], model: PosteriorModel, steps: Sequence[Step], X: Tensor
+) -> Tensor:
+    """Return a function of a model and points, one entry of the batch after the other, each with its own model."""
+    batch = torch.broadcast_shapes(X.shape[:-2], *(part.shape[:-2] for one in steps for part in (one.X, one.Y)))
+    points = X.expand(*batch, *X.shape[-2:])
+    values = []
+    for index in itertools.product(*map(range, batch)):
+        own = fantasies(model, [step.part(batch, index) for step in steps])
+        values.append(function(own, points[index]))
+    return torch.stack(values).reshape((*batch, *values[0].shape))
+
+
+def same(function: Callable[..., Tensor], model: PosteriorModel, steps: Sequence[Step], X: Tensor, tol: float) -> None:
+    """Values and gradients of the batch are those of one model for each entry."""
+    at, each_at = X.clone().requires_grad_(), X.clone().requires_grad_()
+    values, expected = function(fantasies(model, steps), at), each(function, model, steps, each_at)
+    assert values.shape == expected.shape
+    close(values.detach(), expected.detach(), tol)
+    slope, expected_slope = (torch.autograd.grad(of.sum(), by)[0] for of, by in ((values, at), (expected, each_at)))
+    close(slope, expected_slope, 1e3 * tol)
+
+
+def moments(model: PosteriorModel, X: Tensor) -> Tensor:
+    """The posterior mean [... q 1] beside the covariance [... q q]."""
+    posterior: Any = model.posterior(X)
+    return torch.cat([posterior.mean, posterior.distribution.covariance_matrix], -1)
+
+
+@pytest.mark.parametrize("seed", once(range(100)))
+@pytest.mark.parametrize("name", MODELS)
+def test_posteriors_of_batches_are_those_of_one_model_for_each_fantasy(name, seed):
+    model, rng = MODELS[name](), Random(seed)
+    steps, batch = drawn(rng, least=0)
+    assert fantasies(model, steps).batch_shape == batch
+    X = tensor(rng, *broadcastable(rng, (2, *batch)), rng.randint(1, 3), 2)
+    same(moments, model, steps, X, 1e-8)
+
+
+@pytest.mark.parametrize("case", once(itertools.product(MODELS, range(12))), ids=str)
+def test_acquisition_functions_of_batches_are_those_of_one_model_for_each_fantasy(case):
+    name, seed = case
+    model = MODELS[name]()
+    for number, make in enumerate([SPECIAL[name]] if name in SPECIAL else ACQUISITIONS.values()):
+        rng = Random(1000 * seed + number)
+        steps, batch = drawn(rng)
+        q = 1 if make is ACQUISITIONS["expander"] else rng.randint(1, 3)
+        X = tensor(rng, *broadcastable(rng, (2, *batch)), q, 2)
+        pending = tensor(rng, 2, 2) if rng.random() < 0.5 else None
+
+        def values(model: PosteriorModel, X: Tensor, make=make, pending=pending) -> Tensor:
+            found = make(model, pending)(X)
+            return found if X.ndim > 2 or model.batch_shape else found.squeeze(0)
+
+        same(values, model, steps, X, 1e-6)
+
+
+# What does not fit
+
+
+def test_batches_that_do_not_broadcast_are_refused_with_the_shapes_that_would():
+    model = MODELS["exact"]()
+    two = model.condition_on_observations(unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1))
+    X, Y = unit_square(12, 7).reshape(3, 4, 2), unit_square(12, 8)[:, :1].reshape(3, 4, 1)
+    calls = [
+        lambda: two.posterior(X),
+        lambda: two.condition_on_observations(X, Y),
+        lambda: two.condition_on_observations(X[0], Y),
+        lambda: model.condition_on_observations(X[:2], Y),
+        lambda: two.state.predict(X),
+        lambda: two.state.all_ridges(X.unsqueeze(-2)),
+        lambda: Hypothetical(two.state, X),
+        lambda: MIXTURES[0].interval(two.state, X),
+        *(lambda make=make: make(two, None)(X[:, :1]) for make in ACQUISITIONS.values()),
+    ]
+    for number, call in enumerate(calls):
+        with pytest.raises(InvalidInput, match=r"batch shape of .*\(\d,.*\), must broadcast with .*\(\d,.*\)"):
+            pytest.fail(f"call {number} gave {call()}")
+
+
+def test_what_has_no_meaning_on_a_batch_of_fantasies_is_refused():
+    model = MODELS["exact"]()
+    X, Y = unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6)[:, :1].reshape(2, 4, 1)
+    two, candidates = model.condition_on_observations(X, Y), unit_square(5, 7)
+    hallucinated = Hypothetical(model.state, X)
+    for call, words in [
+        (lambda: InflatedThompsonSampling(two, FixedWidth(1.0))(X[:, :1]), "fantasies"),
+        (lambda: InflatedPosteriorSampling(two, FixedWidth(1.0))(candidates), "fantasies"),
+        (lambda: FixedWidth(1.0).argmax_upper(two.state, candidates), r"of shape \(2,\), and one point"),
+        (lambda: MIXTURES[0].argmax_lower(two.state, candidates), r"of shape \(2,\), and one point"),
+        (lambda: Hypothetical(Tracked(two.state, candidates), candidates), "in the other order"),
+        (
+            lambda: Hypothetical(hallucinated, candidates, candidates[:, 0]),
+            "condition on the points with targets first",
+        ),
+        (lambda: KernelUCB(two, FixedWidth(1.0), X_pending=X), r"X_pending must have shape \[n d\]"),
+        (lambda: two.condition_on_observations(X, Y[..., 0]), r"Y must have shape \[... 4 1\]"),
+    ]:
+        with pytest.raises(InvalidInput, match=words):
+            call()
+
+
+def test_a_list_of_fantasies_is_conditioned_as_each_of_them():
+    model, X, Y = MODELS["exact"](), unit_square(8, 5).reshape(2, 4, 2), unit_square(8, 6).reshape(2, 4, 2)
+    shared, values, Z = unit_square(3, 7), unit_square(3, 8), unit_square(4, 9)
+    both = two(model).condition_on_observations([X, X], Y).condition_on_observations([shared, shared], values)
+    for i in range(2):
+        one = model.condition_on_observations(X, Y[..., i : i + 1])
+        one = one.condition_on_observations(shared, values[:, i : i + 1])
+        close(both.posterior(Z).mean[..., i], one.posterior(Z).mean[..., 0], 1e-12)
