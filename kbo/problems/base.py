@@ -131,7 +131,7 @@ NOISE_LEVEL = 0.05
 
 def interquartile_ranges(function: Callable[[Params], Tensor], space: Space) -> Tensor:
     """The interquartile ranges [...] of a function over 1024 Sobol points of a space."""
-    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024)
+    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024, dtype=torch.float32)
     values = torch.stack([function(space.params(u)) for u in points])
     low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
     return high - low

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from botorch.sampling.pathwise.features.generators import gen_kernel_features
@@ -102,6 +103,18 @@ def _restricted(columns: Tensor | None, like: Tensor) -> Function:
     return lambda X: X[..., columns]
 
 
+def _features_of(kernel: Kernel, columns: int) -> Any:
+    """Return random features of a kernel; BoTorch computes some of their numbers in the default dtype."""
+    before = torch.get_default_dtype()
+    if before == torch.float32:
+        return gen_kernel_features(kernel, num_inputs=columns, num_outputs=_FEATURES)
+    torch.set_default_dtype(torch.float32)
+    try:
+        return gen_kernel_features(kernel, num_inputs=columns, num_outputs=_FEATURES)
+    finally:
+        torch.set_default_dtype(before)
+
+
 def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | None) -> Function:
     """The same for one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
     plain = copy.deepcopy(kernel).double().cpu().requires_grad_(False)
@@ -110,7 +123,7 @@ def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | 
     # BoTorch draws from torch's global generator of the CPU, which stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        features = gen_kernel_features(plain, num_inputs=like.shape[-1], num_outputs=_FEATURES)
-        normal = torch.randn(_FEATURES, dtype=torch.float64)
+        features = _features_of(plain, like.shape[-1])
+        normal = torch.randn(_FEATURES, dtype=torch.float64, device="cpu")
     features, coefficients = features.to(like), normal.to(like)
     return lambda X: features(X) @ coefficients

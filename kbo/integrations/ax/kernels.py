@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.surroundings import fixed
 
 STORABLE: dict[str, Any] = {
     kind.__name__: kind for kind in (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
@@ -43,6 +44,7 @@ def _described(kernel: Kernel) -> dict[str, Any]:
     return entry | {"lengthscales": kernel.lengthscale.flatten().tolist(), **options}
 
 
+@fixed
 def build_kernel(description: dict[str, Any]) -> Kernel:
     """The kernel of a description, in double precision and with constant parameters."""
     if description.get("kind") not in STORABLE:

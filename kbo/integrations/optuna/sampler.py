@@ -36,6 +36,7 @@ from kbo.optimize import Constraint, Practical
 from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
+from kbo.surroundings import fixed
 
 _ATTEMPTS = 4  # times a point is chosen, at most, while other workers choose theirs
 
@@ -103,6 +104,7 @@ class KBOSampler(BaseSampler):
         >>> sampler.interval(study, best.params), sampler.guarantee(study)
     """
 
+    @fixed
     def __init__(
         self,
         *,
@@ -154,10 +156,12 @@ class KBOSampler(BaseSampler):
         _check_single_objective(study)
         mark(study, trial)
 
+    @fixed
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters of finished trials except those whose distribution changed or has a single value."""
         return shared_distributions(finished(study))
 
+    @fixed
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -182,6 +186,7 @@ class KBOSampler(BaseSampler):
         publish(study, trial, space, params)
         return params
 
+    @fixed
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
@@ -196,6 +201,7 @@ class KBOSampler(BaseSampler):
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
+    @fixed
     def interval(self, study: Study, params: Mapping[str, Any]) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
 
@@ -217,6 +223,7 @@ class KBOSampler(BaseSampler):
                 raise InvalidInput(f"expected values of the study's parameters {names}, got {dict(params)!r}.")
             return model.optimizer.interval(values)
 
+    @fixed
     def guarantee(self, study: Study) -> str:
         """Return the assumptions and the guarantee of the bounds, in words."""
         with self._lock:
@@ -226,6 +233,7 @@ class KBOSampler(BaseSampler):
             belief = model.optimizer.belief()
             return NO_BOUND if belief is None else belief.guarantee(selected(study))
 
+    @fixed
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.
 
@@ -245,12 +253,14 @@ class KBOSampler(BaseSampler):
                 )
         return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key)
 
+    @fixed
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
             model = self.replayed(study)
             return None if model is None else model.optimizer.feasibility(selected(study))
 
+    @fixed
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         _check_single_objective(study)
