@@ -15,6 +15,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.fingerprint import fingerprint
 from kbo.regression import KernelRidge
+from kbo.surroundings import on_host
 from kbo.terminal import rounded_up
 
 T = TypeVar("T")
@@ -116,6 +117,7 @@ def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, 
     return {"hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]}
 
 
+@on_host
 def hypotheses(
     noise_std: float,
     size: float,

@@ -254,7 +254,7 @@ class Posterior(Stateful, ABC):
         provenance: What was given up of the assumptions of theorems.
     """
 
-    like: Tensor = torch.empty(0, 0, dtype=torch.float64)
+    like: Tensor = torch.empty(0, 0, dtype=torch.float64, device="cpu")
     kernel: Kernel | None = None
     provenance: Provenance = Provenance()
     anchors: Tensor | None = None

@@ -119,7 +119,7 @@ def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | 
     """The same for one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
     plain = copy.deepcopy(kernel).double().cpu().requires_grad_(False)
     plain.register_buffer("active_dims", None)
-    seed = int(torch.randint(2**62, (), generator=generator))
+    seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
     # BoTorch draws from torch's global generator of the CPU, which stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

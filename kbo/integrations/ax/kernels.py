@@ -57,9 +57,9 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
     if kind is ScaleKernel:
         base = build_kernel(description["base"])
         kernel = ScaleKernel(base, active_dims=columns, outputscale_constraint=plain).double()
-        kernel.outputscale = torch.tensor(description["scale"], dtype=torch.float64)
+        kernel.outputscale = torch.tensor(description["scale"], dtype=torch.float64, device="cpu")
     else:
-        scales = torch.tensor(description["lengthscales"], dtype=torch.float64)
+        scales = torch.tensor(description["lengthscales"], dtype=torch.float64, device="cpu")
         options = {"nu": description["nu"]} if kind is MaternKernel else {}
         ard = len(scales) if len(scales) > 1 else None
         kernel = kind(ard_num_dims=ard, active_dims=columns, lengthscale_constraint=plain, **options).double()
