@@ -16,6 +16,7 @@ from kbo.errors import InvalidInput
 from kbo.problems.base import Bandit
 from kbo.recipes.method import Method
 from kbo.regression import Posterior
+from kbo.surroundings import fixed
 
 # Added to seeds, so that a method's random choices are independent of a problem of the same seed.
 _CHOICES = 2_500_000_000
@@ -60,6 +61,23 @@ def play(
         InvalidInput: A gap is requested where there is none, ``first`` is no arm, or a number is out of range.
         RefutedAssumptions: No function satisfies the method's assumptions and fits the data.
     """
+    rows = _rows(method, problem, rounds, seed, gap_every, first, initial, device)
+    following = fixed(lambda: next(rows, None))
+    while (row := following()) is not None:
+        yield row
+
+
+def _rows(
+    method: Method,
+    problem: Bandit,
+    rounds: int,
+    seed: int,
+    gap_every: int,
+    first: int | None,
+    initial: int,
+    device: torch.device | str | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of ``play``, of which the arguments are."""
     checks.instance("method", method, Method)
     checks.instance("problem", problem, Bandit)
     rounds, initial = checks.whole("rounds", rounds, 1), checks.whole("initial", initial, 0)

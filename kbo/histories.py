@@ -21,6 +21,7 @@ from kbo.optimize.result import result_of
 from kbo.optimize.table import format_params
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
+from kbo.surroundings import fixed
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -110,6 +111,7 @@ class Audit:
             "likely best": likely,
         }
 
+    @fixed
     def write(self, page: str | os.PathLike[str]) -> Path:
         """Write an HTML page with pictures, and return its path.
 
@@ -126,6 +128,7 @@ class Audit:
         return str(self)
 
 
+@fixed
 def audit(
     history: Any,
     *,

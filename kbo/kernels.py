@@ -79,7 +79,8 @@ def _pairs_possible(gram: Tensor) -> bool:
 def _semi_definite(gram: Tensor) -> bool:
     """Whether no eigenvalue is below zero by more than rounding."""
     slack = 100 * torch.finfo(gram.dtype).eps * len(gram) * gram.diagonal().abs().sum() / max(1, len(gram))
-    shifted = gram + torch.eye(len(gram)).to(gram) * slack.clamp_min(torch.finfo(gram.dtype).tiny)
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    shifted = gram + identity * slack.clamp_min(torch.finfo(gram.dtype).tiny)
     return not bool(torch.linalg.cholesky_ex(shifted).info)
 
 

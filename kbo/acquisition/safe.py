@@ -90,8 +90,9 @@ def optimize_safely(
             f"{tuple(X.shape)}."
         )
     count = checks.whole("raw_samples", raw_samples, 1)
-    steps = X.new_tensor(_SCALES)[torch.randint(len(_SCALES), (count, 1))] * torch.randn(count, X.shape[-1]).to(X)
-    near = (X[torch.randint(len(X), (count,))] + steps * (box[1] - box[0])).clamp(*box)
+    scales = X.new_tensor(_SCALES)[torch.randint(len(_SCALES), (count, 1), device="cpu")]
+    steps = scales * torch.randn(count, X.shape[-1], device="cpu").to(X)
+    near = (X[torch.randint(len(X), (count,), device="cpu")] + steps * (box[1] - box[0])).clamp(*box)
     starts = torch.cat([X, near])
     with torch.no_grad():
         safe = starts[acqf.slack(starts) >= _MARGIN]

@@ -92,7 +92,7 @@ class FixedWidth(WidthConfidence):
 
     def __init__(self, multiplier: float) -> None:
         self.multiplier: float = checks.non_negative("multiplier", multiplier)
-        self._width = torch.tensor(self.multiplier, dtype=torch.float64)
+        self._width = torch.tensor(self.multiplier, dtype=torch.float64, device="cpu")
 
     def reported(self) -> None:
         """Return None: the multiplier ranks points and bounds nothing."""

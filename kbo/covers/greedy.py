@@ -55,7 +55,7 @@ def greedy_round(metric: Metric, radius: float, left: Tensor) -> Tensor:
     """Return a greedy cover of up to ``AT_ONCE`` points ``left``, evenly spread; arguments as ``greedy_cover``."""
     spread = left[:: max(1, -(-len(left) // AT_ONCE))]
     ranks = metric[spread].ranks([radius]).cpu()
-    return spread[dominating(ranks, 0, torch.arange(len(spread))).to(spread.device)]
+    return spread[dominating(ranks, 0, torch.arange(len(spread), device="cpu")).to(spread.device)]
 
 
 def dominating(ranks: Tensor, level: int, among: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def dominating(ranks: Tensor, level: int, among: Tensor) -> Tensor:
         covers -= _degrees(table, level, new)
         covers[new] = 0  # those covered before count below zero
     # What is left covers itself only.
-    return torch.tensor([*chosen, *alive.nonzero()[0].tolist()], dtype=torch.long)
+    return torch.tensor([*chosen, *alive.nonzero()[0].tolist()], dtype=torch.long, device="cpu")
 
 
 def _degrees(table: NDArray[np.uint8], level: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -70,7 +70,7 @@ class _Known:
     def __init__(self, chain: Chain, state: Posterior, points: Tensor, n: int) -> None:
         self.chain, self.n, self._ridge, self._spanned = chain, n, state.ridge, _copied(_spanned(state, points))
         rng = torch.Generator().manual_seed(0)
-        self._probes = points[torch.randperm(len(points), generator=rng)[:_PROBES].to(points.device)]
+        self._probes = points[torch.randperm(len(points), generator=rng, device="cpu")[:_PROBES].to(points.device)]
         self._kernel, self._prior = state.kernel, _copied(self._prior_of(state))
         self._locations = _copied(state.locations or ())
 

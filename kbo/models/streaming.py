@@ -210,7 +210,7 @@ class StreamingGP(PosteriorModel):
     def get_extra_state(self) -> Tensor:
         """Return whether kernel, ridge or transforms were chosen after data: a state dict has it, as in PyTorch."""
         changed = len(self.train_targets) > 0 and self.hyperparameters().tolist() != self._first_values
-        return torch.tensor(changed or bool(self._caveats))
+        return torch.tensor(changed or bool(self._caveats), device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         """Take over whether the values of a state dict were chosen after data."""

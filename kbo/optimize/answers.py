@@ -276,7 +276,8 @@ def _gain(values: Tensor, n: int, tried: Tensor, noise_std: float, generator: to
     among = torch.cat([torch.arange(n), tried])
     mean = values.mean(0)
     covariance = (values - mean)[:, among].T @ (values - mean)[:, tried] / len(values)
-    spread = covariance[n:] + (noise_std**2 + 1e-6 * float(covariance[n:].diagonal().mean())) * torch.eye(len(tried))
+    added = noise_std**2 + 1e-6 * float(covariance[n:].diagonal().mean())
+    spread = covariance[n:] + added * torch.eye(len(tried), dtype=covariance.dtype)
     noise = noise_std * torch.randn(len(values), len(tried), generator=generator, dtype=values.dtype)
     surprise = values[:, tried] + noise - mean[tried]
     found = mean[among] + surprise @ torch.linalg.pinv(spread, hermitian=True) @ covariance.T

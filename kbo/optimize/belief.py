@@ -19,6 +19,7 @@ from kbo.optimize.constraint import Constraint
 from kbo.optimize.targets import Targets
 from kbo.regression import Posterior
 from kbo.space import Params, Space
+from kbo.surroundings import fixed
 
 Proposer = Callable[[Any], Params | None]
 """Returns parameters for a ``kbo.optimize.search.proposers.Step``, or None where it does not apply."""
@@ -180,6 +181,7 @@ class Belief(ABC):
         """Return how many values are inside the 90% interval that the others predict, and of how many that is known."""
         return 0, 0
 
+    @fixed
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return lower bound, mean (moved into the bounds) and upper bound [n] of the objective at features [n D].
 

@@ -10,6 +10,7 @@ from kbo import checks
 from kbo.errors import Stop
 from kbo.optimize.result import Result
 from kbo.optimize.trials import Trial
+from kbo.surroundings import callers
 
 OnTrial = Callable[[Trial, Result], Any]
 """Called after a trial with it and the result so far; returning True or raising ``kbo.Stop`` ends the run."""
@@ -40,7 +41,7 @@ class Callbacks:
         with contextlib.ExitStack() as stack:
             for function in self._functions:
                 if hasattr(function, "__enter__"):
-                    stack.enter_context(function)  # pyright: ignore[reportArgumentType]
+                    stack.enter_context(_WithCallersSettings(function))
             return stack.pop_all()
 
     def __call__(self, trial: Trial, result: Result) -> str:
@@ -48,8 +49,25 @@ class Callbacks:
         return next(filter(None, [_asked(function, trial, result) for function in self._functions]), "")
 
 
+class _WithCallersSettings:
+    """A context manager of the caller's, which is entered and left with the settings of the caller."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        with callers():
+            return self._manager.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        with callers():
+            return self._manager.__exit__(*error)
+
+
 def _asked(function: OnTrial, trial: Trial, result: Result) -> str:
     try:
-        return "stopped by on_trial" if function(trial, result) is True else ""
+        with callers():
+            answer = function(trial, result)
+        return "stopped by on_trial" if answer is True else ""
     except Stop as error:
         return f"stopped by on_trial: {error}" if str(error) else "stopped by on_trial"

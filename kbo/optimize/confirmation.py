@@ -24,6 +24,7 @@ from kbo.optimize.run import Run, recorded
 from kbo.optimize.table import by_name, format_params
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
+from kbo.surroundings import fixed
 from kbo.terminal import Bar, rounded_up
 from kbo.workers.choice import Workers, engine_of
 from kbo.workers.engine import Session
@@ -211,6 +212,7 @@ def _name(trial: Trial) -> str:
     return by_name(trial.params)["candidate"]
 
 
+@fixed
 def confirm(
     objective: Callable[..., Any],
     candidates: Sequence[Params] | Mapping[str, Params],

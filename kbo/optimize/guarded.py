@@ -11,6 +11,7 @@ import torch
 
 from kbo.errors import InvalidInput, JournalError, RefutedAssumptions
 from kbo.locking import Lock
+from kbo.surroundings import fixed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +28,7 @@ class Guarded(ABC):
     def _rebuild(self) -> None:
         """Compute everything again from the record."""
 
+    @fixed
     def _whole(self, method: Callable[..., R], *args: Any, **options: Any) -> R:
         if self._interrupted:
             self._rebuild()

@@ -15,6 +15,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.optimize.fingerprint import fingerprint
 from kbo.regression import KernelRidge
+from kbo.surroundings import on_host
 from kbo.terminal import rounded_up
 
 T = TypeVar("T")
@@ -116,6 +117,7 @@ def described(kernel: Kernel | Sequence[Hypothesis], columns: int) -> dict[str, 
     return {"hypotheses": [{**vars(one), "kernel": fingerprint(one.kernel, columns)} for one in kernel]}
 
 
+@on_host
 def hypotheses(
     noise_std: float,
     size: float,
@@ -155,8 +157,11 @@ def hypotheses(
     found = []
     for i, lengthscale in enumerate(lengthscales):
         base = MaternKernel(nu=2.5).double()
-        base.initialize(lengthscale=checks.positive("lengthscales", lengthscale))
-        kernel = ScaleKernel(base).double().initialize(outputscale=size**2).requires_grad_(False)
+        # In float32 whatever the default dtype: journals hold fingerprints of these numbers.
+        length = torch.tensor(checks.positive("lengthscales", lengthscale), dtype=torch.float32)
+        base.initialize(lengthscale=length)
+        scale = torch.tensor(size**2, dtype=torch.float32)
+        kernel = ScaleKernel(base).double().initialize(outputscale=scale).requires_grad_(False)
         if norms is None:
             state = KernelRidge(base, _TINY)
             state.update(x, wave)

@@ -27,6 +27,7 @@ from kbo.optimize.settings import resolve
 from kbo.optimize.trials import Trial, error_of, quantity, violations
 from kbo.regression import hypothetical
 from kbo.space import Bounds, Params, Space
+from kbo.surroundings import fixed
 
 _ANYWHERE = 64
 """Random points with which the recommended one is compared."""
@@ -38,6 +39,7 @@ _MOST_RIVALS = 64
 class Inference(Run):
     """A run with the posteriors and bounds after its trials; arguments as for ``Optimizer``."""
 
+    @fixed
     def __init__(
         self,
         bounds: Bounds | Space,

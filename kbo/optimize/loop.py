@@ -29,6 +29,7 @@ from kbo.optimize.run import recorded
 from kbo.optimize.search.search import MOST_POINTS
 from kbo.optimize.trials import Trial
 from kbo.space import Bounds, Params, Space
+from kbo.surroundings import fixed
 from kbo.terminal import Bar
 from kbo.workers.call import takes_trial
 from kbo.workers.choice import Workers, engine_of
@@ -234,6 +235,7 @@ class _Loop:
             raise InvalidInput("pruner needs an objective that takes two arguments, (params, trial), and reports.")
 
     @preserved()
+    @fixed
     def run(self, bounds: Bounds | Space, *, journal: str | os.PathLike[str] | None, **options: Any) -> Result:
         """Run all trials; ``options`` are those of the optimiser."""
         measured, parameters = measured_only(options["constraints"])

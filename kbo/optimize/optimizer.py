@@ -30,6 +30,7 @@ from kbo.optimize.search.search import KEPT, MOST_POINTS, Search
 from kbo.optimize.trials import Trial
 from kbo.regression import Posterior, hypothetical
 from kbo.space import Params
+from kbo.surroundings import fixed
 from kbo.terminal import Bar
 
 MANY = 500
@@ -83,6 +84,7 @@ class Optimizer(Inference):
         options |= {"value_range": self.value_range}
         return partial(Optimizer, self.space, **options), (), self.events
 
+    @fixed
     def __setstate__(self, events: list[Event]) -> None:
         self._open(events)
 
@@ -278,7 +280,9 @@ class Optimizer(Inference):
         assert self._exploration is not None
         units, grows = self._exploration.safe(search, self._units_of(self._trials.all))
         largest = reported.argmax_upper(belief.posterior, self.space.features(units))[1]
-        value, exact = max(float(belief.raw(torch.tensor(largest))) - lower, 0.0), self._exploration.whole
+        upper = float(belief.raw(torch.tensor(largest, dtype=torch.float64)))
+        value = max(upper - lower, 0.0)
+        exact = self._exploration.whole
         scope = f"over {len(units)} points that are certain to be safe{', to which others may be added' * grows}"
         return SpaceGap(value, exact, scope, not grows, belief.proved() is not None and exact and not grows, value)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from kbo.errors import InvalidInput
 from kbo.optimize.belief import Belief
+from kbo.optimize.quasirandom import sobol
 from kbo.space import Space
 
 DRAWS = 32
@@ -61,7 +61,7 @@ def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importa
     """
     P, generator = space.dimension, torch.Generator().manual_seed(0)
     N = next(n for n in (_MOST, _MOST // 2, _LEAST) if n * (P + 2) <= _POINTS or n == _LEAST)
-    A, B = SobolEngine(2 * P, scramble=True, seed=0).draw(N, dtype=torch.float64).split(P, 1)
+    A, B = sobol(N, 2 * P, seed=0).split(P, 1)
     mixed = [A.index_copy(1, torch.tensor([i]), B[:, i : i + 1]) for i in range(P)]
     features = space.features(torch.cat([A, B, *mixed]))
     mean = belief.posterior.predict(features)[0]

@@ -92,7 +92,8 @@ class Targets:
         """
         z = (self._above_floor(y) - self.centre) / self.spread
         above, below = self._powers
-        return float((torch.where(z >= 0, above - 1, below - 1) * z.abs().log1p()).mean()) - math.log(self.unit)
+        powers = torch.where(z >= 0, z.new_tensor(above - 1), z.new_tensor(below - 1))
+        return float((powers * z.abs().log1p()).mean()) - math.log(self.unit)
 
     @property
     def _powers(self) -> tuple[float, float]:

@@ -94,7 +94,7 @@ class Bandit(ABC):
 
         So the noise of round t does not depend on how many observations came together.
         """
-        u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64)
+        u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
         return self.noise_quantile(u.clamp_min(torch.finfo(u.dtype).tiny)).to(X)
 
     def noise_quantile(self, u: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class RowNumbers:
 
     def __call__(self, X: Tensor) -> Tensor:
         """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
-        return torch.tensor([self._numbers.get(tuple(row), -1) for row in X.tolist()], dtype=torch.long)
+        return torch.tensor([self._numbers.get(tuple(row), -1) for row in X.tolist()], dtype=torch.long, device="cpu")
 
 
 NOISE_LEVEL = 0.05
@@ -131,9 +131,9 @@ NOISE_LEVEL = 0.05
 
 def interquartile_ranges(function: Callable[[Params], Tensor], space: Space) -> Tensor:
     """The interquartile ranges [...] of a function over 1024 Sobol points of a space."""
-    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024)
+    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024, dtype=torch.float32)
     values = torch.stack([function(space.params(u)) for u in points])
-    low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
+    low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu"), dim=0)
     return high - low
 
 

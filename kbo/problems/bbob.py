@@ -85,11 +85,13 @@ class BBOB(TuningProblem):
         self.name: str = str(self._function.id)
         self.noise_scale: float = 0.0
         if noise != "none":
-            spread = interquartile_ranges(lambda params: torch.tensor(self.noiseless(params)).double(), self.space)
+            spread = interquartile_ranges(
+                lambda params: torch.tensor(self.noiseless(params), device="cpu").double(), self.space
+            )
             self.noise_scale = NOISES[noise] * float(spread)
 
     def __call__(self, params: Params) -> float:
-        z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64)
+        z: Tensor = torch.randn(4, generator=self._rng, dtype=torch.float64, device="cpu")
         heavy = _GAUSS_TO_T3 / float(z[1:].square().mean().sqrt()) if self.noise == "heavy" else 1.0
         return self.noiseless(params) + self.noise_scale * heavy * float(z[0])
 

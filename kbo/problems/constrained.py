@@ -113,12 +113,13 @@ class ConstrainedFunction(TuningProblem):
 
     def __call__(self, params: Params) -> dict[str, float]:
         """One noisy evaluation of all outputs, by name."""
-        noise = self.noise_stds * torch.randn(len(self.noise_stds), generator=self._rng, dtype=torch.float64)
+        normal = torch.randn(len(self.noise_stds), generator=self._rng, dtype=torch.float64, device="cpu")
+        noise = self.noise_stds * normal
         return dict(zip(("objective", *self.constraints), (self.outputs(params) + noise).tolist(), strict=True))
 
     def outputs(self, params: Params) -> Tensor:
         """The objective and the measured quantities [outputs] without noise."""
-        X = torch.tensor([list(params)], dtype=torch.float64)
+        X = torch.tensor([list(params)], dtype=torch.float64, device="cpu")
         value = self.function.evaluate_true(X)
         return torch.cat([value, -self.function.evaluate_slack_true(X)[0]])
 

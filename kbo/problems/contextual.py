@@ -44,7 +44,7 @@ class ContextualBandit(Bandit):
         self.kernel: Kernel = stationary_kernel("rbf", lengthscale)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
-        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64).unsqueeze(-1)
+        self.actions: Tensor = torch.tensor(ACTIONS, dtype=torch.float64, device="cpu").unsqueeze(-1)
         self.n_arms: int = len(ACTIONS)
         self.context: Tensor | None = None
         self._context_rng, noise_rng = generators(3 * (seed := checks.seed(seed)) + 1, 3 * seed + 2)
@@ -52,7 +52,7 @@ class ContextualBandit(Bandit):
 
     def arms(self) -> Tensor:
         """The joint points (x, a) [A d+1] of the next round, whose context x is drawn now."""
-        self.context = torch.rand(self.context_dim, generator=self._context_rng, dtype=torch.float64)
+        self.context = torch.rand(self.context_dim, generator=self._context_rng, dtype=torch.float64, device="cpu")
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
     def mean(self, X: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class ContextualBandit(Bandit):
         """Mean reward [n] of actions a [n] in contexts x [n d]."""
 
     def standard_noise(self, X: Tensor) -> Tensor:
-        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
+        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype, device="cpu")
 
 
 class Bump(ContextualBandit):
@@ -153,7 +153,7 @@ class ClassificationBandit(Bandit):
         self.examples: Tensor = examples
         self.labels: Tensor = labels
         self.n_arms: int = int(self.labels.max()) + 1
-        self.actions: Tensor = torch.eye(self.n_arms, dtype=torch.float64) / math.sqrt(2)
+        self.actions: Tensor = torch.eye(self.n_arms, dtype=torch.float64, device="cpu") / math.sqrt(2)
         factor = checks.positive("lengthscale", lengthscale)
         width = factor * float(torch.pdist(self.examples[:500]).median())
         checks.positive("action_lengthscale", action_lengthscale)
@@ -170,7 +170,8 @@ class ClassificationBandit(Bandit):
 
     def arms(self) -> Tensor:
         """The joint points [A d+A] of the next round, whose example is drawn now, with replacement."""
-        self.context = self.examples[int(torch.randint(len(self.examples), (), generator=self._example_rng))]
+        drawn = torch.randint(len(self.examples), (), generator=self._example_rng, device="cpu")
+        self.context = self.examples[int(drawn)]
         return torch.cat([self.context.expand(self.n_arms, -1), self.actions], -1)
 
     def mean(self, X: Tensor) -> Tensor:
@@ -183,7 +184,7 @@ class ClassificationBandit(Bandit):
 
     def observe(self, X: Tensor) -> Tensor:
         right = self._right(X)
-        flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64) < self.flip
+        flipped = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu") < self.flip
         return (right ^ flipped).to(X)
 
     def _right(self, X: Tensor) -> Tensor:
@@ -206,10 +207,10 @@ def _load(name: str) -> tuple[Tensor, Tensor]:
     if name not in _COMPONENTS:
         raise InvalidInput(f"unknown data set {name!r}; known: {', '.join(_COMPONENTS)}.")
     features, classes = getattr(sklearn_datasets(), f"load_{name}")(return_X_y=True)
-    X, kept = torch.tensor(features, dtype=torch.float64), _COMPONENTS[name]
+    X, kept = torch.tensor(features, dtype=torch.float64, device="cpu"), _COMPONENTS[name]
     if kept is not None:
         centred = X - X.mean(0)
         directions = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -kept:].flip(-1)
         largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
         X = centred @ (directions * largest.sign())  # the largest entry of each direction is positive
-    return unit_scaled(X), torch.tensor(classes)
+    return unit_scaled(X), torch.tensor(classes, device="cpu")

@@ -27,7 +27,7 @@ def fourier_features(x: Tensor, side: float, lengthscale: float) -> Tensor:
     sines [... m], with m = 1 + 2 ceil(8.5 (side / lengthscale + 8.5) / (2 pi)).
     """
     step = 2 * math.pi / (side + _DEVIATIONS * lengthscale)
-    frequencies = step * torch.arange(_highest(side, lengthscale) + 1).to(x)
+    frequencies = step * torch.arange(_highest(side, lengthscale) + 1, device="cpu").to(x)
     weights = step * lengthscale / math.sqrt(2 * math.pi) * torch.exp(-(lengthscale * frequencies).square() / 2)
     weights[1:] *= 2  # a frequency and its negative
     angles, roots = x.unsqueeze(-1) * frequencies, weights.sqrt()
@@ -78,7 +78,7 @@ class GaussianProcessBandit(FixedArms):
         self.side: float = checks.positive("side", side)
         self.noise_std: float = checks.positive("noise_std", noise_std)
         lengthscale = checks.positive("lengthscale", lengthscale)
-        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64))
+        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(lengthscale, dtype=torch.float64, device="cpu"))
         self.lengthscale: float = float(lengthscale)
         points, function, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
@@ -90,9 +90,10 @@ class GaussianProcessBandit(FixedArms):
                 f"dimensions, {m**dim:.2g} in all, above {_LARGEST:.2g}: take a larger lengthscale, a smaller side or "
                 "fewer dimensions."
             )
-        self.coefficients: Tensor = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64)
+        self.coefficients: Tensor = torch.randn((m,) * self.dim, generator=function, dtype=torch.float64, device="cpu")
         self.norm_bound: float = float(self.coefficients.norm())
-        self.fixed_arms: Tensor = self.side * torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64)
+        uniform = torch.rand(self.n_arms, self.dim, generator=points, dtype=torch.float64, device="cpu")
+        self.fixed_arms: Tensor = self.side * uniform
         self._numbers = RowNumbers(self.fixed_arms)
         self._means = self._evaluate(self.fixed_arms)
 

@@ -47,7 +47,7 @@ def shortest_path_features(graph: networkx.Graph[Any]) -> Tensor:
     lengths = [n for _, found in networkx.all_pairs_shortest_path_length(graph) for n in found.values() if n > 0]
     if not lengths:
         raise InvalidInput("graph has no edge between different nodes, so no path to describe it by; leave it out.")
-    counts = torch.bincount(torch.tensor(lengths), minlength=_LENGTHS + 1)[1:].double()
+    counts = torch.bincount(torch.tensor(lengths, device="cpu"), minlength=_LENGTHS + 1)[1:].double()
     return counts / counts.norm()
 
 
@@ -91,10 +91,10 @@ class GraphBandit(FixedArms):
         self._edges = _adjacencies(self.n_arms, graph_seed)
         self.fixed_arms: Tensor = _features(self.n_arms, graph_seed).clone()
         self.kernel: Kernel = LinearKernel().double().requires_grad_(False)
-        self.kernel.initialize(variance=torch.ones((), dtype=torch.float64))
+        self.kernel.initialize(variance=torch.ones((), dtype=torch.float64, device="cpu"))
         _, function, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        self.theta: Tensor = torch.randn(_LENGTHS, generator=function, dtype=torch.float64)
+        self.theta: Tensor = torch.randn(_LENGTHS, generator=function, dtype=torch.float64, device="cpu")
 
     def graph(self, index: int) -> networkx.DiGraph[Any]:
         """The graph of an arm, a new object: changing it changes no arm."""
@@ -114,9 +114,9 @@ def _adjacencies(count: int, seed: int) -> list[Tensor]:
     """Adjacency matrices, true where an edge goes from the row's node to the column's."""
     (rng, *_), drawn = streams(seed), []
     while len(drawn) < count:
-        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=rng))
-        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=rng))
-        edges = (torch.rand(nodes, nodes, generator=rng) < density).fill_diagonal_(False)
+        nodes = int(torch.randint(_FEWEST, _MOST + 1, (), generator=rng, device="cpu"))
+        density = _SPARSEST + (_DENSEST - _SPARSEST) * float(torch.rand((), generator=rng, device="cpu"))
+        edges = (torch.rand(nodes, nodes, generator=rng, device="cpu") < density).fill_diagonal_(False)
         if bool(edges.any()):
             drawn.append(edges)
     return drawn

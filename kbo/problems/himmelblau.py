@@ -25,7 +25,7 @@ _NORM_BOUND = 15.0
 def likeliest_lengthscale(X: Tensor, y: Tensor, noise_std: float) -> float:
     """The lengthscale, 0.1 to 10, of the Gaussian kernel under which noisy values y [n] at X [n d] are likeliest."""
     squares = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square()
-    noise = noise_std**2 * torch.eye(len(X)).to(X)
+    noise = noise_std**2 * torch.eye(len(X), device="cpu").to(X)
 
     def cost(log_lengthscale: float) -> float:
         factor = torch.linalg.cholesky(torch.exp(-squares / (2 * math.exp(2 * log_lengthscale))) + noise)
@@ -61,12 +61,13 @@ class HimmelblauBandit(FixedArms):
         self.noise_std: float = checks.positive("noise_std", noise_std)
         points, subset, noise_rng = streams(seed)
         self.noise_rng: torch.Generator = noise_rng
-        side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64)
+        side = torch.linspace(-_SIDE, _SIDE, _GRID, dtype=torch.float64, device="cpu")
         grid = self._polynomial(torch.cartesian_prod(side, side))
         self._centre, self._scale = grid.mean(), grid.std(correction=0)
-        self.fixed_arms: Tensor = _SIDE * (2 * torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64) - 1)
-        chosen = self.fixed_arms[torch.randperm(self.n_arms, generator=subset)[:_SUBSET]]
-        noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64)
+        uniform = torch.rand(self.n_arms, 2, generator=points, dtype=torch.float64, device="cpu")
+        self.fixed_arms: Tensor = _SIDE * (2 * uniform - 1)
+        chosen = self.fixed_arms[torch.randperm(self.n_arms, generator=subset, device="cpu")[:_SUBSET]]
+        noise = torch.randn(len(chosen), generator=subset, dtype=torch.float64, device="cpu")
         self.lengthscale: float = likeliest_lengthscale(
             chosen, self.mean(chosen) + self.noise_std * noise, self.noise_std
         )

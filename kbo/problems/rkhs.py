@@ -12,21 +12,25 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.problems.base import Bandit, FixedArms, generators, streams
+from kbo.surroundings import on_host
 
 _LARGEST = 10**7  # points and dimensions that memory can hold
 
 SMOOTHNESS = {"rbf": math.inf, "matern52": 2.5, "matern32": 1.5, "matern12": 0.5}
 
 
+@on_host
 def stationary_kernel(name: str, lengthscale: float | Tensor) -> Kernel:
     """The kernel "rbf", "matern52", "matern32" or "matern12" with that lengthscale, in float64.
 
-    GPyTorch rounds a Python number to float32; a float64 tensor [] keeps all its digits.
+    A Python number is rounded to float32, as GPyTorch does; a float64 tensor [] keeps all its digits.
     """
     checks.one_of("kernel", name, SMOOTHNESS)
     checks.positive("lengthscale", lengthscale)
     kernel = RBFKernel() if name == "rbf" else MaternKernel(nu=SMOOTHNESS[name])
     kernel = kernel.double().requires_grad_(False)
+    if not isinstance(lengthscale, Tensor):
+        lengthscale = torch.tensor(lengthscale, dtype=torch.float32)
     kernel.initialize(lengthscale=lengthscale)
     return kernel
 
@@ -74,8 +78,8 @@ class RKHSBandit(Bandit):
         seed, fixed = checks.seed(seed), checks.flag("fixed", fixed)
         function, self._arms_rng, noise_rng = generators(3 * seed, 3 * seed + 1, 3 * seed + 2)
         self.noise_rng: torch.Generator = noise_rng
-        self.centres: Tensor = torch.rand(n_centres, dim, generator=function, dtype=torch.float64)
-        weights = torch.randn(n_centres, generator=function, dtype=torch.float64)
+        self.centres: Tensor = torch.rand(n_centres, dim, generator=function, dtype=torch.float64, device="cpu")
+        weights = torch.randn(n_centres, generator=function, dtype=torch.float64, device="cpu")
         gram = self.kernel(self.centres).to_dense()
         self.weights: Tensor = self.norm_bound * weights / (weights @ gram @ weights).sqrt()
         if fixed:
@@ -94,10 +98,10 @@ class RKHSBandit(Bandit):
         return self.kernel(checks.rows("X", X, self.centres, self.dim), self.centres).to_dense() @ self.weights
 
     def standard_noise(self, X: Tensor) -> Tensor:
-        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype)
+        return torch.randn(len(X), generator=self.noise_rng, dtype=X.dtype, device="cpu")
 
     def _draw(self) -> Tensor:
-        return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64)
+        return torch.rand(self.n_arms, self.dim, generator=self._arms_rng, dtype=torch.float64, device="cpu")
 
 
 _RHO = 0.3  # lengthscale of the kernel
@@ -159,13 +163,13 @@ class StreamingBandit(FixedArms):
         seed: int = 0,
     ) -> None:
         checks.one_of("noise", noise, NOISES)
-        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64))
+        self.kernel: Kernel = stationary_kernel("rbf", torch.tensor(_RHO, dtype=torch.float64, device="cpu"))
         self.noise_std: float = checks.positive("noise_std", noise_std)
         self.noise = noise
         self.norm: float = checks.positive("norm", norm)
         self.norm_bound: float = checks.positive("norm_bound", norm_bound)
         self.n_arms: int = checks.whole("n_arms", n_arms, 2)
-        self.fixed_arms: Tensor = torch.linspace(0, 1, self.n_arms, dtype=torch.float64).unsqueeze(-1)
+        self.fixed_arms: Tensor = torch.linspace(0, 1, self.n_arms, dtype=torch.float64, device="cpu").unsqueeze(-1)
         theta = torch.from_numpy(np.random.default_rng(12).standard_normal(_COORDINATES))
         self.theta: Tensor = self.norm * theta / theta.norm()
         *_, noise_rng = streams(seed)
@@ -173,7 +177,7 @@ class StreamingBandit(FixedArms):
 
     def mean(self, X: Tensor) -> Tensor:
         checks.points("X", X, dim=1)
-        order = torch.arange(_COORDINATES).to(X)
+        order = torch.arange(_COORDINATES, device="cpu").to(X)
         z = X / _RHO
         return z.pow(order) * torch.exp(-(z.square() + torch.lgamma(order + 1)) / 2) @ self.theta.to(X)
 

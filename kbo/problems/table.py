@@ -91,7 +91,7 @@ class TuningTable(FixedArms):
     def observe(self, X: Tensor) -> Tensor:
         """R^2 [n] of the arms X [n 6] on a random split each."""
         rows = self._rows(X)
-        return self.values[torch.randint(len(self.values), (len(rows),), generator=self.noise_rng), rows]
+        return self.values[torch.randint(len(self.values), (len(rows),), generator=self.noise_rng, device="cpu"), rows]
 
     def _rows(self, X: Tensor) -> Tensor:
         """The numbers [n] of the arms X [n 6]."""
@@ -102,14 +102,15 @@ class TuningTable(FixedArms):
 
 
 def _logarithmic(low: float, high: float, count: int) -> Tensor:
-    return torch.logspace(math.log10(low), math.log10(high), count, dtype=torch.float64)
+    return torch.logspace(math.log10(low), math.log10(high), count, dtype=torch.float64, device="cpu")
 
 
 def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
     """The arms [A 6]: kernels, lengthscales and ridges, the last changing fastest."""
-    kernels = torch.eye(len(SMOOTHNESS), dtype=torch.float64) / math.sqrt(2)
-    scales, ridges = (torch.linspace(0, 1, count, dtype=torch.float64) for count in (n_lengthscales, n_ridges))
-    grid = torch.cartesian_prod(torch.arange(len(kernels), dtype=torch.float64), scales, ridges)
+    kernels = torch.eye(len(SMOOTHNESS), dtype=torch.float64, device="cpu") / math.sqrt(2)
+    scales = torch.linspace(0, 1, n_lengthscales, dtype=torch.float64, device="cpu")
+    ridges = torch.linspace(0, 1, n_ridges, dtype=torch.float64, device="cpu")
+    grid = torch.cartesian_prod(torch.arange(len(kernels), dtype=torch.float64, device="cpu"), scales, ridges)
     return torch.cat([kernels[grid[:, 0].long()], grid[:, 1:]], -1)
 
 
@@ -117,10 +118,11 @@ def _features(n_lengthscales: int, n_ridges: int) -> Tensor:
 def _table(n_lengthscales: int, n_ridges: int, n_splits: int) -> Tensor:
     """R^2 [S A] of every setting on every split, at least -1."""
     features, targets = sklearn_datasets().load_diabetes(return_X_y=True, scaled=False)
-    X, y = unit_scaled(torch.tensor(features, dtype=torch.float64)), torch.tensor(targets, dtype=torch.float64)
+    X = unit_scaled(torch.tensor(features, dtype=torch.float64, device="cpu"))
+    y = torch.tensor(targets, dtype=torch.float64, device="cpu")
     scales, ridges = _logarithmic(*_LENGTHSCALES, n_lengthscales), _logarithmic(*_RIDGES, n_ridges)
     (rng,) = generators(0)
-    splits = [torch.randperm(len(y), generator=rng) for _ in range(n_splits)]
+    splits = [torch.randperm(len(y), generator=rng, device="cpu") for _ in range(n_splits)]
     scores = X.new_empty(n_splits, len(SMOOTHNESS), n_lengthscales, n_ridges)
     for i, name in enumerate(SMOOTHNESS):
         for j, scale in enumerate(scales.tolist()):

@@ -37,11 +37,11 @@ class NoisyFunction(TuningProblem):
         self._rng.seed()
 
     def __call__(self, params: Params) -> float:
-        noise = torch.randn((), generator=self._rng, dtype=torch.float64)
+        noise = torch.randn((), generator=self._rng, dtype=torch.float64, device="cpu")
         return self.noiseless(params) + self.noise_std * float(noise)
 
     def noiseless(self, params: Params) -> float:
-        return self._sign * float(self.function(torch.tensor(list(params), dtype=torch.float64)))
+        return self._sign * float(self.function(torch.tensor(list(params), dtype=torch.float64, device="cpu")))
 
 
 def branin(noise_std: float = 1.0, seed: int | None = None) -> NoisyFunction:
@@ -90,7 +90,7 @@ class TreeFunction(TuningProblem):
 
     def __init__(self, seed: int | None = None) -> None:
         rng = torch.Generator().manual_seed(seed_or_drawn(seed))
-        minima = (1.2 * torch.rand(4, generator=rng, dtype=torch.float64) - 0.6).tolist()
+        minima = (1.2 * torch.rand(4, generator=rng, dtype=torch.float64, device="cpu") - 0.6).tolist()
         self._minima: dict[str, float] = dict(zip(("x4", "x5", "x6", "x7"), minima, strict=True))
 
     def __call__(self, params: Params) -> float:
@@ -124,7 +124,7 @@ class GridBandit(TuningProblem):
         self.space: Space = Space({f"x{i}": Int(0, side - 1) for i in range(dim)})
         self._seed = seed
         self._bandit = RKHSBandit("matern52", 0.3, dim, norm=5.0, noise_std=noise_std, seed=seed_or_drawn(seed))
-        axis = torch.linspace(0, 1, side, dtype=torch.float64)
+        axis = torch.linspace(0, 1, side, dtype=torch.float64, device="cpu")
         self.optimum: float = -float(self._bandit.mean(torch.cartesian_prod(*[axis] * dim)).max())
 
     def renew(self) -> None:
@@ -138,4 +138,4 @@ class GridBandit(TuningProblem):
 
     def _arm(self, params: Params) -> Tensor:
         assert isinstance(params, dict)
-        return torch.tensor([list(params.values())], dtype=torch.float64) / (self.side - 1)
+        return torch.tensor([list(params.values())], dtype=torch.float64, device="cpu") / (self.side - 1)

@@ -90,7 +90,7 @@ class ThompsonSampling(Rule):
         return inflated_draws(confidence, state, points, size, rng).argmax(-1).tolist()
 
     def acquisition(self, confidence: Confidence, model: StreamingGP, rng: RNG) -> InflatedThompsonSampling:
-        return InflatedThompsonSampling(model, confidence, int(torch.randint(2**62, (), generator=rng)))
+        return InflatedThompsonSampling(model, confidence, int(torch.randint(2**62, (), generator=rng, device="cpu")))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class UniformChoice(Rule):
     needs_confidence = False
 
     def choose(self, confidence: Confidence | None, state: Posterior, points: Tensor, size: int, rng: RNG) -> list[int]:
-        return torch.randint(len(points), (size,), generator=rng).tolist()
+        return torch.randint(len(points), (size,), generator=rng, device="cpu").tolist()
 
 
 @dataclass(frozen=True)

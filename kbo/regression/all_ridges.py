@@ -80,12 +80,12 @@ class AllRidges:
 
         On the host, where for few points, or none, a ridge is cheaper.
         """
-        some = self.select(torch.tensor(groups, dtype=torch.long)) if groups else self
+        some = self.select(torch.tensor(groups, dtype=torch.long, device="cpu")) if groups else self
 
         def at(ridge: float) -> tuple[np.ndarray, np.ndarray, float]:
             if not groups:
                 return np.empty(0), np.empty(0), float(some.quad([ridge]))
-            mean, covariance, quad = some.at(torch.tensor([ridge] * len(groups), dtype=torch.float64))
+            mean, covariance, quad = some.at(torch.tensor([ridge] * len(groups), dtype=torch.float64, device="cpu"))
             found = torch.stack([mean[:, 0], covariance[:, 0, 0], quad.expand(len(mean))]).double()
             means, variances, quads = found.detach().cpu().numpy()
             return means, variances, float(quads[0])
@@ -136,7 +136,7 @@ class InChunks(AllRidges):
         return self.whole.select(groups) if "whole" in vars(self) else self.make(self._groups[groups])
 
     def in_numbers(self, groups: Sequence[int]) -> InNumbers:
-        return self.select(torch.tensor(groups, dtype=torch.long)).in_numbers(range(len(groups)))
+        return self.select(torch.tensor(groups, dtype=torch.long, device="cpu")).in_numbers(range(len(groups)))
 
     at: Any = passed_on("whole.at")
     log_det: Any = passed_on("whole.log_det")

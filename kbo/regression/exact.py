@@ -299,7 +299,7 @@ class OneRidge(LowRankAnswers):
     def _draw_function(self, like: Tensor, generator: torch.Generator | None) -> SamplePath:
         """Matheron's rule: ``h(x) - k(x, X) A^-1 (h(X) + eps)``, h from the prior."""
         prior, X, k, cholesky = self.state.draw_prior(like, generator), self.data.X, self.k, self.factor.cholesky
-        noise = torch.randn(len(X), generator=generator, dtype=X.dtype).to(X.device)
+        noise = torch.randn(len(X), generator=generator, dtype=X.dtype, device="cpu").to(X.device)
         noise = noise * (self.ridge / self.data.counts).sqrt()
         weights = -cholesky.solve_transposed(cholesky.solve(prior(X) + noise))
         return SamplePath(prior, partial(k, X), weights)

@@ -18,7 +18,9 @@ from kbo.errors import IllConditionedWarning, InvalidInput
 def joint_draws(covariance: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Return draws [count N] with mean zero and covariance [N N]; negative eigenvalues (rounding) count as zero."""
     values, vectors = torch.linalg.eigh(covariance)
-    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype).to(covariance.device)
+    normal = torch.randn(count, len(covariance), generator=generator, dtype=covariance.dtype, device="cpu").to(
+        covariance.device
+    )
     return (normal * values.clamp_min(0).sqrt()) @ vectors.mT
 
 

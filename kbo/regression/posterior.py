@@ -256,7 +256,7 @@ class Posterior(Stateful, ABC):
     """
 
     batch_shape: torch.Size = torch.Size()
-    like: Tensor = torch.empty(0, 0, dtype=torch.float64)
+    like: Tensor = torch.empty(0, 0, dtype=torch.float64, device="cpu")
     kernel: Kernel | None = None
     provenance: Provenance = Provenance()
     anchors: Tensor | None = None

@@ -20,6 +20,7 @@ from kbo.report import figures
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment, history, miscoverage
 from kbo.report.sensitivity import Importance, importance
+from kbo.surroundings import fixed
 
 MOST_SLICES, MOST_PAIRED = 12, 3
 """Parameters with a slice, and those of which each pair has a contour: the most important ones."""
@@ -169,6 +170,7 @@ class Plots:
 GROUPS = tuple(name for name, value in vars(Plots).items() if isinstance(value, property) and name != "ranked")
 
 
+@fixed
 def plot(run: Run, what: str = "overview", *, kernel: Kernel | None = None) -> Any:
     """Return a figure of matplotlib with the figures of one kind, which notebooks show.
 

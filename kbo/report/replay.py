@@ -14,6 +14,7 @@ from kbo.optimize import Optimizer
 from kbo.optimize.events import Ask, Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
+from kbo.surroundings import fixed
 
 MOST_MOMENTS, MOST_GAPS = 120, 16
 """Moments of a longer run, and those with the optimality gap, which takes a search over the space."""
@@ -78,6 +79,7 @@ class Moment:
         return None if self.expected is None else not self.expected[0] <= self.value <= self.expected[1]
 
 
+@fixed
 def history(
     run: Run,
     kernel: Kernel | None = None,

@@ -8,8 +8,10 @@ from kbo.errors import InvalidInput
 from kbo.optimize import sensitivity
 from kbo.optimize.sensitivity import Importance
 from kbo.report.record import Record, Run
+from kbo.surroundings import fixed
 
 
+@fixed
 def importance(run: Run, kernel: Kernel | None = None) -> list[Importance]:
     """Return the importance of the parameters by the model, the largest total index first.
 

@@ -14,8 +14,10 @@ from kbo.files import replacing
 from kbo.optimize import Constraint, Hypothesis
 from kbo.report import tuning
 from kbo.report.record import Record, Run
+from kbo.surroundings import fixed
 
 
+@fixed
 def write(
     run: Run,
     page: str | os.PathLike[str] | None = None,

@@ -14,6 +14,7 @@ from torch import Tensor
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space.parameters import FLOAT32, Float, Int, Parameter
+from kbo.surroundings import callers
 
 Rule = Callable[[Any], bool]
 """A function of params that returns whether they may be used."""
@@ -221,7 +222,8 @@ def permits(rule: Rule, params: Any) -> bool:
         InvalidInput: It raises an exception, or returns no bool.
     """
     try:
-        verdict = rule(params)
+        with callers():
+            verdict = rule(params)
     except Exception as error:
         raise InvalidInput(
             f"the constraint {name_of(rule)} raised {type(error).__name__}: {checks.shown(str(error))} for "

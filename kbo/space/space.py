@@ -35,6 +35,7 @@ from kbo.space.constraints import Limits, Linear, Rule, checked, in_words, permi
 from kbo.space.files import part_of, read
 from kbo.space.parameters import Choice, Fixed, Float, Int, Parameter
 from kbo.space.table import Frame, columns_of, nearest_of, parameter_of, positions
+from kbo.surroundings import on_host
 
 Params = dict[str, Any] | list[float]
 Bounds = Mapping[str, Any] | Sequence[tuple[float, float]] | Sequence[Mapping[str, Any] | When] | Frame
@@ -83,6 +84,7 @@ class Space:
             satisfy, or that cannot be used.
     """
 
+    @on_host
     def __init__(self, bounds: Bounds | Space, constraints: Sequence[Linear | Rule] = ()) -> None:
         given = checked(constraints)
         if isinstance(bounds, Space):
@@ -277,6 +279,7 @@ class Space:
         """Whether some parameter is a real number, so that there are infinitely many params."""
         return self.table is None and not all(p.options for p in self.parameters.values())
 
+    @on_host
     def points(self, most: int) -> Tensor | None:
         """One point [N P] of the unit cube for each of the possible params; None if there are more than ``most``.
 
@@ -307,6 +310,7 @@ class Space:
             points[active.repeat_interleave(times), i] = units.repeat(int(active.sum()))
         return points
 
+    @on_host
     def satisfies(self, unit: Tensor) -> Tensor:
         """Whether points [n P] of the unit cube satisfy all constraints, [n].
 
@@ -323,6 +327,7 @@ class Space:
             found[found.clone()] = torch.tensor(verdicts, dtype=torch.bool)
         return found
 
+    @on_host
     def violated(self, params: Any) -> list[str]:
         """The constraints that given parameters violate, as text; functions only if the linear ones hold.
 
@@ -340,6 +345,7 @@ class Space:
         found = [str(limit) for limit, holds in zip(self.linear, held, strict=True) if not holds]
         return found or [checks.name_of(rule) for rule in self._rules if not permits(rule, copy.copy(plain))]
 
+    @on_host
     def may_satisfy(self, low: Tensor, high: Tensor) -> Tensor:
         """Whether boxes between two corners [n P] of the unit cube may have points that satisfy the linear constraints.
 
@@ -366,6 +372,7 @@ class Space:
             numbers = torch.where(self.active(unit), numbers, 0.0)
         return self._limits.hold(numbers, given)
 
+    @on_host
     def active(self, unit: Tensor) -> Tensor:
         """Whether each parameter is active, [n P], at points [n P] of the unit cube."""
         active, names = torch.ones_like(unit, dtype=torch.bool), list(self.parameters)
@@ -376,6 +383,7 @@ class Space:
             active[:, names.index(name)] = active[:, j] & torch.isin(p.index(unit[:, j]), positions)
         return active
 
+    @on_host
     def active_names(self, params: Mapping[str, Any]) -> list[str]:
         """The names of the parameters that are active where the parents have the plain values of ``params``."""
         active: set[str] = set()
@@ -385,10 +393,12 @@ class Space:
                 active.add(name)
         return [name for name in self.parameters if name in active]
 
+    @on_host
     def pairs(self) -> list[tuple[float, float]]:
         """The bounds of a list space."""
         return [(p.low, p.high) for p in self.parameters.values() if isinstance(p, Float)]
 
+    @on_host
     def params(self, unit: Tensor) -> Params:
         """The argument of the objective at a point [P] of the unit cube; of a table, the nearest row."""
         return self._all_params(unit.unsqueeze(0))[0]
@@ -404,6 +414,7 @@ class Space:
             for point, needed in zip(units.tolist(), active, strict=True)
         ]
 
+    @on_host
     def unit(self, params: Any) -> Tensor:
         """The point [P] of the unit cube of given parameters.
 
@@ -412,6 +423,7 @@ class Space:
         """
         return self.units([params])[0]
 
+    @on_host
     def units(self, many: Sequence[Any]) -> Tensor:
         """The points [n P] of the unit cube of a list of parameters; see ``unit``."""
         rows = [self._values(params) for params in many]
@@ -422,6 +434,7 @@ class Space:
                 units[active, i] = p.units([rows[row][name] for row in active])
         return units
 
+    @on_host
     def canonical(self, params: Any) -> Params:
         """A new dict or list of given parameters, with plain Python values, and those of ``Fixed`` ones added.
 
@@ -476,6 +489,7 @@ class Space:
         found.device = device
         return found
 
+    @on_host
     def features(self, unit: Tensor) -> Tensor:
         """The input of the kernel, [n D], at points [n P] of the unit cube."""
         parts, active = [], self.active(unit).unsqueeze(-1)

@@ -33,7 +33,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     if on_terminal():
         sys.stdout, sys.stderr = AboveBar(sys.stdout), AboveBar(sys.stderr)
     connection = Connection(descriptor)
-    payload, sys.path[:], sys.argv[:] = pickle.loads(connection.recv_bytes())
+    payload, settings, sys.path[:], sys.argv[:] = pickle.loads(connection.recv_bytes())
     received: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, received), daemon=True).start()
     function, obstacle = None, ""
@@ -41,16 +41,17 @@ def serve(descriptor: int, parent_pipe: int) -> None:
         function = pickle.loads(payload)
     except BaseException as error:
         obstacle = f"the worker process could not load the objective: {described(error)}"
+    obstacle = obstacle or settings.obstacle()
     while True:
         if (task := received.get()) is None:
             return
         number, params = task
         connection.send(("begun", None))
         report, decide = pipe(lambda value, step: connection.send(("report", (value, step))), received.get)
-        if function is None:
+        if obstacle:
             outcome = Outcome(number, failure=obstacle)
         else:
-            with preserved():
+            with preserved(), settings.applied():
                 outcome = call(function, RunningTrial(number, params, report, decide), (BaseException,))
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a stream that the objective has closed, or replaced by an object of its own

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kbo.surroundings import callers
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -55,7 +56,7 @@ class _InProcess(Session):
         start = time.perf_counter()
         trial = RunningTrial(number, params, report, lambda: stop)
         try:
-            with preserved():
+            with callers(), preserved():
                 outcome = call_with_limit(lambda: call(self._function, trial), limit)
         except TimeoutError as error:
             trial.end()

@@ -26,6 +26,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, described, of_file
 from kbo.workers.engine import Engine, OnReport, Session
 
@@ -84,7 +85,7 @@ class Processes(Engine):
 
 def _pickled(function: Callable[..., Any]) -> bytes:
     try:
-        return pickle.dumps((copied(function), sys.path, sys.argv))
+        return pickle.dumps((copied(function), Settings.of_caller(), sys.path, sys.argv))
     except Exception as error:
         raise InvalidInput(
             f"the objective cannot be sent to worker processes ({type(error).__name__}: {error}). Create what cannot "

@@ -26,6 +26,7 @@ import cloudpickle
 from kbo import checks
 from kbo.errors import InvalidInput, KboError
 from kbo.extras import require
+from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, RunningTrial, call, pipe
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -106,7 +107,7 @@ class _Tasks(Session):
 
     def __init__(self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> None:
         self._engine, self._timeout, self._on_report = engine, timeout, on_report
-        self._function = ray.put(copied(function))
+        self._function = ray.put((copied(function), Settings.of_caller()))
         needs = dict(engine.resources)
         # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
         options: dict[str, Any] = {"num_cpus": needs.pop("cpu", 0), "num_gpus": needs.pop("gpu", 0), "max_retries": 0}
@@ -216,8 +217,9 @@ class _Mailbox:
         return await self._answers[box].get()
 
 
-def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, version: str) -> Outcome:
-    """Do the work of a task."""
+def _do(work: tuple[bytes, Settings], number: int, params: Any, mailbox: Any, box: int, version: str) -> Outcome:
+    """Do the work of a task: call a function, pickled, with the settings of the program that has sent it."""
+    function, settings = work
     if (here := _version()) != version:
         raise RuntimeError(f"this worker has kbo {here}, but the work is that of kbo {version}")
     mailbox.put.remote(number, box, False)
@@ -227,7 +229,9 @@ def _do(function: bytes, number: int, params: Any, mailbox: Any, box: int, versi
         lambda value, step: ray.get(mailbox.put.remote(number, box, (value, step))),
         lambda: ray.get(mailbox.decision.remote(box)),
     )
-    with preserved():
+    if obstacle := settings.obstacle():
+        return Outcome(number, failure=obstacle)
+    with preserved(), settings.applied():
         outcome = call(loaded, RunningTrial(number, params, report, decide), (BaseException,))
     decide()  # takes the answers that nobody asked for
     return outcome

@@ -11,6 +11,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.surroundings import Settings
 from kbo.workers.call import Outcome, RunningTrial, call
 from kbo.workers.engine import Engine, OnReport, Session
 from kbo.workers.preserved import preserved
@@ -48,6 +49,7 @@ class _Threads(Session):
 
     def __init__(self, capacity: int, function: Callable[..., Any], on_report: OnReport) -> None:
         self._capacity, self._function, self._on_report = capacity, function, on_report
+        self._settings = Settings.of_caller().of_thread()
         self._reporting = threading.Lock()
         self._running: set[int] = set()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
@@ -74,7 +76,8 @@ class _Threads(Session):
         def run() -> None:
             outcome = Outcome(number, failure="its thread ended without a value")
             try:
-                outcome = call(self._function, trial, (BaseException,))
+                with self._settings.applied():
+                    outcome = call(self._function, trial, (BaseException,))
             finally:
                 self._outcomes.put(outcome)
 

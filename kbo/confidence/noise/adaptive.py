@@ -90,7 +90,7 @@ class AdaptiveSelfNormalized(_Adaptive, WidthConfidence):
         bounds = self.noise_bounds(state, check=True)
         error, D = state.error.norm(), bounds.deviation(state)
         bias = bounds.norm_bound * (1 + math.sqrt(error / state.ridge))
-        return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64)
+        return torch.tensor(bias + bounds.upper * math.sqrt(D / state.ridge), dtype=torch.float64, device="cpu")
 
 
 class AdaptiveMixture(_Adaptive, Delegated):

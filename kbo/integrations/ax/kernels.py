@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kbo import checks
 from kbo.errors import InvalidInput
+from kbo.surroundings import fixed
 
 STORABLE: dict[str, Any] = {
     kind.__name__: kind for kind in (RBFKernel, MaternKernel, ScaleKernel, AdditiveKernel, ProductKernel)
@@ -43,6 +44,7 @@ def _described(kernel: Kernel) -> dict[str, Any]:
     return entry | {"lengthscales": kernel.lengthscale.flatten().tolist(), **options}
 
 
+@fixed
 def build_kernel(description: dict[str, Any]) -> Kernel:
     """The kernel of a description, in double precision and with constant parameters."""
     if description.get("kind") not in STORABLE:
@@ -55,9 +57,9 @@ def build_kernel(description: dict[str, Any]) -> Kernel:
     if kind is ScaleKernel:
         base = build_kernel(description["base"])
         kernel = ScaleKernel(base, active_dims=columns, outputscale_constraint=plain).double()
-        kernel.outputscale = torch.tensor(description["scale"], dtype=torch.float64)
+        kernel.outputscale = torch.tensor(description["scale"], dtype=torch.float64, device="cpu")
     else:
-        scales = torch.tensor(description["lengthscales"], dtype=torch.float64)
+        scales = torch.tensor(description["lengthscales"], dtype=torch.float64, device="cpu")
         options = {"nu": description["nu"]} if kind is MaternKernel else {}
         ard = len(scales) if len(scales) > 1 else None
         kernel = kind(ard_num_dims=ard, active_dims=columns, lengthscale_constraint=plain, **options).double()

@@ -25,6 +25,7 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import SEM, measured_only
+from kbo.surroundings import fixed
 
 T = TypeVar("T", Certified, Constraint)
 
@@ -79,6 +80,7 @@ class KBONode(ExternalGenerationNode):
         self.learned(experiment)
         self._next = len(experiment.trials)
 
+    @fixed
     def learned(self, experiment: Experiment) -> Replay:
         """Return the optimiser after the trials that have ended.
 
@@ -126,6 +128,7 @@ class KBONode(ExternalGenerationNode):
         run._gen_metadata = {**(run.gen_metadata or {}), **seen(self.data)}
         return run
 
+    @fixed
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
         """Return the parameters of the next trial, apart from pending ones."""
         assert self._known is not None
@@ -174,6 +177,7 @@ def _storable(owner: T) -> T:
     return replace(owner, kernel=list(map(_storable, kernel)) if several else build_kernel(describe_kernel(kernel)))
 
 
+@fixed
 def generation_strategy(
     method: str | None = None,
     *,

@@ -17,8 +17,10 @@ from kbo.optimize import Practical
 from kbo.optimize.belief import NO_BOUND
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE
+from kbo.surroundings import fixed
 
 
+@fixed
 def interval(client: Client, parameters: Mapping[str, Any], outcome: str | None = None) -> tuple[float, float, float]:
     """Return lower bound, mean and upper bound of an outcome, without noise, in its own units.
 
@@ -44,6 +46,7 @@ def interval(client: Client, parameters: Mapping[str, Any], outcome: str | None 
     return found
 
 
+@fixed
 def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     """Return index and parameters of the recommended trial, as ``kbo.Optimizer.recommended`` does.
 
@@ -60,6 +63,7 @@ def recommended(client: Client) -> tuple[int, dict[str, Any]]:
     return best.key[0], {**params}
 
 
+@fixed
 def feasibility(client: Client) -> Feasibility | None:
     """Return bounds and limits of the outcomes at the recommended trial; None without outcome constraints or trials.
 
@@ -70,6 +74,7 @@ def feasibility(client: Client) -> Feasibility | None:
     return known.optimizer.feasibility(selected(experiment, node.data))
 
 
+@fixed
 def guarantee(client: Client) -> str:
     """Return in words the guarantee of ``interval`` and the estimated numbers.
 
@@ -90,6 +95,7 @@ def guarantee(client: Client) -> str:
     return said if noise is None else f"{said} (noise: {noise})"
 
 
+@fixed
 def replayed(client: Client) -> Replay:
     """Return the optimiser of kbo after the trials of a client, whatever strategy proposed them.
 

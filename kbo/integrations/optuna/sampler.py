@@ -41,6 +41,7 @@ from kbo.optimize import Constraint, Practical
 from kbo.optimize.belief import NO_BOUND, Setting
 from kbo.optimize.constrained import Feasibility
 from kbo.optimize.constraint import OBJECTIVE, measured_only
+from kbo.surroundings import fixed
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -110,6 +111,7 @@ class KBOSampler(BaseSampler):
         >>> sampler.interval(study, best.params), sampler.guarantee(study)
     """
 
+    @fixed
     def __init__(
         self,
         *,
@@ -162,6 +164,7 @@ class KBOSampler(BaseSampler):
         _check_single_objective(study)
         mark(study, trial)
 
+    @fixed
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the ranges of the parameters of finished trials, without those that changed lately or are one value.
 
@@ -172,6 +175,7 @@ class KBOSampler(BaseSampler):
         ranges = self._ranges(study)
         return {name: d for name, d in ranges.expected.items() if name in ranges.settled and not d.single()}
 
+    @fixed
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -186,6 +190,7 @@ class KBOSampler(BaseSampler):
         with self._lock:
             return self._choose(study, trial, search_space)
 
+    @fixed
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
@@ -236,6 +241,7 @@ class KBOSampler(BaseSampler):
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
+    @fixed
     def interval(self, study: Study, params: Mapping[str, Any]) -> tuple[float, float, float] | None:
         """Return lower bound, mean and upper bound of the objective (without noise); None while there is no bound.
 
@@ -257,6 +263,7 @@ class KBOSampler(BaseSampler):
                 raise InvalidInput(f"expected values of the study's parameters {names}, got {dict(params)!r}.")
             return model.optimizer.interval(values)
 
+    @fixed
     def guarantee(self, study: Study) -> str:
         """Return the assumptions and the guarantee of the bounds, in words."""
         with self._lock:
@@ -266,6 +273,7 @@ class KBOSampler(BaseSampler):
             belief = model.optimizer.belief()
             return NO_BOUND if belief is None else belief.guarantee(selected(study))
 
+    @fixed
     def recommended(self, study: Study) -> FrozenTrial:
         """Return the complete trial with the best pessimistic bound, or the best value while there is no bound.
 
@@ -285,12 +293,14 @@ class KBOSampler(BaseSampler):
                 )
         return next(copy.deepcopy(t) for t in study.get_trials(deepcopy=False) if t.number == best.key)
 
+    @fixed
     def feasibility(self, study: Study) -> Feasibility | None:
         """Return bounds and limits of the constraints at the recommended trial; None without constraints or trials."""
         with self._lock:
             model = self.replayed(study)
             return None if model is None else model.optimizer.feasibility(selected(study))
 
+    @fixed
     def replayed(self, study: Study) -> Replay | None:
         """Return the optimiser of kbo after the finished trials; None if they have no parameters."""
         _check_single_objective(study)

@@ -273,7 +273,11 @@ def _first(space: Space, choices: list[int]) -> _Cells:
     last = [
         0.0 if isinstance(p, Choice) else len(p.options) - 1.0 if p.options else 1.0 for p in space.parameters.values()
     ]
-    return _Cells(listed, listed + torch.tensor(last), torch.full((len(listed),), math.inf, dtype=torch.float64))
+    return _Cells(
+        listed,
+        listed + torch.tensor(last, dtype=torch.float64),
+        torch.full((len(listed),), math.inf, dtype=torch.float64),
+    )
 
 
 def _witnesses(space: Space) -> Tensor:
@@ -395,7 +399,7 @@ def _halves(space: Space, ceilings: Sequence[Ceiling], cells: _Cells) -> _Cells:
     lengths = torch.stack(sides, 1).masked_fill(cells.low == cells.high, -1.0)
     along = torch.nn.functional.one_hot(lengths.argmax(1), lengths.shape[1]).bool()
     middle = _middles(space, cells)
-    of_options = torch.tensor([1.0 if p.options else 0.0 for p in space.parameters.values()])
+    of_options = torch.tensor([1.0 if p.options else 0.0 for p in space.parameters.values()], dtype=torch.float64)
     below = _Cells(cells.low, torch.where(along, middle, cells.high), cells.bound)
     above = _Cells(torch.where(along, middle + of_options, cells.low), cells.high, cells.bound)
     return _joined(below, above)

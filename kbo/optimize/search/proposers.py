@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from kbo.confidence import FixedWidth, Limit
 from kbo.optimize.belief import Belief, Problem
 from kbo.optimize.constrained import ConstraintBelief
+from kbo.optimize.quasirandom import sobol
 from kbo.optimize.search.bounds import argmax_upper, quick_upper
 from kbo.optimize.search.exploration import Exploration
 from kbo.optimize.search.region import Region
@@ -130,12 +130,11 @@ def _design_point(region: Region, number: int, seed: int, generator: torch.Gener
     if not region.constrained:
         if number < 0:
             return region.spread(torch.full((P,), 0.5, dtype=torch.float64))
-        sobol = SobolEngine(P, scramble=True, seed=seed)
-        return region.spread(sobol.fast_forward(number).draw(1, dtype=torch.float64)[0])
+        return region.spread(sobol(1, P, seed, number)[0])
     if number < 0:
         points = region.draw(RANDOM_POINTS, generator)
         return points[(points - points.mean(0)).norm(dim=-1).argmin()]
-    points = region.place(SobolEngine(P, scramble=True, seed=seed).draw(RANDOM_POINTS, dtype=torch.float64))
+    points = region.place(sobol(RANDOM_POINTS, P, seed))
     points = points[region.satisfies(points)]
     return points[number] if number < len(points) else region.sample(generator)
 

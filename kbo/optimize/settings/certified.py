@@ -27,6 +27,7 @@ from kbo.optimize.trials import WAYS, in_words
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, Posterior, Several, hypothetical
 from kbo.space import Space
+from kbo.surroundings import fixed
 
 _LEAST_ERROR = 1e-3
 """Least error bar of a value that is believed, in noise levels: smaller ones count as this, which is safe."""
@@ -463,6 +464,7 @@ class CertifiedBelief(Belief):
         hint = "if this does not depend on the noise, pass Certified(completion_independent_of_noise=True)"
         return [*reasons, hint] if reasons else []
 
+    @fixed
     def assumptions(self) -> dict[str, Any]:
         s, confidence = self.setting, self.method.confidence
         noise: Any = self.posterior.schedule
@@ -545,6 +547,7 @@ class AnyBelief(CertifiedBelief):
         given: Any = self.setting.kernel
         return given[position]
 
+    @fixed
     def assumptions(self) -> dict[str, Any]:
         found = [self._hypothesis(i) for i in self.parts]
         largest = {name: max(getattr(one, name) for one in found) for name in ("noise_std", "norm_bound")}

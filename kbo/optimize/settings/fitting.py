@@ -112,7 +112,9 @@ def _minima(
 def unit_kernel(columns: int) -> MaternKernel:
     """Return a Matern 5/2 kernel on the unit cube with a lengthscale per column, at the median of its prior."""
     kernel = MaternKernel(nu=2.5, ard_num_dims=columns).double().requires_grad_(False)
-    kernel.initialize(lengthscale=math.exp(_lengthscale_mean(columns)))
+    # In float32, as GPyTorch takes a number of Python unless the default dtype is another one.
+    median = torch.tensor(math.exp(_lengthscale_mean(columns)), dtype=torch.float32)
+    kernel.initialize(lengthscale=median)
     return kernel
 
 

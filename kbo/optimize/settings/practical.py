@@ -40,6 +40,7 @@ from kbo.optimize.targets import Targets
 from kbo.recipes.method import Method
 from kbo.regression import KernelRidge, NystromRidge, Posterior, PriorMean
 from kbo.space import Space
+from kbo.surroundings import fixed
 
 NO_EFFECT = "none is visible: a constant and noise explain the values as well as the parameters do"
 
@@ -399,6 +400,7 @@ class PracticalBelief(Belief):
     def predicted(self) -> tuple[int, int]:
         return (0, 0) if self._predictive is None else self._predictive.left_out()
 
+    @fixed
     def account(self) -> dict[str, str]:
         n, fitted, setting = self.posterior.n, self.schedule.n_fitted, self._setting
         if setting.overrides("model"):  # which gets those that were observed
@@ -479,6 +481,7 @@ class PracticalBelief(Belief):
             return None
         return FixedWidth(NormalDist().inv_cdf(1 - self._setting.delta / 2))
 
+    @fixed
     def interval(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self._predictive is None or self.reported is None:
             return super().interval(features)
@@ -528,6 +531,7 @@ class PracticalBelief(Belief):
     def _noise_given(self) -> bool:
         return self._setting.noise_std is not None
 
+    @fixed
     def assumptions(self) -> dict[str, Any]:
         """Return the estimates, in units of the objective."""
         noise = "what it leaves unexplained" if self.exact else "noise"

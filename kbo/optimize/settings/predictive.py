@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kbo.optimize.quasirandom import sobol
 from kbo.optimize.settings.fitting import NOISELESS, Array, Loss, mode, on_one_thread
 
 NOISE = -3.0, 2.0
@@ -89,7 +90,7 @@ class Predictive:
         except np.linalg.LinAlgError:  # at the edge of what can be computed: as far as the prior reaches
             curvature, axes = np.linalg.eigh(loss.precision[:free, :free])
         curvature = np.maximum(curvature, np.linalg.eigvalsh(loss.precision).min() / 2)
-        uniform = torch.quasirandom.SobolEngine(free, scramble=True, seed=0).draw(_DRAWS - 1, dtype=torch.float64)
+        uniform = sobol(_DRAWS - 1, free, seed=0)
         normal = torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9)).numpy()
         thetas = np.repeat(theta[None], _DRAWS, 0)
         thetas[1:, :free] += normal / np.sqrt(curvature) @ axes.T

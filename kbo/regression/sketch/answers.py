@@ -124,7 +124,7 @@ class SketchAnswers(LowRankAnswers):
 
     def weight_draws(self, count: int, generator: torch.Generator | None) -> Tensor:
         """Return weights [m count] of the features, less their mean: draws of ``N(0, ridge M^-1)``."""
-        normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64)
+        normal = torch.randn(self.sketch.m, count, generator=generator, dtype=torch.float64, device="cpu")
         return math.sqrt(self.ridge) * self.root.S @ normal.to(self.root.S.device)
 
     def _draw(self, X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
@@ -152,7 +152,7 @@ class SketchAnswers(LowRankAnswers):
 
 def residual_noise(X: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """Return standard normal numbers [count N] for the residual at X [N d]."""
-    return torch.randn(count, len(X), generator=generator, dtype=torch.float64).to(X.device)
+    return torch.randn(count, len(X), generator=generator, dtype=torch.float64, device="cpu").to(X.device)
 
 
 class FollowedSketch(Followed):

@@ -54,7 +54,7 @@ class Uniforms(Stateful):
         # Odd multipliers spread seeds and blocks over all 63 bits: far from the small seeds that problems use.
         mixed = (self.seed + 1) * 0x9E3779B97F4A7C15 + (block + 1) * 0xD1B54A32D192ED03
         generator = torch.Generator().manual_seed(mixed % 2**63)
-        return torch.rand(n, generator=generator, dtype=torch.float64)
+        return torch.rand(n, generator=generator, dtype=torch.float64, device="cpu")
 
 
 class OnlineRowSampling(Dictionary):

@@ -77,8 +77,9 @@ class NystromRidge(Posterior):
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
-        freeze(kernel, torch.empty(0) if points is None else points)  # a kernel that cannot be used is an error now
-        self._begin(torch.empty(0, 0, dtype=torch.float64) if points is None else points[:0])
+        none = torch.empty(0, device="cpu")
+        freeze(kernel, none if points is None else points)  # a kernel that cannot be used is an error now
+        self._begin(none.double().reshape(0, 0) if points is None else points[:0])
 
     def __repr__(self) -> str:
         return f"NystromRidge({type(self.kernel).__name__}, ridge={self.ridge:.4g}, n={self.n}, m={self.m})"

@@ -221,8 +221,8 @@ class _ConditionedAnswers(ViewAnswers):
         self._refuse_batches()
         inner, P = self.state.state.fork().at(self.ridge), self.P  # of a fork: the draw stays when the state learns
         path = inner.draw_function(like, generator)
-        noise = math.sqrt(self.ridge) * torch.randn(len(P), generator=generator, dtype=P.dtype).to(P.device)
-        noise = noise * self.weights.rsqrt()
+        normal = torch.randn(len(P), generator=generator, dtype=P.dtype, device="cpu").to(P.device)
+        noise = math.sqrt(self.ridge) * normal * self.weights.rsqrt()
         weights = -torch.cholesky_solve((path(P) + noise).unsqueeze(-1), self._factor[0]).squeeze(-1)
         return SamplePath(path, partial(inner.covariance, P), weights)
 

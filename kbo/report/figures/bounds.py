@@ -9,10 +9,12 @@ from kbo.draw.canvas import BLUE, GREEN, RED
 from kbo.errors import InvalidInput
 from kbo.report.figures.axes import STEPS, VALUE, bounded, frame, line, scale, whole_numbers
 from kbo.report.replay import Moment
+from kbo.surroundings import fixed
 
 FINISHED = "trials finished"
 
 
+@fixed
 def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the width of the interval of the recommended setting, and the optimality gap where it was computed."""
     widths = line(axes, bounded(moments), "width", color=BLUE, lw=1.6, label="width of the interval")
@@ -21,6 +23,7 @@ def draw_width(axes: Any, moments: Sequence[Moment]) -> None:
     axes.set(xlabel=FINISHED, ylabel="in units of the objective")
 
 
+@fixed
 def draw_quantity(axes: Any, moments: Sequence[Moment], quantity: str) -> None:
     """Draw a number in the bounds against the trials finished.
 
@@ -58,6 +61,7 @@ _QUANTITIES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
 }
 
 
+@fixed
 def draw_miscoverage(axes: Any, moments: Sequence[Moment]) -> None:
     """Draw the range expected of every value before it was observed, and the value.
 

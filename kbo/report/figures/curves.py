@@ -7,8 +7,10 @@ from typing import Any
 from kbo.draw.canvas import BLUE, ORANGE, RED
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
+from kbo.surroundings import fixed
 
 
+@fixed
 def draw_curves(axes: Any, run: Run) -> None:
     """Draw the reports of trials against steps, with a cross at the end of those that were stopped early.
 

@@ -25,8 +25,10 @@ from kbo.optimize.trials import violations
 from kbo.report.figures.axes import VALUE, frame, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.report.replay import Moment
+from kbo.surroundings import fixed
 
 
+@fixed
 def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     """Draw values, the best so far, trials without a value, and the interval of the setting recommended at the time.
 
@@ -63,6 +65,7 @@ def draw_history(axes: Any, run: Run, moments: Sequence[Moment] = ()) -> None:
     axes.set(xlabel="trial", ylabel=VALUE)
 
 
+@fixed
 def trace(trials: Sequence[Trial], path: str | os.PathLike[str], *, title: str, **of_trace: Any) -> None:
     """Draw the PNG of a run; ``of_trace`` are the other arguments of ``draw_trace``."""
     figure, (axes,) = panels([title], "trial", "value of the objective")

@@ -8,8 +8,10 @@ from typing import Any
 from kbo.draw.canvas import BLUE, GREY
 from kbo.optimize.sensitivity import LEVEL, Importance
 from kbo.report.figures.axes import shortened
+from kbo.surroundings import fixed
 
 
+@fixed
 def draw_importance(axes: Any, entries: Sequence[Importance]) -> None:
     """Draw total and first-order indices with their intervals, the first entry at the top.
 

@@ -9,8 +9,10 @@ from kbo.optimize import Constraint
 from kbo.optimize.trials import quantity
 from kbo.report.figures.axes import frame, whole_numbers
 from kbo.report.record import Record, Run
+from kbo.surroundings import fixed
 
 
+@fixed
 def draw_limit(axes: Any, run: Run, constraint: Constraint) -> None:
     """Draw what trials have measured of a quantity, the limit, and the side of it that is not allowed.
 

@@ -10,6 +10,7 @@ from kbo.draw.canvas import BLUE, GREY, RED
 from kbo.report.figures.axes import shortened
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Parameter
+from kbo.surroundings import fixed
 
 BEST = 0.2
 """Part of the trials that are drawn as the best ones."""
@@ -17,6 +18,7 @@ BEST = 0.2
 _MOST_LINES = 400
 
 
+@fixed
 def draw_parallel(axes: Any, run: Run) -> None:
     """Draw a line for each trial with a value, through a row for each parameter and one for the value at the bottom.
 

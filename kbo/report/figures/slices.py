@@ -17,6 +17,7 @@ from kbo.optimize.table import by_name
 from kbo.report.figures.axes import NO_BOUND, VALUE, frame, shortened, whole_numbers
 from kbo.report.record import Record, Run
 from kbo.space import Float, Int, Params
+from kbo.surroundings import fixed
 
 OUTSIDE = "violates a constraint"
 
@@ -81,6 +82,7 @@ class Slice(Along):
         return [(edges[run[0]], edges[run[-1] + 1]) for run in runs]
 
 
+@fixed
 def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     """Return the bounds along a parameter.
 
@@ -102,6 +104,7 @@ def slice_of(run: Run, parameter: str, at: Params | None = None) -> Slice:
     return Slice(*vars(along).values(), *bounds, allowed, whole=optimizer.space.dimension == 1)
 
 
+@fixed
 def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> None:
     """Draw the bounds along one parameter, the others at the recommended setting, and the trials.
 
@@ -137,6 +140,7 @@ def draw_band(axes: Any, run: Run, parameter: str, at: Params | None = None) -> 
     _label(axes, axes.xaxis, found)
 
 
+@fixed
 def draw_contour(axes: Any, run: Run, first: str, second: str, at: Params | None = None) -> None:
     """Draw the posterior mean over two parameters, the others at the recommended setting, and the trials.
 

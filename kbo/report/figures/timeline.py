@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kbo.draw.canvas import BLUE, ORANGE, RED
 from kbo.optimize import Trial
 from kbo.report.record import Record, Run
+from kbo.surroundings import fixed
 
 _COLOURS = {"complete": BLUE, "failed": RED, "pruned": ORANGE}
 _UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
@@ -48,6 +49,7 @@ def lanes(trials: Sequence[Trial]) -> list[Piece]:
     return found
 
 
+@fixed
 def draw_timeline(axes: Any, run: Run) -> None:
     """Draw the finished trials as bars in as many rows as ran at a time; times in which none ran are left out.
 
