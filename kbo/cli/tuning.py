@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import itertools
 import json
+import math
 import os
 import sys
 import sysconfig
@@ -312,11 +313,15 @@ def _aside(path: Path) -> Path:
 
 def confirm(
     target: Annotated[str, typer.Argument(help=options.TARGETS)],
-    budget: Annotated[int, typer.Option("--budget", "-n", help="New evaluations at most, earlier ones included.")] = 60,
+    budget: Annotated[int, typer.Option("--budget", "-n", help="New evaluations at most, earlier ones included.")] = 80,
     tolerance: Annotated[
         float | None, typer.Option(help="Loss that counts as none.", show_default="5% of what was gained")
     ] = None,
     delta: Annotated[float, typer.Option(help="Probability that the statement is wrong, at most.")] = 0.05,
+    value_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Least and largest possible value: the statement is about means.", show_default="as tuned"),
+    ] = None,
     workers: Annotated[int | None, typer.Option("--workers", "-j", min=1, help="Evaluations at a time.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which an evaluation has failed.")] = None,
     journal: Annotated[
@@ -328,8 +333,10 @@ def confirm(
     """Evaluate the best trials of a finished `kbo tune` again, until it is known which is the best, or nearly so.
 
     Only the new evaluations count, and no model is assumed: that the noise of a trial was favourable does no harm.
+    Without a range of values the statement is about medians. It takes eight to ten evaluations of each of up to five
+    trials, or more.
 
-    Then:  kbo confirm script.py --budget 60
+    Then:  kbo confirm script.py --budget 80
     """
     options.apply_verbosity(quiet, verbose=False)
     from kbo.optimize.constraint import measured_only
@@ -341,7 +348,9 @@ def confirm(
     measured, _ = measured_only(constraints)
     record = Record.of(path, getattr(setting, "kernel", None), measured)
     result = result_of(record.reopened(), "", str(path))
-    given = {"workers": workers, "timeout": timeout, "progress": not quiet}
+    given: dict[str, Any] = {"workers": workers, "timeout": timeout, "progress": not quiet}
+    if value_range is not None:
+        given["value_range"] = value_range
     _confirmed(result, objective, path, budget, tolerance=tolerance, delta=delta, **given)
 
 
@@ -355,7 +364,7 @@ def _confirmed(result: Result, objective: Any, path: Path, budget: int, **given:
         typer.echo(f"other trials are to be confirmed now: renamed {beside} to {aside}", err=True)
         found = result.confirm(objective, budget, journal=beside, **given)
     typer.echo(f"confirmation   {found}")
-    if found.best is not None and found.best.params != result.params:
+    if found.best is not None and math.isfinite(found.within) and found.best.params != result.params:
         from kbo.optimize.table import format_params
 
         typer.echo(f"now the best   {found.best.name}: {format_params(found.best.params)}")

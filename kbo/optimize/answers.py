@@ -189,7 +189,6 @@ def answers(
     generator: torch.Generator,
     tolerance: float | None,
     likely: Callable[[Tensor], Tensor],
-    span: tuple[float, float],
 ) -> Answers | None:
     """Return the answers of a run.
 
@@ -201,7 +200,6 @@ def answers(
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         likely: Returns at which points [n P] of the unit cube all constraints are likely to be kept, [n].
-        span: The least and the largest possible value, larger ones better.
 
     Returns:
         The answers; None where there is no prior of the objective to draw from.
@@ -213,7 +211,7 @@ def answers(
     values = belief.draws(space.features(points), MORE + _DRAWS, generator)
     if values is None:
         return None
-    values = values.cpu().clamp(*span)
+    values = values.cpu()
     allowed = likely(points).index_fill(0, torch.tensor([0]), True)
     # Thompson sampling (Kandasamy et al. 2018, for a batch); other draws judge these points.
     tried, judges = values[:MORE].masked_fill(~allowed, -torch.inf).argmax(1), values[MORE:]
@@ -229,7 +227,7 @@ def answers(
         ),
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
-        effects=_effects(space, belief, best.params, likely, tolerance, span, generator),
+        effects=_effects(space, belief, best.params, likely, tolerance, generator),
         inside=belief.predicted(),
     )
 
@@ -302,7 +300,6 @@ def _effects(
     best: Params,
     likely: Callable[[Tensor], Tensor],
     tolerance: float,
-    span: tuple[float, float],
     generator: torch.Generator,
 ) -> Sequence[Effect]:
     """Return the effects of the parameters; arguments as for ``answers``."""
@@ -315,7 +312,7 @@ def _effects(
             units, points = _along(space, best, one.name)
             drawn = belief.draws(space.features(points), _DRAWS, generator)
             assert drawn is not None
-            values = _values(parameter, units, drawn.cpu().clamp(*span), likely(points[1:]), tolerance)
+            values = _values(parameter, units, drawn.cpu(), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
         edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
         found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge))

@@ -5,6 +5,7 @@ Values are to be maximised; signs are the optimiser's business.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -53,18 +54,24 @@ def data(values: Sequence[Evaluation], device: torch.device | None = None) -> tu
     return X, X.new_tensor([one.value for one in values])
 
 
+ANY = (-math.inf, math.inf)
+"""The span of a quantity without a declared range."""
+
+
 class Problem(NamedTuple):
-    """Method and space, the same for all quantities of a run.
+    """Method, space and range of a quantity of a run.
 
     Attributes:
         method: A name of ``kbo.recipes.names()``.
         n_trials: The planned number of trials, for methods that need it.
         space: The search space.
+        span: The least and the largest possible value of the quantity, larger ones better.
     """
 
     method: str
     n_trials: int | None
     space: Space
+    span: tuple[float, float] = ANY
 
 
 class Bound(NamedTuple):
@@ -82,6 +89,7 @@ class Belief(ABC):
         posterior: The posterior that reported bounds are about.
         values: The evaluations with a value that it knows, in the order of their ends.
         targets: The map from values of the objective to the posterior's units.
+        span: The least and the largest possible value of the objective, larger ones better.
         exact: Whether the values have no noise. None if that is not known: then the recommended trial is repeated next,
             once.
     """
@@ -89,6 +97,7 @@ class Belief(ABC):
     posterior: Posterior
     values: Sequence[Evaluation]
     targets: Targets = Targets()
+    span: tuple[float, float] = ANY
     exact: bool | None = False
 
     @property
@@ -195,8 +204,12 @@ class Belief(ABC):
         return self.raw(lower), self.raw(mean), self.raw(upper)
 
     def raw(self, value: Tensor) -> Tensor:
-        """Return a value of the posterior in units of the objective."""
-        return self.targets.values(value)
+        """Return the values of the objective, any shape, that are described by values of the posterior.
+
+        Every number of a report goes through this map: intervals, draws, forecasts and importance. So all of them stay
+        inside the declared range.
+        """
+        return self.targets.values(value).clamp(*self.span)
 
     def target(self, y: float) -> float:
         """Return a value of the objective in units of the posterior, cut if it is too low."""

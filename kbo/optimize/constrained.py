@@ -23,7 +23,7 @@ from torch import Tensor
 from kbo.confidence import Limit
 from kbo.confidence.base import decided
 from kbo.errors import RefutedAssumptions
-from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
+from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.slacks import feasible_first, unit
 from kbo.optimize.trials import Trial, quantity, violations
@@ -158,7 +158,8 @@ def quantities(
     """
     undecided = [c for c in constraints if not setting.decides(c, problem.method, problem.space)]
     outputs = 1 + sum(c.name != OBJECTIVE for c in undecided)
-    limited = [(c, Quantity(setting.of(c, outputs), problem, f"constraint {c.name!r}: ")) for c in undecided]
+    without_range = problem._replace(span=ANY)  # which is that of the objective
+    limited = [(c, Quantity(setting.of(c, outputs), without_range, f"constraint {c.name!r}: ")) for c in undecided]
     return Quantity(setting.shared(outputs), problem), limited
 
 

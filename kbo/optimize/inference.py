@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from kbo.confidence import Confidence
 from kbo.confidence.base import decided
 from kbo.linalg.buffers import GrowingTensor
 from kbo.optimize.answers import Answers, Comparison, answers, compared, rivals
-from kbo.optimize.belief import Belief, Evaluation, Problem, Setting
+from kbo.optimize.belief import ANY, Belief, Evaluation, Problem, Setting
 from kbo.optimize.constrained import ConstraintBelief, Feasibility, feasibility, preferred, quantities
 from kbo.optimize.constraint import OBJECTIVE, Constraint, measured_only
 from kbo.optimize.guarded import guarded
@@ -62,7 +61,8 @@ class Inference(Run):
         self.method: str = method
         self.maximize: bool = checks.flag("maximize", maximize)
         self.seed: int = checks.seed(seed)
-        self._problem, self._sign = Problem(method, n_trials, space), 1 if maximize else -1
+        self._sign: int = 1 if maximize else -1
+        self._problem = Problem(method, n_trials, space, _span(value_range, self._sign))
         super().__init__(space, journal, measured, value_range)
 
     @guarded
@@ -151,8 +151,7 @@ class Inference(Run):
             return None
         trials = [t for t in self._allowed(self._trials.complete) if t is best or not violations(t, self.constraints)]
         generator = self._generator(len(self._trials.finished))
-        span = sorted(self._sign * end for end in self.value_range or (-math.inf, math.inf))
-        return answers(self.space, described, trials, best, generator, tolerance, self._likely, (span[0], span[1]))
+        return answers(self.space, described, trials, best, generator, tolerance, self._likely)
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:
@@ -253,9 +252,7 @@ class Inference(Run):
         if (found := one.interval(self.space.features(units))) is None:
             return None
         low, mean, high = (sign * value for value in found[::sign])
-        if one is not self._objective or self.value_range is None:
-            return low, mean, high
-        return low.clamp(*self.value_range), mean.clamp(*self.value_range), high.clamp(*self.value_range)
+        return low, mean, high
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -381,3 +378,13 @@ class Inference(Run):
         self._units = GrowingTensor(torch.empty(0, self.space.dimension, dtype=torch.float64))
         self._objective, self._limited_by = quantities(self.setting, self._problem, self.constraints)
         self._learned = 0
+
+
+def _span(value_range: Any, sign: int) -> tuple[float, float]:
+    """Return the declared range of the objective with larger values better, or the whole line."""
+    if value_range is None:
+        return ANY
+    low, high = checks.interval("value_range", value_range)
+    if sign > 0:
+        return low, high
+    return -high, -low

@@ -179,7 +179,8 @@ class Result:
             budget: The largest number of evaluations.
             tolerance: As for ``kbo.confirm``; by default the loss that counts as none in ``answers``, in the certified
                 setting ``Optimizer.usual_loss``.
-            options: ``delta``, ``journal``, ``workers``, ``timeout`` and ``progress`` of ``kbo.confirm``.
+            options: ``delta``, ``value_range``, ``journal``, ``workers``, ``timeout`` and ``progress`` of
+                ``kbo.confirm``.
 
         Raises:
             InvalidInput: Arguments that cannot be used, no other trial, or no noise.

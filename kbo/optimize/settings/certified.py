@@ -17,7 +17,7 @@ from kbo.confidence import AnyOf, Confidence, MartingaleMixture, UnknownNorm, re
 from kbo.confidence.mixture.radius import ENERGY, Scale, checked_scale, unexplained
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
-from kbo.optimize.belief import NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
+from kbo.optimize.belief import ANY, NO_BOUND, Belief, Bound, Evaluation, Problem, Proposer, Setting, data
 from kbo.optimize.constraint import OBJECTIVE, Constraint
 from kbo.optimize.fingerprint import fingerprint
 from kbo.optimize.hypotheses import Hypothesis, checked_kernel, described, owns_kernel
@@ -129,14 +129,15 @@ class Certified(Setting):
 
     def prior(self, problem: Problem) -> CertifiedBelief:
         """Return the belief before the first evaluation."""
-        (method, n_trials, space), kernel = problem, self.kernel
+        method, n_trials, space, span = problem
+        kernel = self.kernel
         if not isinstance(kernel, Kernel):
             self.check(method, n_trials)
             return _any_of(self, {i: one.prior(problem) for i, one in enumerate(self.hypotheses)})
         fingerprint(kernel, space.columns)
         points = _finite(space, method) if recipes.get(method).fixed_kernel else None
         made = self._method(method, n_trials, kernel, points)
-        return CertifiedBelief(self, made, space.device, made.state())
+        return CertifiedBelief(self, made, space.device, made.state(), span=span)
 
     def _method(self, method: str, n_trials: int | None, kernel: Kernel, points: Tensor | None) -> Method:
         recipe, noise_std = recipes.get(method), 1.0 if self.noise_std is None else self.noise_std
@@ -319,6 +320,7 @@ class CertifiedBelief(Belief):
         values: All evaluations with a value.
         selected: Numbers of trials, by the ways in which their noise may have decided which values there are.
         n_evaluations: The number of evaluations, those without a value too.
+        span: The least and the largest possible value, larger ones better.
     """
 
     setting: Certified
@@ -329,6 +331,7 @@ class CertifiedBelief(Belief):
     values: Sequence[Evaluation] = ()
     selected: Mapping[str, int] = field(default_factory=dict)
     n_evaluations: int = 0
+    span: tuple[float, float] = ANY
 
     def after(self, evaluations: Sequence[Evaluation]) -> CertifiedBelief:
         """Return the belief after some evaluations more.
@@ -573,6 +576,7 @@ def _any_of(
         values=first.values,
         selected=first.selected,
         n_evaluations=first.n_evaluations,
+        span=first.span,
         parts=parts,
         refuted=refuted or {},
     )

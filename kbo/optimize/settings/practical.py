@@ -347,6 +347,7 @@ class PracticalBelief(Belief):
         self.values: Sequence[Evaluation] = values
         self.n_evaluations: int = n_evaluations
         self.targets: Targets = fitted.targets
+        self.span: tuple[float, float] = problem.span
         self.exact: bool | None = schedule.exact
         self.posterior: Posterior = self._empty() if posterior is None else posterior
 
@@ -394,7 +395,8 @@ class PracticalBelief(Belief):
         if self._predictive is not None:
             mean, error = self._predictive(features)
             rest = rest * (error / variance.sqrt().clamp_min(1e-12))
-        values, (known, value) = self._value(mean + rest), self._known(features)
+        values = self.raw(mean + rest)
+        known, value = self._known(features)
         return torch.where(known, value, values)
 
     def predicted(self) -> tuple[int, int]:
@@ -487,15 +489,18 @@ class PracticalBelief(Belief):
             return super().interval(features)
         mean, error = self._predictive(features)
         half = self.reported.width(self.posterior) * error
-        lower, upper, mean = self._value(mean - half), self.raw(mean + half), self._value(mean)
+        lower, upper, mean = self.raw(mean - half), self.raw(mean + half), self.raw(mean)
         if self.targets.compression:
             upper = upper.clamp_min(self.schedule.lowest)
         known, value = self._known(features)
         return torch.where(known, value, lower), torch.where(known, value, mean), torch.where(known, value, upper)
 
-    def _value(self, target: Tensor) -> Tensor:
-        """Return values of the objective, those that are described at most one range of all below the worst."""
-        values = self.raw(target)
+    def raw(self, value: Tensor) -> Tensor:
+        """Return the values of the objective, where bad ones are compressed at most one range of all below the worst.
+
+        The inverse of the compression grows exponentially, far beyond what any value says.
+        """
+        values = super().raw(value)
         if not self.targets.compression:
             return values
         return values.clamp_min(2 * self.schedule.lowest - self.schedule.highest)
