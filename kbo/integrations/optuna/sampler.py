@@ -27,8 +27,8 @@ from kbo.integrations.optuna.study import (
     chosen,
     constraints_of,
     ended,
+    enqueued,
     finished,
-    fixed,
     mark,
     publish,
     running,
@@ -213,7 +213,7 @@ class KBOSampler(BaseSampler):
 
         They are chosen again if another worker chose meanwhile; of two at once, the later trial gives way.
         """
-        given = {**_fixed_by_wrappers(study), **fixed(trial), **trial.params}
+        given = {**_fixed_by_wrappers(study), **enqueued(trial), **trial.params}
         ranges = self._ranges(study, wanted, given)
         if not wanted.keys() & ranges.whole.keys():
             return {}

@@ -119,7 +119,7 @@ def running(study: Study, search_space: SearchSpace, own: FrozenTrial) -> dict[i
     """The values that other trials are evaluating, by number: the suggested ones or, before that, the chosen ones."""
     found = {}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        params = {**chosen(trial, search_space), **fixed(trial), **trial.params}
+        params = {**chosen(trial, search_space), **enqueued(trial), **trial.params}
         values = _or_none(search_space.complete, params)
         if trial.number != own.number and values is not None:
             found[trial.number] = values
@@ -153,7 +153,7 @@ def _names(study: Study) -> list[str]:
     return [name for name in study._storage.get_study_system_attrs(study._study_id) if name.startswith(_STUDY)]
 
 
-def fixed(trial: FrozenTrial) -> dict[str, Any]:
+def enqueued(trial: FrozenTrial) -> dict[str, Any]:
     """The parameters that ``enqueue_trial`` gave."""
     return trial.system_attrs.get("fixed_params", {})
 
