@@ -306,6 +306,8 @@ def _reason(
     Raises:
         Contradiction: There is no reason at one of the points.
     """
+    if not len(points):
+        return ""
     reasons = [""] * len(points)
     left = torch.arange(len(points))
     cells = _around(_first(space, _choices(space)), space, points)
@@ -325,7 +327,7 @@ def _reason(
         open_ = ~(bounded | excluded)
         left = left[open_]
         if not len(left):
-            return reasons[0] if reasons else ""
+            return reasons[0]
         cells = cells[open_]
         if depth:
             cells = _around(_halves(space, [*ceilings, *within], cells), space, points[left])
