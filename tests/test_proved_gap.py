@@ -207,9 +207,9 @@ def test_the_proof_ends_when_the_goal_is_reached():
 
     bound = Bound(Counting(0.1, 2.0, 0.1), state, 2.0)
     top = proof(bound, space, 50_000, lower=-2.0, goal=100.0)
-    assert sum(asked) == 1
+    assert sum(asked) <= 1 + 64  # and the points that it is compared with
     assert top >= proof(bound, space, 50_000, lower=-2.0)
-    assert sum(asked) <= 50_001
+    assert sum(asked) <= 50_001 + 2 * 64 * 10
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
     assert bool((index.diff() >= 0).all())
     assert parameter.index(torch.tensor([0.0, 1.0]).double()).tolist() == [0, n - 1]
     assert bool((parameter.coordinate(index.double()) <= U + rounding).all())
-    assert bool((parameter.coordinate(index.double() + 1) + 1e-15 >= U).all())
+    assert bool((parameter.coordinate(index.double() + 1) + rounding >= U).all())
     inside = parameter.features(torch.stack([(lower + middles) / 2, middles]).flatten()).reshape(2, len(positions), -1)
     if n < 2**45:  # of more the cells are a few roundings wide
         assert torch.equal(*inside)

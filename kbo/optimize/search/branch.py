@@ -172,8 +172,8 @@ def largest_proved(
     Args:
         ceilings: Upper bounds of the functions.
         space: The space; functions among its constraints are not asked, which can only make the bound larger.
-        evaluations: Points at which bounds may be computed, at most, besides the first ones: one for each combination
-            of options of choices.
+        evaluations: Points at which bounds may be computed, at most, besides the first ones, one for each combination
+            of options of choices, and those of the comparison.
         lower: What the result is compared with.
         goal: The difference to that which is small enough.
         until: Value that ends the search once an upper bound reaches it: what was to be proved is not.
