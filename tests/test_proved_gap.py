@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+import re
 
 import pandas as pd
 import pytest
@@ -10,9 +12,13 @@ from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, Produ
 
 import kbo
 from kbo.confidence import FixedWidth, MartingaleMixture, SelfNormalized
+from kbo.errors import Contradiction
+from kbo.kernels import freeze
 from kbo.optimize.belief import Bound
+from kbo.optimize.search import branch
 from kbo.optimize.search.branch import Ceiling, largest_proved
 from kbo.regression import KernelRidge
+from tests.proofs import KINDS, Cone, faults, legal, main, random_space
 
 SPACES = {
     "interval": {"x": (0.0, 1.0)},
@@ -99,6 +105,83 @@ def test_limits_and_several_hypotheses_keep_every_point_that_may_count(name):
         assert 0 <= float(ended.unit.min()) <= float(ended.unit.max()) <= 1
 
 
+LISTED = [kind for kind in KINDS if 2 <= len(KINDS[kind](random.Random(0)).options) <= 100]
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_no_option_of_a_parameter_is_left_out_of_a_proof(kind):
+    """The data are values of zero at all other options, so the bounds are largest at this one alone."""
+    for seed in range(3):
+        space = kbo.Space({"p": KINDS[kind](random.Random(seed)), "x": (0.0, 1.0)})
+        options = space.parameters["p"].options
+        k = freeze(MaternKernel(nu=2.5).double(), torch.zeros(1, space.columns).double())
+        for left_out in options:
+            others = [{"p": p, "x": i / 4} for p in options if p != left_out for i in range(5)]
+            X = space.features(space.units(others))
+            state = KernelRidge(MaternKernel(nu=2.5).double(), 0.01)
+            state.update(X[:1], torch.zeros(1).double())
+            cone = Cone(k, X, torch.zeros(len(X)).double())
+            points = space.features(space.units([{"p": left_out, "x": i / 40} for i in range(41)]))
+            largest = float(cone.upper(state, points).max())
+            assert largest > 1e-3
+            assert proof(Bound(cone, state, 2.0), space, 1000) >= largest - 1e-6
+
+
+class AnySide:
+    """A function that may change most along any side."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def change(self, differences):
+        return torch.rand(len(differences), generator=self.generator).double()
+
+
+def place_of(parameter, value):
+    """Return the position of an option, or the unit coordinate of a real number."""
+    if not parameter.options:
+        return parameter.unit(value)
+    if isinstance(parameter, (kbo.Float, kbo.Int)):
+        return round((value - parameter.low) / parameter.step)
+    return parameter.options.index(value)
+
+
+def test_every_point_of_a_space_is_in_a_cell_of_a_proof_at_every_division():
+    for seed in range(25):
+        rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        space, limits, _ = random_space(rng)
+        points = legal(space, limits, rng)[:200]
+        rows = [[place_of(p, point[name]) for name, p in space.parameters.items()] for point in points]
+        places, features = torch.tensor(rows).double().unsqueeze(1), space.features(space.units(points))
+        cells = branch._first(
+            space, [len(p.options) if isinstance(p, kbo.Choice) else 1 for p in space.parameters.values()]
+        )
+        for _ in range(10):
+            inside = ((cells.low <= places) & (places <= cells.high)).all(2)
+            assert bool(inside.any(1).all())
+            if not space.continuous:
+                assert bool((inside.sum(1) == 1).all())
+            point, cell = inside.nonzero(as_tuple=True)
+            centres, differences = branch._spans(space, cells)
+            assert bool(((features[point] - space.features(centres)[cell]).abs() <= differences[cell]).all())
+            ends = [branch._units(space, side) for side in (cells.low, cells.high)]
+            assert bool(space.may_satisfy(*ends)[cell].all())
+            divided = torch.rand(len(cells.bound), generator=generator) < 0.7
+            halves = branch._halves(space, [AnySide(generator)], cells[divided])
+            proper = (halves.low <= halves.high).all(1)  # a cell of one option has only one half
+            cells = branch._joined(halves[proper], cells[~divided])
+
+
+def test_random_proofs_over_every_kind_of_parameter_are_right():
+    assert [fault for *_, fault in faults(15, 5) if fault] == []
+
+
+@pytest.mark.thorough
+def test_two_thousand_proofs_and_five_hundred_certificates_are_right(capsys):
+    with capsys.disabled():
+        assert main(2000, 500) == 0
+
+
 def test_a_finite_space_is_searched_to_its_end():
     space = kbo.Space({"n": kbo.Int(1, 40), "c": ["a", "b"]})
     state, _, _ = case(space, 0)
@@ -124,9 +207,9 @@ def test_the_proof_ends_when_the_goal_is_reached():
 
     bound = Bound(Counting(0.1, 2.0, 0.1), state, 2.0)
     top = proof(bound, space, 50_000, lower=-2.0, goal=100.0)
-    assert sum(asked) == 1
+    assert sum(asked) <= 1 + 64  # and the points that it is compared with
     assert top >= proof(bound, space, 50_000, lower=-2.0)
-    assert sum(asked) <= 50_001
+    assert sum(asked) <= 50_001 + 2 * 64 * 10
 
 
 @pytest.mark.parametrize(
@@ -256,3 +339,72 @@ def test_a_gap_of_a_safe_run_is_about_the_whole_space_if_all_of_it_is_certain_to
     assert "every point of which is certain to be safe, proved" in whole.gap_scope
     assert "points that are certain to be safe" in part.gap_scope
     assert not part.gap_proved
+
+
+@pytest.mark.parametrize("broken", ["_units", "_spans"])
+def test_a_proof_that_the_bounds_at_a_point_contradict_is_an_error(monkeypatch, broken):
+    k = MaternKernel(nu=2.5).double()
+    k.lengthscale = 0.15
+    space = {"n": kbo.Int(1, 5, log=True), "x": (0.0, 1.0)}
+    setting = kbo.Certified(k, 0.05, 8.0, 0.05, completion_independent_of_noise=True)
+    optimizer = kbo.Optimizer(space, setting=setting, maximize=True)
+    for n, i in itertools.product(range(1, 5), range(11)):
+        optimizer.tell({"n": n, "x": i / 10}, -1.0)
+    assert optimizer.gap(3000).value > 8.0  # n = 5 may be as large as the norm bound allows
+    spans = branch._spans
+    faulty = {
+        # of a whole number on a logarithmic scale, as kbo had it until 0.22
+        "_units": lambda space, places: torch.stack([(places[:, 0] + 0.5) / 5, places[:, 1]], 1),
+        "_spans": lambda space, cells: (spans(space, cells)[0], 0.1 * spans(space, cells)[1]),
+    }
+    monkeypatch.setattr(branch, broken, faulty[broken])
+    with pytest.raises(Contradiction, match=r"no norm bound forbids\. This is a fault of kbo"):
+        optimizer.gap(3000)
+
+
+def test_a_gap_below_what_was_found_names_the_bound_that_proves_more():
+    box = {f"x{i}": (0.0, 1.0) for i in range(4)}
+    k = MaternKernel(nu=2.5).double()
+    k.lengthscale = 0.3
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(8, 4, generator=generator).tolist()
+    setting = kbo.Certified(k, 0.1, 1.0, completion_independent_of_noise=True)
+    optimizer = kbo.Optimizer(box, setting=setting, maximize=True, method="igp-ucb", n_trials=8)
+    for point in points:
+        optimizer.tell(dict(zip(box, point, strict=True)), 0.2)
+    gap = optimizer.gap(500)
+    assert gap.proved
+    assert gap.value < gap.found
+    assert gap.reason == "the norm bound leaves less there than the bounds of the method (docs/theory/boxes.md)"
+    assert gap.scope.endswith(f"proved; {gap.found:.4g} was found, but {gap.reason}")
+    within = optimizer.gap()
+    assert not within.proved
+    assert within.reason == "no proof was asked for: pass evaluations="
+    assert within.scope == "by a search from many starts"
+
+
+def optimizer_of(bounds, changed=None):
+    k = RBFKernel().double()
+    optimizer = kbo.Optimizer(bounds, **({"setting": kbo.Certified(k, 0.05, 3.0)} | (changed or {})))
+    for value in range(8):
+        optimizer.tell(optimizer.ask(), 0.5 + value / 100)
+    return optimizer
+
+
+def test_a_gap_that_is_not_proved_says_why():
+    parts = [kbo.When("c", "a", {"x": (0.0, 1.0)}), {"c": ["a", "b"]}]
+    cases = {
+        "the space has conditional parameters": optimizer_of(parts),
+        "the kernel is not made of RBF and Matern kernels": optimizer_of(
+            BOX, {"setting": kbo.Certified(PeriodicKernel().double(), 0.05, 3.0)}
+        ),
+        "practical, not certified": optimizer_of(BOX, {"setting": kbo.Practical(noise_std=0.05)}),
+    }
+    unasked = optimizer_of(BOX)
+    unasked.tell({"x": 0.1, "y": 0.2}, 0.5)
+    cases[r"trials with a value at parameters that ask did not return: 1; .*first trial 8\)"] = unasked
+    for reason, optimizer in cases.items():
+        gap = optimizer.gap(500)
+        assert not gap.proved
+        assert re.match(reason, gap.reason), gap.reason
+        assert re.match(f"by a search from many starts; not proved: {reason}", gap.scope)

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbo import Choice, Fixed, Float, Int, InvalidInput, Ordinal, Space, When
+from kbo import Choice, Fixed, Float, Int, InvalidInput, Linear, Ordinal, Space, When
 from kbo.optimize.settings.fitting import unit_kernel
 
 MIXED = {
@@ -75,6 +75,105 @@ def test_every_real_range_is_refused_or_works_to_its_ends(low, high, log, u):
         assert low <= value <= high
         assert parameter.plain(value) == value
         assert 0 <= parameter.unit(value) <= 1
+
+
+LAWFUL = {
+    "real": Float(-1.5, 0.3),
+    "real, log": Float(1e-5, 0.1, log=True),
+    "real, log, huge": Float(1e-150, 1e150, log=True),
+    "real, coarser than its range": Float(1e9, 1e9 + 1e-3),
+    "steps": Float(0, 0.9, step=0.1),
+    "steps from below zero": Float(-0.3, 0.9, step=0.3),
+    "10^6 steps": Float(0, 1, step=1e-6),
+    "10^9 steps": Float(0, 1, step=1e-9),
+    "whole": Int(-3, 4),
+    "two whole numbers": Int(0, 1),
+    "whole, steps": Int(-3, 9, step=4),
+    "10^6 whole numbers": Int(0, 10**6 - 1),
+    "all whole numbers": Int(-(2**50), 2**50),
+    "the largest whole numbers": Int(2**50 - 3, 2**50),
+    "whole, many steps": Int(0, 2**50, step=2),
+    "whole, log": Int(1, 5, log=True),
+    "two whole numbers, log": Int(1, 2, log=True),
+    "10^6 whole numbers, log": Int(1, 10**6, log=True),
+    "all whole numbers, log": Int(1, 2**44, log=True),
+    "the largest whole numbers, log": Int(2**44 - 1, 2**44, log=True),
+    "choice": Choice(["a", None, True, 2]),
+    "choice of numbers": Choice([3, 1.5, -2]),
+    "bool": Choice([False, True]),
+    "ordinal": Ordinal([4, 1, 16, 2]),
+    "fixed": Fixed(3),
+}
+"""Parameters of every kind, with every option and up to the documented sizes."""
+
+
+def positions_of(parameter):
+    """Return all positions among the options, or of many options the first, the last and random ones."""
+    n = len(parameter.options)
+    if n <= 2000:
+        return torch.arange(n)
+    random = torch.randint(n, (500,), generator=torch.Generator().manual_seed(0))
+    return torch.cat([torch.arange(100), torch.arange(n - 100, n), random]).unique()
+
+
+@pytest.mark.parametrize("parameter", LAWFUL.values(), ids=LAWFUL)
+def test_the_map_to_the_unit_interval_and_its_inverse_agree(parameter):
+    U = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    U = torch.cat([torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64), U])
+    values = [parameter.value(u) for u in U.tolist()]
+    again = parameter.units(values)
+    assert again.tolist() == [parameter.unit(value) for value in values]
+    assert [parameter.plain(value) for value in values] == values
+    found = [parameter.value(u) for u in again.tolist()]
+    assert found == (values if parameter.options else pytest.approx(values, rel=1e-12))
+    assert torch.allclose(parameter.features(U), parameter.features(again), rtol=0, atol=1e-9)
+    if all(isinstance(value, (int, float)) for value in values):
+        assert parameter.numbers(U).tolist() == list(map(float, values))
+
+
+@pytest.mark.parametrize("name", [name for name, p in LAWFUL.items() if p.options])
+def test_the_cells_of_options_cover_the_unit_interval_and_do_not_overlap(name):
+    parameter = LAWFUL[name]
+    n, positions = len(parameter.options), positions_of(parameter)
+    middles = parameter.middles(positions)
+    assert torch.equal(parameter.index(middles), positions)
+    assert torch.equal(parameter.units([parameter.options[i] for i in positions.tolist()]), middles)
+    lower, upper = parameter.coordinate(positions.double()), parameter.coordinate(positions.double() + 1)
+    assert bool(((lower < middles) & (middles < upper)).all())
+    ends = parameter.coordinate(torch.tensor([0.0, n], dtype=torch.float64))
+    assert ends.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
+    # every coordinate is in the cell of its option, up to rounding, and none is before one of a smaller position
+    U = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    U = torch.cat([U, lower, upper]).clamp(0, 1).sort().values
+    index = parameter.index(U)
+    rounding = 1e-15
+    if parameter.log:
+        rounding += 8e-15 / math.log((parameter.high + 0.5) / (parameter.low - 0.5))
+    assert bool((index.diff() >= 0).all())
+    assert parameter.index(torch.tensor([0.0, 1.0]).double()).tolist() == [0, n - 1]
+    assert bool((parameter.coordinate(index.double()) <= U + rounding).all())
+    assert bool((parameter.coordinate(index.double() + 1) + rounding >= U).all())
+    inside = parameter.features(torch.stack([(lower + middles) / 2, middles]).flatten()).reshape(2, len(positions), -1)
+    if n < 2**45:  # of more the cells are a few roundings wide
+        assert torch.equal(*inside)
+
+
+def test_every_whole_number_on_a_logarithmic_scale_has_a_cell_that_contains_it():
+    for n in range(2, 2001):
+        positions = torch.arange(n)
+        parameter = Int(1, n, log=True)
+        middles = parameter.middles(positions)
+        assert torch.equal(parameter.index(middles), positions)
+        edges = parameter.coordinate(torch.arange(n + 1.0, dtype=torch.float64))
+        assert bool(((edges[:-1] < middles) & (middles < edges[1:])).all())
+
+
+def test_constraints_are_about_the_values_that_are_given():
+    space = Space({"x": Float(1e-150, 1e150, log=True), "y": (0.0, 1.0)}, [Linear({"x": 1.0}, upper=3e149)])
+    assert space.violated({"x": 3e149, "y": 0.5}) == []
+    assert len(space.violated({"x": 3.001e149, "y": 0.5})) == 1
+    found = space.units([{"x": 3e149, "y": 0.5}])
+    assert bool(space.may_satisfy(found, found).all())
 
 
 @pytest.mark.parametrize("params", [{"x": 2.0}, {"y": 0.5}, {}, [0.5], 3, None, "x"])

@@ -192,7 +192,8 @@ class Optimizer(Inference):
 
         The largest upper bound of the space less the lower bound of the recommendation (for a maximum), in units of
         the objective. Over whole numbers and choices alone, up to 10 000 points, the largest bound is exact; otherwise
-        it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves.
+        it is the best that a search from many starts finds, or with ``evaluations`` one that branch and bound proves;
+        ``reason`` is why nothing is proved, or which bound proves more than those of the method.
         With constraints it is that of the points which possibly keep them, and in the safe setting that of the points
         which are certain to: of the whole space, if it is proved that all are. None while there is no bound, and while
         the recommendation is not known to keep all constraints.
@@ -202,6 +203,10 @@ class Optimizer(Inference):
                 in the certified setting, for kernels made of RBF and Matern kernels and parameters without conditions.
             goal: The proof ends when the gap is at most this.
             progress: Whether a bar shows how much of the proof is done.
+
+        Raises:
+            Contradiction: What is proved excludes the bounds at some point, and no norm bound accounts for it: a fault of
+                kbo.
         """
         checks.whole("evaluations", evaluations, 0)
         best, known = self._recommended(), self._bounded()

@@ -44,7 +44,8 @@ class Result:
             bound.
         gap_exact: Whether the gap is exact over the whole (finite) space.
         gap_proved: Whether it is certified, and an upper bound over the whole space.
-        gap_found: The gap that a search has found with the bounds of the method.
+        gap_found: The gap that a search has found with the bounds of the method. Where the proved one is smaller,
+            ``gap_scope`` names the bound that proves more.
         gap_scope: The points that the gap is about, in words.
         best_observed: The best observed value, with constraints among the trials that keep them, as measured;
             optimistically biased if the objective is noisy.

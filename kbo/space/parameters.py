@@ -52,7 +52,7 @@ class Parameter:
 
     def coordinate(self, place: Tensor) -> Tensor:
         """Unit coordinates [n] of places [n]: ends of the cell of option p at p and p + 1, its middle at p + 1/2."""
-        return place / len(self.options)
+        return place.double() / len(self.options)
 
     def place(self, u: Tensor) -> Tensor:
         """Places [n] at unit coordinates u [n], the inverse of ``coordinate``."""
@@ -234,7 +234,7 @@ class Int(Parameter):
         if not self.log:
             return super().coordinate(place)
         start, end = self._logarithms()
-        return (((self.low - 0.5) + place).log() - start) / (end - start)
+        return (((self.low - 0.5) + place.double()).log() - start) / (end - start)
 
     def place(self, u: Tensor) -> Tensor:
         if not self.log:

@@ -172,8 +172,8 @@ def largest_proved(
     Args:
         ceilings: Upper bounds of the functions.
         space: The space; functions among its constraints are not asked, which can only make the bound larger.
-        evaluations: Points at which bounds may be computed, at most, besides the first ones: one for each combination
-            of options of choices.
+        evaluations: Points at which bounds may be computed, at most, besides the first ones, one for each combination
+            of options of choices, and those of the comparison.
         lower: What the result is compared with.
         goal: The difference to that which is small enough.
         until: Value that ends the search once an upper bound reaches it: what was to be proved is not.
@@ -310,6 +310,8 @@ def _reason(
     Raises:
         Contradiction: There is no reason at one of the points.
     """
+    if not len(points):
+        return ""
     reasons = [""] * len(points)
     left = torch.arange(len(points))
     cells = _around(_first(space, _choices(space)), space, points)
@@ -329,7 +331,7 @@ def _reason(
         open_ = ~(bounded | excluded)
         left = left[open_]
         if not len(left):
-            return reasons[0] if reasons else ""
+            return reasons[0]
         cells = cells[open_]
         if depth:
             cells = _around(_halves(space, [*ceilings, *within], cells), space, points[left])
