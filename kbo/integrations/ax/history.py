@@ -82,7 +82,10 @@ def _round(value: float) -> float:
 def ended(
     experiment: Experiment, data: Columns, space: Space, objective: str, limits: Sequence[Constraint]
 ) -> list[Ended]:
-    """The trials that have ended, in this order, each arm on its own; those outside the space are left out."""
+    """The trials that have ended, in this order, each arm on its own; those outside the space are left out.
+
+    ``outside`` names these.
+    """
     found, reports = [], _reports(experiment, objective)
     for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
         for arm in trial.arms:
@@ -96,6 +99,20 @@ def ended(
                 known[SEM] = error
             found.append(Ended(row, params, value, known, pruned, of_trial))
     return found
+
+
+def outside(experiment: Experiment, space: Space) -> str:
+    """The number of arms that have ended and are left out, with the reason for the first; empty if there are none."""
+    reasons = []
+    for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
+        for arm in trial.arms:
+            try:
+                space.canonical(arm.parameters)
+            except InvalidInput as error:
+                reasons.append(f"arm {arm.name} of trial {trial.index}: {error}")
+    if not reasons:
+        return ""
+    return f"left out {len(reasons)} arms, which are no points of the search space, the first is {reasons[0]}"
 
 
 def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:

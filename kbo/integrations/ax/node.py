@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 
 from kbo import checks, devices
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, pending, seen
+from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, outside, pending, seen
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.space import from_search_space
 from kbo.integrations.replay import Ended, Replay, replay
@@ -25,6 +26,8 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import SEM, measured_only
+
+log: logging.Logger = logging.getLogger("kbo")
 
 T = TypeVar("T", Certified, Constraint)
 
@@ -35,6 +38,7 @@ class KBONode(ExternalGenerationNode):
     Attributes:
         arguments: The arguments by name, which Ax stores.
         data: The outcomes that it knows.
+        left_out: The arms that it does not know, in words; empty if it knows all.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class KBONode(ExternalGenerationNode):
             **{"seed": seed, "device": device},
         }
         self.data: Columns = {}
+        self.left_out: str = ""
         self._known: Replay | None = None
         self._next = 0  # index of the trial that is proposed next
         self._fixed: dict[str, Any] = {}
@@ -85,11 +90,15 @@ class KBONode(ExternalGenerationNode):
         Raises:
             InvalidInput: The optimisation is not one that kbo can do.
         """
+        before = self.left_out
         config: Any = experiment.optimization_config
         objective, maximize = _objective(config)
         space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
         self.data = outcomes(experiment)
         trials = ended(experiment, self.data, space, objective, limits)
+        self.left_out = outside(experiment, space)
+        if self.left_out and self.left_out != before:
+            log.warning(self.left_out.removesuffix("."))
         setting = _with_errors(self.arguments["setting"], trials)
         others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
         options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
