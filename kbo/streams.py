@@ -60,9 +60,9 @@ class LastingStream:
     def _drop(self, error: OSError) -> None:
         self.lost = True
         with contextlib.suppress(OSError, ValueError, AttributeError):  # of a stream without a descriptor
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._stream.fileno())
-            os.close(null)
+            descriptor = self._stream.fileno()
+            with open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), descriptor)
         if sys.stderr is not None and sys.stderr is not self:
             reason = error.strerror or str(error)
             sys.stderr.write(
