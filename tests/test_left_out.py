@@ -238,7 +238,7 @@ def test_an_experiment_of_ax_says_which_arms_it_leaves_out(caplog):
     client.get_next_trials(1)
     client.get_next_trials(1)
     (message,) = [record.message for record in caplog.records if record.name == "kbo"]
-    assert message.startswith("left out 1 arms, which are no points of the search space, the first is arm 1_0 of trial")
+    assert "the model leaves out 1 entries of the experiment, the first is arm 1_0, which is no point" in message
 
 
 def test_the_step_of_a_report_is_given_by_name(tmp_path):

@@ -80,16 +80,30 @@ def _round(value: float) -> float:
 
 
 def ended(
-    experiment: Experiment, data: Columns, space: Space, objective: str, limits: Sequence[Constraint]
+    experiment: Experiment,
+    data: Columns,
+    space: Space,
+    objective: str,
+    limits: Sequence[Constraint],
+    left_out: list[str],
 ) -> list[Ended]:
-    """The trials that have ended, in this order, each arm on its own; those outside the space are left out.
+    """The trials that have ended, in this order, each arm on its own.
 
-    ``outside`` names these.
+    Args:
+        experiment: The experiment.
+        data: Its outcomes.
+        space: The search space. Arms outside are left out.
+        objective: The name of the objective.
+        limits: The outcome constraints.
+        left_out: A text is added here for each arm and each reported value that is left out.
     """
-    found, reports = [], _reports(experiment, objective)
+    found, reports = [], _reports(experiment, objective, left_out)
     for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
         for arm in trial.arms:
-            if (params := _inside(space, arm.parameters)) is None:
+            try:
+                params = space.canonical(arm.parameters)
+            except InvalidInput as error:
+                left_out.append(f"arm {arm.name}, which is no point of the search space: {error}")
                 continue
             row, pruned = (trial.index, arm.name), trial.status == TrialStatus.EARLY_STOPPED
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
@@ -99,20 +113,6 @@ def ended(
                 known[SEM] = error
             found.append(Ended(row, params, value, known, pruned, of_trial))
     return found
-
-
-def outside(experiment: Experiment, space: Space) -> str:
-    """The number of arms that have ended and are left out, with the reason for the first; empty if there are none."""
-    reasons = []
-    for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
-        for arm in trial.arms:
-            try:
-                space.canonical(arm.parameters)
-            except InvalidInput as error:
-                reasons.append(f"arm {arm.name} of trial {trial.index}: {error}")
-    if not reasons:
-        return ""
-    return f"left out {len(reasons)} arms, which are no points of the search space, the first is {reasons[0]}"
 
 
 def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:
@@ -128,13 +128,15 @@ def _inside(space: Space, parameters: Mapping[str, Any]) -> Params | None:
         return None
 
 
-def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
-    """Values by step that arms reported of the objective; steps that are no whole numbers are left out."""
+def _reports(experiment: Experiment, objective: str, left_out: list[str]) -> dict[Row, dict[int, float]]:
+    """Values by step that arms reported of the objective; steps that are no whole numbers are ``left_out``."""
     table, column, found = experiment.lookup_data().full_df, {}, {}
     for row in table[table["metric_name"] == objective].to_dict("records"):
         step, value = row["step"], float(row["mean"])
         if step >= 0 and step == step // 1 and math.isfinite(value):
             column[(row["trial_index"], row["arm_name"]), int(step)] = value
+        elif step == step:  # NaN is that of the value at the end
+            left_out.append(f"what arm {row['arm_name']} reported at step {step:g}: {value:g}")
     for (arm, step), value in rounded(column).items():
         found.setdefault(arm, {})[step] = value
     return found

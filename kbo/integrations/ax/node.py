@@ -18,7 +18,7 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 
 from kbo import checks, devices
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, outside, pending, seen
+from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, pending, seen
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
 from kbo.integrations.ax.space import from_search_space
 from kbo.integrations.replay import Ended, Replay, replay
@@ -38,7 +38,6 @@ class KBONode(ExternalGenerationNode):
     Attributes:
         arguments: The arguments by name, which Ax stores.
         data: The outcomes that it knows.
-        left_out: The arms that it does not know, in words; empty if it knows all.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class KBONode(ExternalGenerationNode):
             **{"seed": seed, "device": device},
         }
         self.data: Columns = {}
-        self.left_out: str = ""
+        self._n_left_out = 0  # entries of which a warning was given
         self._known: Replay | None = None
         self._next = 0  # index of the trial that is proposed next
         self._fixed: dict[str, Any] = {}
@@ -90,15 +89,17 @@ class KBONode(ExternalGenerationNode):
         Raises:
             InvalidInput: The optimisation is not one that kbo can do.
         """
-        before = self.left_out
         config: Any = experiment.optimization_config
         objective, maximize = _objective(config)
         space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
         self.data = outcomes(experiment)
-        trials = ended(experiment, self.data, space, objective, limits)
-        self.left_out = outside(experiment, space)
-        if self.left_out and self.left_out != before:
-            log.warning(self.left_out.removesuffix("."))
+        left_out: list[str] = []
+        trials = ended(experiment, self.data, space, objective, limits, left_out)
+        if len(left_out) > self._n_left_out:
+            log.warning(
+                "the model leaves out %d entries of the experiment, the first is %s", len(left_out), left_out[0]
+            )
+        self._n_left_out = len(left_out)
         setting = _with_errors(self.arguments["setting"], trials)
         others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
         options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
