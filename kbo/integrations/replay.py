@@ -80,9 +80,10 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
 def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
     """Record the value of a trial, or its failure, of which the other library has told already."""
     needed = [constraint.name for constraint in optimizer.constraints if constraint.name != OBJECTIVE]
-    outcome = outcome_of((ended.value, dict(ended.measured)), needed, optimizer.value_range)
+    returned = ended.value, dict(ended.measured)
+    outcome = outcome_of(returned, needed, optimizer.value_range)
     if not outcome.failure:
-        optimizer.tell(trial, (ended.value, dict(ended.measured)))
+        optimizer.tell(trial, returned)
         return
     measured = dict(outcome.measured)
     if outcome.value is not None:
