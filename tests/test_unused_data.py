@@ -220,27 +220,6 @@ def test_an_audit_says_which_rows_and_columns_it_does_not_use():
     assert "parameters: seed, comment" in text
 
 
-def test_an_experiment_of_ax_says_which_arms_it_leaves_out(caplog):
-    pytest.importorskip("ax")
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-
-    from kbo.integrations.ax import generation_strategy
-
-    client = Client()
-    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
-    client.configure_optimization(objective="-loss")
-    client.set_generation_strategy(generation_strategy(method="random"))
-    for x in (float32(1.0), 0.5):
-        client.complete_trial(client.attach_trial({"x": x}), {"loss": x})
-    client._experiment.trials[1].arm._parameters["x"] = 4.0
-    caplog.set_level("WARNING", "kbo")
-    client.get_next_trials(1)
-    client.get_next_trials(1)
-    (message,) = [record.message for record in caplog.records if record.name == "kbo"]
-    assert "the model leaves out 1 entries of the experiment, the first is arm 1_0, which is no point" in message
-
-
 def test_the_step_of_a_report_is_given_by_name(tmp_path):
     said = r"write trial\.report\(value, step=step\), with the step by name"
 

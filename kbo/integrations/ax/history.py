@@ -80,30 +80,13 @@ def _round(value: float) -> float:
 
 
 def ended(
-    experiment: Experiment,
-    data: Columns,
-    space: Space,
-    objective: str,
-    limits: Sequence[Constraint],
-    left_out: list[str],
+    experiment: Experiment, data: Columns, space: Space, objective: str, limits: Sequence[Constraint]
 ) -> list[Ended]:
-    """The trials that have ended, in this order, each arm on its own.
-
-    Args:
-        experiment: The experiment.
-        data: Its outcomes.
-        space: The search space. Arms outside are left out.
-        objective: The name of the objective.
-        limits: The outcome constraints.
-        left_out: A text is added here for each arm and each reported value that is left out.
-    """
-    found, reports = [], _reports(experiment, objective, left_out)
+    """The trials that have ended, in this order, each arm on its own; those outside the space are left out."""
+    found, reports = [], _reports(experiment, objective)
     for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
         for arm in trial.arms:
-            try:
-                params = space.canonical(arm.parameters)
-            except InvalidInput as error:
-                left_out.append(f"arm {arm.name}, which is no point of the search space: {error}")
+            if (params := _inside(space, arm.parameters)) is None:
                 continue
             row, pruned = (trial.index, arm.name), trial.status == TrialStatus.EARLY_STOPPED
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
@@ -128,15 +111,13 @@ def _inside(space: Space, parameters: Mapping[str, Any]) -> Params | None:
         return None
 
 
-def _reports(experiment: Experiment, objective: str, left_out: list[str]) -> dict[Row, dict[int, float]]:
-    """Values by step that arms reported of the objective; steps that are no whole numbers are ``left_out``."""
+def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
+    """Values by step that arms reported of the objective; steps that are no whole numbers are left out."""
     table, column, found = experiment.lookup_data().full_df, {}, {}
     for row in table[table["metric_name"] == objective].to_dict("records"):
         step, value = row["step"], float(row["mean"])
         if step >= 0 and step == step // 1 and math.isfinite(value):
             column[(row["trial_index"], row["arm_name"]), int(step)] = value
-        elif step == step:  # NaN is that of the value at the end
-            left_out.append(f"what arm {row['arm_name']} reported at step {step:g}: {value:g}")
     for (arm, step), value in rounded(column).items():
         found.setdefault(arm, {})[step] = value
     return found

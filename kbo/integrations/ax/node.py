@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -26,8 +25,6 @@ from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import SEM, measured_only
-
-log: logging.Logger = logging.getLogger("kbo")
 
 T = TypeVar("T", Certified, Constraint)
 
@@ -55,7 +52,6 @@ class KBONode(ExternalGenerationNode):
             **{"seed": seed, "device": device},
         }
         self.data: Columns = {}
-        self._n_left_out = 0  # entries of which a warning was given
         self._known: Replay | None = None
         self._next = 0  # index of the trial that is proposed next
         self._fixed: dict[str, Any] = {}
@@ -93,13 +89,7 @@ class KBONode(ExternalGenerationNode):
         objective, maximize = _objective(config)
         space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
         self.data = outcomes(experiment)
-        left_out: list[str] = []
-        trials = ended(experiment, self.data, space, objective, limits, left_out)
-        if len(left_out) > self._n_left_out:
-            log.warning(
-                "the model leaves out %d entries of the experiment, the first is %s", len(left_out), left_out[0]
-            )
-        self._n_left_out = len(left_out)
+        trials = ended(experiment, self.data, space, objective, limits)
         setting = _with_errors(self.arguments["setting"], trials)
         others = {name: self.arguments[name] for name in ("method", "n_trials", "seed", "device")}
         options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
