@@ -3,22 +3,40 @@
 import sys
 
 from kbo.errors import KboError
+from kbo.streams import lasting_output
 
 
 def main() -> None:
-    """Run the command line; errors of kbo are shown without a traceback."""
+    """Run the command line; errors of kbo are shown without a traceback.
+
+    The exit code is 1, and a message on standard error says so, if the output could not be written.
+    """
+    with lasting_output() as output:
+        code = _exit_code()
+        if output is not None:
+            output.flush()
+            if output.lost and not code:
+                code = 1
+    raise SystemExit(code)
+
+
+def _exit_code() -> int | str | None:
+    """Run the command line, and return its exit code."""
     try:
         from kbo.cli import app
 
         app()
+    except SystemExit as end:
+        return end.code
     except KboError as error:
         from kbo.terminal import printable
 
         print(printable(f"error: {error}"), file=sys.stderr)
-        raise SystemExit(1) from error
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        return 130
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,10 @@ from kbo.optimize import Optimizer, Result
 from kbo.optimize.answers import Comparison
 from kbo.optimize.constraint import SEM
 from kbo.optimize.result import result_of
-from kbo.optimize.table import format_params
+from kbo.optimize.table import COLUMNS, format_params
 from kbo.space import Float, Int, Space
 from kbo.space.table import columns_of, parameter_of
 from kbo.surroundings import fixed
-
-log: logging.Logger = logging.getLogger("kbo")
 
 _TARGETS = "value", "objective", "target", "loss", "score"
 """Names of the column of values, if none is given."""
@@ -38,6 +36,9 @@ FOREIGN = (*_STORAGES, *_TABLES, ".json")
 
 _COMPLETE = "complete", "completed", "finished", "success", "succeeded"
 """States of rows with a value, in a column "status" or "state"."""
+
+_COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
+"""Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
 
 _FEW = 5
 """Rows from which on a column that counts them is no parameter."""
@@ -90,7 +91,7 @@ class Audit:
     def __str__(self) -> str:
         left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
         counts = Counter(trial.status for trial in self.result.trials)
-        lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned") if counts[status])
+        lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned", "pending") if counts[status])
         lines = [
             ("", f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"),
             *self._best().items(),
@@ -269,42 +270,82 @@ def _of_journal(path: Path) -> _History:
 
 def _of_table(table: Any, source: str, target: str | None, maximize: bool, bounds: Any) -> _History:
     """Return the rows of a DataFrame that have a value and all parameters."""
-    from pandas import isna
-
     table = table.rename(columns=str).reset_index(drop=True)
-    names, n = list(table.columns), len(table)
+    names = list(table.columns)
     if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
         raise InvalidInput(f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target).")
     checks.one_of("target", target, names)
-    for name in {"status", "state"}.intersection(names):
-        table = table[table[name].astype(str).str.lower().isin(_COMPLETE)]
     own = {name: name.removeprefix(begin) for name in names for begin in _PREFIXES if name.startswith(begin)}
     parameters = () if bounds is None else Space(bounds).parameters
     bars = next((n for n in ("measured.sem", "user_attrs_sem", SEM) if n in names and n not in parameters), None)
     others = {name: name for name in names if name not in (target, bars, "number", "status", "state")}
     numbered = [name for name in others if bounds is None and not own and _counts(table[name].tolist())]
-    others = {name: name for name in others if name not in numbered}
-    rows = table[list(own or others)].rename(columns=own)[table[target].notna()].dropna()
+    columns = own or {name: name for name in others if name not in numbered}
+    if bounds is not None:
+        columns = {column: name for column, name in columns.items() if name in parameters}
+    rows = table[list(columns)].rename(columns=columns)
+    left_out = _without(table, rows, target)
+    rows = rows.drop(index=list(left_out))
     space = Space(_ranges(rows, source) if bounds is None else bounds)
     if missing := [name for name in space.parameters if name not in rows]:
         raise InvalidInput(f"{source} has no column {', '.join(missing)}.")
     optimizer, numbers = Optimizer(space, maximize=maximize), []
     for index, row in zip(rows.index, rows.to_dict("records"), strict=True):
         params = {name: row[name] for name in space.parameters}
+        error_bar = math.nan if bars is None else table[bars][index]
         try:
-            known = {} if bars is None or isna(table[bars][index]) else {SEM: table[bars][index]}
-            optimizer.add(params if space.named else list(params.values()), (table[target][index], known))
+            optimizer.add(params if space.named else list(params.values()), (table[target][index], {SEM: error_bar}))
         except InvalidInput as error:
-            log.warning("row %s of %s is left out: %s", index, source, error)
+            left_out[index] = str(error)
             continue
         numbers.append(table["number"][index] if "number" in names else index)
-    remark = f", {n - len(numbers)} rows left out" if n > len(numbers) else ""
-    remark += f"; no parameter, since it counts the rows: {', '.join(numbered)}" * bool(numbered)
+    remark = ""
+    if left_out:
+        first = min(left_out)
+        remark += f", {len(left_out)} rows left out (the first is row {first}: {left_out[first].removesuffix('.')})"
+    constant = [name for name in rows if name not in space.parameters]
+    unused = [name for name in others if name not in columns and name not in numbered and not _bookkeeping(name)]
+    columns_left_out = {
+        "no parameter, since it counts the rows": numbered,
+        "no parameter, since it has one value": constant,
+        "left out, since they are no parameters": unused,
+    }
+    for reason, listed in columns_left_out.items():
+        if listed:
+            remark += f"; {reason}: {', '.join(listed)}"
     remark += "" if bars is None else f"; standard errors are in the column {bars}"
     if bounds is None:
         logarithmic = [name for name, p in space.parameters.items() if getattr(p, "log", False)]
-        remark += "; ranges are those of the trials" + f", logarithmic for {', '.join(logarithmic)}" * bool(logarithmic)
+        remark += "; ranges are those of the trials"
+        if logarithmic:
+            remark += f", logarithmic for {', '.join(logarithmic)}"
     return _History(source, "the table", optimizer, numbers, remark, inferred=bounds is None)
+
+
+def _without(table: Any, parameters: Any, target: str) -> dict[int, str]:
+    """Return the rows of a table that have no value or not all parameters, by their positions, each with the reason.
+
+    Args:
+        table: The table.
+        parameters: Its columns of parameters.
+        target: The name of its column of values.
+    """
+    found: dict[int, str] = {}
+    for name in [name for name in ("status", "state") if name in table]:
+        for index, state in table[name].items():
+            if str(state).lower() not in _COMPLETE:
+                found.setdefault(index, f"its {name} is {state}")
+    for index in table.index[table[target].isna()]:
+        found.setdefault(index, "it has no value")
+    for name in parameters:
+        for index in table.index[parameters[name].isna()]:
+            found.setdefault(index, f"it has no {name}")
+    return found
+
+
+def _bookkeeping(column: str) -> bool:
+    """Return whether a column of a table of kbo or Optuna describes the course of its trials."""
+    return column in _COURSE or column.startswith("system_attrs_")
 
 
 def _counts(values: Sequence[Any]) -> bool:

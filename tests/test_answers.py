@@ -190,7 +190,7 @@ def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path):
         {0: [0.1 * i for i in range(12)], "c": ["a", None] * 6, "value": [float(i) for i in range(12)]}
     )
     found = kbo.audit(table)
-    assert "6 trials, 6 rows left out; ranges are those of the trials" in str(found)
+    assert "6 trials, 6 rows left out (the first is row 1: it has no c); no parameter, since it has one" in str(found)
     states = table.drop(columns="c").assign(state=["FINISHED"] * 10 + ["FAILED"] * 2, number=range(50, 62))
     again = pd.concat([states[:5], states[5:].reset_index(drop=True)])  # an index that is not unique
     found = kbo.audit(again, maximize=True)

@@ -47,7 +47,7 @@ def as_csv(path):
     ],
 )
 def test_known_results_have_six_forms(tmp_path, given):
-    assert known_results(given(tmp_path), SPACE, maximize=False) == KNOWN
+    assert known_results(given(tmp_path), SPACE, maximize=False).results == KNOWN
 
 
 def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, caplog):
@@ -55,10 +55,10 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
     odd = [({**A, "x": 4.0}, 0.0), (A, 1.5), ({**A, "act": "gelu"}, 0.0), (B, -2.0)]
     path = journal(tmp_path / "old.jsonl", wider, odd)
     caplog.set_level("WARNING", "kbo")  # commands in other tests set it too
-    assert known_results(path, SPACE, maximize=False) == KNOWN
+    assert known_results(path, SPACE, maximize=False).results == KNOWN
     assert "left out 2 of 4 known results. trial 0: parameter 'x'" in caplog.text
     assert "trial 2: parameter 'act'" in caplog.text
-    assert known_results([(A, math.nan), (A, None), (A, 1.5)], SPACE, maximize=False) == [(A, 1.5)]
+    assert known_results([(A, math.nan), (A, None), (A, 1.5)], SPACE, maximize=False).results == [(A, 1.5)]
     assert "row 0: value must be a finite number, got nan" in caplog.text
 
 

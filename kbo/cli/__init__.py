@@ -31,7 +31,8 @@ app: typer.Typer = typer.Typer(
     Start with `kbo tune`: it tunes a small neural network in a minute or two, and the same command tunes your
     own script. Press Ctrl-C, or kill it, at any time: the same command continues where it stopped.
 
-    Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.""",
+    Exit codes: 0 done, 1 an error that the message explains (also that the output could not be written), 2 wrong usage,
+    130 interrupted.""",
 )
 
 

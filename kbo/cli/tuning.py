@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -25,6 +26,7 @@ from kbo.errors import AnotherProblem, InvalidInput
 
 if TYPE_CHECKING:
     from kbo.optimize import Result, Trial
+    from kbo.optimize.known import Known
 
 _WORKERS = (
     "Trials at a time, each in a process; 0 for one per CPU. 1 is in this process, where --timeout cannot interrupt "
@@ -194,7 +196,8 @@ def tune(
     `setting = kbo.Certified(...)` beside bounds gives what certified bounds assume, or a list of hypotheses; by default
     everything is estimated.
 
-    A second argument, objective(params, trial), can trial.report(value, step=step) and ask trial.should_stop() (--prune).
+    A second argument, objective(params, trial), can trial.report(value, step=step) and ask trial.should_stop(), for
+    --prune.
 
     Then:  kbo tune script.py --trials 60
     """
@@ -243,8 +246,9 @@ def tune(
         known = _taken_over(path, evaluated, bounds, constraints, maximize, defaults)
         aside = _aside(path)
         path.replace(aside)
-        typer.echo(f"took over {len(known)} results of {aside}; --trials does not count them", err=True)
-        result = run(evaluated=known)
+        typer.echo(f"took over {len(known.results)} results of {aside}; --trials does not count them", err=True)
+        result = run(evaluated=known.results)
+        result = replace(result, left_out=(*known.left_out, *result.left_out))
     if result.stopped.startswith("interrupted"):
         typer.echo(f"{result}\nThe same command continues from here.")
         raise typer.Exit(130)
@@ -267,7 +271,7 @@ def _taken_over(
     constraints: Sequence[Any],
     maximize: bool,
     defaults: Mapping[str, Any],
-) -> list[Any]:
+) -> Known:
     """Return the results of a journal that are points of another space, with defaults for parameters that they lack.
 
     Those that are ``evaluated`` besides follow them.
@@ -276,13 +280,14 @@ def _taken_over(
         InvalidInput: None is.
     """
     from kbo.optimize.constraint import measured_only
-    from kbo.optimize.known import completed, known_results
+    from kbo.optimize.known import Known, completed, known_results
     from kbo.space import Space
 
     measured, others = measured_only(constraints)
+    left_out: list[str] = []
     found = [
         (params if isinstance(params, list) else {**defaults, **params}, returned)
-        for _, params, returned in completed(path, maximize)
+        for _, params, returned in completed(path, maximize, left_out)
     ]
     given = Space(bounds, others), maximize, [one.name for one in measured]
     try:
@@ -292,7 +297,9 @@ def _taken_over(
             f"{path}: {error} The script can define defaults = {{...}}, values of parameters that earlier trials lack; "
             "--fresh starts without them."
         ) from error
-    return [*known, *(one for one in known_results(evaluated, *given) if one not in known)]
+    others = known_results(evaluated, *given)
+    results = [*known.results, *(one for one in others.results if one not in known.results)]
+    return Known(results, [*left_out, *known.left_out, *others.left_out])
 
 
 def _json(option: str, path: Path) -> Any:

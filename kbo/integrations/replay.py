@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kbo.optimize import Optimizer
+from kbo.optimize import Optimizer, Trial
+from kbo.optimize.constraint import OBJECTIVE, outcome_of
 from kbo.space import Params
 
 
@@ -71,6 +72,20 @@ def replay(before: Replay | None, problem: Any, options: Mapping[str, Any], tria
         if one.pruned:
             before.optimizer.prune(trial)
         else:
-            before.optimizer.tell(trial, (one.value, dict(one.measured)))
+            _end(before.optimizer, trial, one)
         before.trials.append(one)
     return before
+
+
+def _end(optimizer: Optimizer, trial: Trial, ended: Ended) -> None:
+    """Record the value of a trial, or its failure, of which the other library has told already."""
+    needed = [constraint.name for constraint in optimizer.constraints if constraint.name != OBJECTIVE]
+    returned = ended.value, dict(ended.measured)
+    outcome = outcome_of(returned, needed, optimizer.value_range)
+    if not outcome.failure:
+        optimizer.tell(trial, returned)
+        return
+    measured = dict(outcome.measured)
+    if outcome.value is not None:
+        measured[OBJECTIVE] = outcome.value
+    optimizer.fail(trial, outcome.failure, measured=measured)

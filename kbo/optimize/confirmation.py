@@ -390,7 +390,7 @@ def confirm(
         ):
             run.open_session(n_trials=budget, timeout=timeout)
             run.fail_lost()
-            stopped = _evaluated(run, session, bar, budget, tolerance)
+            stopped = _evaluated(run, session, bar, budget, tolerance, journal)
     finally:
         with contextlib.suppress(JournalError):
             run.release()
@@ -416,7 +416,7 @@ def confirm(
     )
 
 
-def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float) -> str:
+def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolerance: float, journal: Any) -> str:
     """Make evaluations until enough is known or the budget is used, and return which in words."""
     in_a_row = 0
     while True:
@@ -437,7 +437,11 @@ def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolera
             bar.update(trial.status != "pending")
             in_a_row = in_a_row + 1 if trial.status == "failed" else 0
             if in_a_row >= _MOST_FAILURES:
-                raise TooManyFailures(f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}.")
+                stay = "" if journal is None else f" The failed evaluations stay in {journal} and count in the budget."
+                raise TooManyFailures(
+                    f"{in_a_row} evaluations failed in a row, the last with: {trial.failure}. Correct the objective."
+                    f"{stay}"
+                )
 
 
 def _named(candidates: Any) -> dict[str, Params]:

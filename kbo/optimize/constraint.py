@@ -146,11 +146,13 @@ class Outcome(NamedTuple):
         value: The value of the objective; None without one.
         measured: The other measurements that are finite numbers, by name.
         failure: Why the trial has failed, in words; empty if it has not.
+        unusable: The measurements of a trial that has not failed which are no finite numbers, by name.
     """
 
     value: float | None
     measured: dict[str, float]
     failure: str
+    unusable: Mapping[str, Any] = {}
 
     @property
     def returned(self) -> Returned:
@@ -202,7 +204,8 @@ def outcome_of(
             return Outcome(found, measured, f"there is no measurement of {name!r}; {came}")
         if name not in measured:
             return Outcome(found, measured, f"the measurement of {name!r} is {_not_a_number(others[name])}")
-    return Outcome(found, measured, "")
+    unusable = {name: entry for name, entry in others.items() if name not in measured and name != SEM}
+    return Outcome(found, measured, "", unusable)
 
 
 def _numbers(others: Mapping[str, Any]) -> dict[str, float]:

@@ -214,6 +214,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
         JournalError: There is no such file, it is not a journal, or it is damaged.
     """
     found = _valid(examine(path), path)
+    if found.unfinished:
+        warnings.warn(f"left out an unfinished last line of {path}, of a run that was killed or is writing it now.")
     return found.header, found.events
 
 

@@ -8,12 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
 from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
-from kbo.optimize.events import Ask, Tell
+from kbo.optimize.events import Ask, Fail, Prune, Tell
 from kbo.optimize.journal import read
 from kbo.optimize.search.region import Region
 from kbo.optimize.table import COLUMNS, option, parsed
@@ -23,6 +23,9 @@ from kbo.space.parameters import Parameter
 
 log: logging.Logger = logging.getLogger("kbo")
 
+_EXAMPLES = 3
+"""Results that are named of those that are left out."""
+
 _GOT = "value must be a finite number, got"
 _VALUE, _OWN, _OTHER = "value", "params.", "measured."
 _EXPECTED = (
@@ -31,23 +34,36 @@ _EXPECTED = (
 )
 
 
+class Known(NamedTuple):
+    """Known results.
+
+    Attributes:
+        results: Parameters, with the value and other measurements.
+        left_out: Sentences about what was given and is not used, one for each reason, with numbers and examples.
+    """
+
+    results: list[tuple[Params, Returned]]
+    left_out: list[str]
+
+
 def known_results(
     evaluated: Any,
     space: Space,
     maximize: bool,
     needed: Sequence[str] = (),
     value_range: tuple[float, float] | None = None,
-) -> list[tuple[Params, Returned]]:
-    """Return parameters, values and other measurements that are known.
+) -> Known:
+    """Return parameters, values and other measurements that are known, and what was left out.
 
-    Those that are no points of the space or lack a measurement are left out, with a warning.
+    Results that are no points of the space or lack a measurement are left out. A warning says so, as of trials without
+    a value and of columns that are no parameters.
 
     Args:
         evaluated: None; a DataFrame with a column for each parameter ("x0", "x1", ... where the bounds are a list) and
             "value", one for each measurement, and "sem" for standard errors, if there are any, or as by
             ``Result.to_frame``; a list of dicts with such entries; a list of pairs (params, value), where value is what
-            an objective returns; or the path of a journal or of a CSV table. Other columns of a table are ignored, with
-            a warning.
+            an objective returns; or the path of a journal or of a CSV table. A parameter that is called "value" is
+            "params.value" in a table and in dicts, and so are all others then. Other columns of a table are left out.
         space: The search space.
         maximize: Whether larger values are better, which a journal must agree with.
         needed: Names of the measurements that constraints are about.
@@ -56,53 +72,77 @@ def known_results(
     Raises:
         InvalidInput: None of these, a file that cannot be read, or none of the results can be used.
     """
-    found: list[tuple[Params, Returned]] = []
+    results: list[tuple[Params, Returned]] = []
     left_out: list[str] = []
     if evaluated is None:
-        return found
+        return Known(results, left_out)
     others = [name for name in needed if name != OBJECTIVE]
-    for place, params, returned in _rows(evaluated, space, maximize, needed):
+    unusable: list[str] = []
+    violating: list[str] = []
+    for place, params, returned in _rows(evaluated, space, maximize, needed, left_out):
         try:
             outcome = outcome_of(returned, others, value_range, _GOT)
             if outcome.failure:
                 raise InvalidInput(f"{outcome.failure}.")
-            found.append((space.canonical(params), outcome.returned))
+            results.append((space.canonical(params), outcome.returned))
         except InvalidInput as error:
-            left_out.append(f"{place}: {error}")
-    if left_out:
-        shown = " ".join(left_out[:3]) + f" And {len(left_out) - 3} more." * (len(left_out) > 3)
-        if not found:
-            raise InvalidInput(f"evaluated: none of the {len(left_out)} results can be used. {shown}")
-        log.warning("left out %d of %d known results. %s", len(left_out), len(left_out) + len(found), shown)
-    return found
+            unusable.append(f"{place}: {error}")
+            continue
+        violated = space.violated(results[-1][0])
+        if violated:
+            violating.append(f"{place}: {', '.join(violated)}.")
+    n_rows = len(results) + len(unusable)
+    if unusable and not results:
+        raise InvalidInput(f"evaluated: none of the {n_rows} results can be used. {_examples(unusable)}")
+    if unusable:
+        left_out.append(f"{len(unusable)} of {n_rows} known results. {_examples(unusable)}")
+    if violating:
+        left_out.append(
+            f"{len(violating)} of {n_rows} known results of what may be recommended, since they violate constraints. "
+            f"{_examples(violating)}"
+        )
+    for reason in left_out:
+        log.warning("left out %s", reason)
+    return Known(results, left_out)
 
 
-def _rows(evaluated: Any, space: Space, maximize: bool, needed: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the place of each result, its parameters, and what the objective would return."""
+def _examples(entries: Sequence[str]) -> str:
+    """Return the first three entries in one text, and the number of the others."""
+    shown = " ".join(entries[:_EXAMPLES])
+    if len(entries) > _EXAMPLES:
+        shown += f" And {len(entries) - _EXAMPLES} more."
+    return shown
+
+
+def _rows(
+    evaluated: Any, space: Space, maximize: bool, needed: Sequence[str], left_out: list[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the place of each result, its parameters, and what the objective would return.
+
+    What is no result is added to ``left_out``.
+    """
     if isinstance(evaluated, (str, os.PathLike)):
         path = checks.path("evaluated", evaluated)
         if path.suffix != ".csv":
-            yield from completed(path, maximize)
+            yield from completed(path, maximize, left_out)
             return
-        yield from _of_table(*_csv(path, space), space, needed)
+        yield from _of_table(*_csv(path, space), space, needed, left_out)
         return
     if hasattr(evaluated, "columns") and hasattr(evaluated, "to_dict"):  # a DataFrame, of a library that is optional
+        columns = list(evaluated.columns)
+        if len(set(columns)) < len(columns):
+            raise InvalidInput(f"evaluated: the table has several columns of one name: {checks.shown(columns)}.")
         rows = [
             (f"row {number}", {key: entry for key, entry in row.items() if not _missing(entry)})
             for number, row in enumerate(evaluated.to_dict("records"))
         ]
-        yield from _of_table(list(evaluated.columns), rows, space, needed)
+        yield from _of_table(columns, rows, space, needed, left_out)
         return
     if isinstance(evaluated, Mapping) or not isinstance(evaluated, Sequence):
         raise InvalidInput(f"{_EXPECTED}, got {checks.shown(evaluated)}.")
     for number, row in enumerate(evaluated):
         if isinstance(row, Mapping):
-            names = {key: name for key in row if (name := _measurement(key, space, needed)) is not None}
-            measured = {name: row[key] for key, name in names.items()}
-            params: Any = {key: row[key] for key in row if key != _VALUE and key not in names}
-            if not space.named and set(params) == set(space.parameters):
-                params = [params[name] for name in space.parameters]
-            yield f"row {number}", params, (row.get(_VALUE), measured)
+            yield f"row {number}", *_of_dict(row, space, needed)
         elif isinstance(row, (tuple, list)) and len(row) == 2:
             yield f"row {number}", *row
         else:
@@ -116,8 +156,44 @@ def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
     return str(key).removeprefix(_OTHER) if str(key).startswith(_OTHER) and key not in space.parameters else None
 
 
+def _prefixed(keys: Iterable[Any], space: Space) -> bool:
+    """Return whether the parameters of a table or dict are its entries "params.<name>", as by ``Result.to_frame``.
+
+    Raises:
+        InvalidInput: They are not, and a parameter has the name of the entry of the values.
+    """
+    if any(str(key).startswith(_OWN) and key not in space.parameters for key in keys):
+        return True
+    if _VALUE in space.parameters and _VALUE not in space.constants:
+        raise InvalidInput(
+            f"evaluated: {_VALUE!r} is a parameter, and the name of the values of the objective: write all parameters "
+            f"as '{_OWN}<name>', such as '{_OWN}{_VALUE}', or give pairs (params, value)."
+        )
+    return False
+
+
+def _of_dict(row: Mapping[Any, Any], space: Space, needed: Sequence[str]) -> tuple[Any, Any]:
+    """Return the parameters in an entry of a list of dicts, and what the objective would return."""
+    prefixed = _prefixed(row, space)
+    measured: dict[str, Any] = {}
+    params: Any = {}
+    for key, entry in row.items():
+        name = _measurement(key, space, needed)
+        if name is not None:
+            measured[name] = entry
+        elif key != _VALUE:
+            params[str(key).removeprefix(_OWN) if prefixed else key] = entry
+    if not space.named and set(params) == set(space.parameters):
+        params = [params[name] for name in space.parameters]
+    return params, (row.get(_VALUE), measured)
+
+
 def _of_table(
-    columns: Sequence[Any], rows: Iterable[tuple[str, Mapping[Any, Any]]], space: Space, needed: Sequence[str]
+    columns: Sequence[Any],
+    rows: Iterable[tuple[str, Mapping[Any, Any]]],
+    space: Space,
+    needed: Sequence[str],
+    left_out: list[str],
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the place of each result in a table, its parameters, and what the objective would return.
 
@@ -126,26 +202,32 @@ def _of_table(
         rows: The place of each row, and its entries by column without those that are missing.
         space: The search space.
         needed: Names of the measurements that constraints are about.
-        value_range: The least and the largest possible value, if they are declared.
+        left_out: What is no result is added here.
     """
     if _VALUE not in columns:
         raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(columns))}.")
-    trials = any(str(column).startswith(_OWN) for column in columns)  # as by Result.to_frame
-    named = {f"{_OWN * trials}{name}": name for name in space.parameters}
-    named = {column: named[column] for column in columns if column in named and (trials or column != _VALUE)}
+    trials = _prefixed(columns, space)
+    prefix = _OWN if trials else ""
+    named = {f"{prefix}{name}": name for name in space.parameters}
+    named = {column: named[column] for column in columns if column in named and column != _VALUE}
     others = [column for column in columns if column not in named and column != _VALUE]
     measured = {column: name for column in others if (name := _measurement(column, space, needed)) is not None}
     ignored = [column for column in others if column not in measured and not (trials and column in COLUMNS)]
     if ignored:
-        log.warning("evaluated: ignored the columns %s, which are no parameters", checks.shown(ignored, 400))
+        left_out.append(f"the columns {checks.shown(ignored, 400)} of evaluated, which are no parameters")
+    without: list[str] = []
     for place, row in rows:
-        if trials and row.get("status", "complete") != "complete":
+        status = row.get("status", "complete") if trials else "complete"
+        if status != "complete":
+            without.append(f"{place}: {status}.")
             continue
         params: Any = _with_none({name: row[column] for column, name in named.items() if column in row}, space)
         if not space.named and len(params) == space.dimension:
             params = [params[name] for name in space.parameters]
         found = {name: row[column] for column, name in measured.items() if column in row}
         yield place, params, (row.get(_VALUE), found)
+    if without:
+        left_out.append(f"{len(without)} trials of evaluated, which have no value. {_examples(without)}")
 
 
 def _optional(parameter: Parameter) -> bool:
@@ -201,18 +283,30 @@ def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str,
     return columns, rows
 
 
-def completed(path: Path, maximize: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the completed trials of a journal, of whatever space."""
+def completed(path: Path, maximize: bool, left_out: list[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the completed trials of a journal, of whatever space; others are counted in a text in ``left_out``."""
     try:
         header, events = read(path)
     except JournalError as error:
         raise InvalidInput(f"evaluated: {error}") from error
     if header.get("maximize") != maximize:
         raise InvalidInput(f"evaluated: {path} is of a run that {'minimises' if maximize else 'maximises'}.")
-    params = {event.number: event.params for event in events if isinstance(event, Ask)}
+    params = {}
+    without = {}
     for event in events:
-        if isinstance(event, Tell):
+        if isinstance(event, Ask):
+            params[event.number] = event.params
+            without[event.number] = "pending"
+        elif isinstance(event, Fail):
+            without[event.number] = "failed"
+        elif isinstance(event, Prune):
+            without[event.number] = "stopped early"
+        elif isinstance(event, Tell):
+            del without[event.number]
             yield f"trial {event.number}", params[event.number], (event.value, event.measured)
+    if without:
+        reasons = [f"Trial {number}: {status}." for number, status in without.items()]
+        left_out.append(f"{len(without)} trials of {path}, which have no value. {_examples(reasons)}")
 
 
 def unrecorded(results: Sequence[tuple[Params, Returned]], trials: Sequence[Trial]) -> list[tuple[Params, Returned]]:
@@ -220,6 +314,7 @@ def unrecorded(results: Sequence[tuple[Params, Returned]], trials: Sequence[Tria
 
     Before a run is continued, these are all; and none are those of its own journal.
     """
+    # A known result with the parameters and values of a trial is that trial.
     recorded = Counter(repr((trial.params, Outcome(trial.value, trial.measured, "").returned)) for trial in trials)
     fresh = []
     for result in results:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbo import checks, recipes
@@ -40,8 +39,6 @@ from kbo.workers.time_limit import YEAR
 if TYPE_CHECKING:
     import optuna
     import torch
-
-log: logging.Logger = logging.getLogger("kbo")
 
 _ASKED = 5
 """Trials between two questions whether to stop."""
@@ -120,7 +117,8 @@ def minimize(
             ``kbo.Curves(...)``; with Optuna installed "median", "hyperband", "wilcoxon", or one of its pruners.
         evaluated: Results that are known, which do not count in ``n_trials``: a DataFrame with a column for each
             parameter and "value", a list of dicts with these entries or of pairs (params, value), or the path of a CSV
-            table or of another run's journal. Those that are no points of the space are left out, with a warning.
+            table or of another run's journal. Those that are no points of the space are left out, with a warning
+            and a line of the result.
         try_first: Parameters of the first trials; those that are missing are chosen.
         progress: Show a progress bar with the best value so far.
         on_trial: A function, or a list of them, called in this process after every trial with the trial and the result
@@ -244,6 +242,7 @@ class _Loop:
         known = known_results(
             self.evaluated, space, options["maximize"], [c.name for c in measured], options["value_range"]
         )
+        left_out = list(known.left_out)
         first = first_points(self.try_first, space)
         if self.budget.stop_when and getattr(options["setting"], "certified", False):
             raise InvalidInput("stop_when is for the practical setting: use stop_at_gap, which is guaranteed.")
@@ -252,8 +251,11 @@ class _Loop:
         stopped = "interrupted before its end"
         try:
             with contextlib.suppress(KeyboardInterrupt), self.on_trial.opened():
-                stopped = self._worked(optimizer, known, first, path)
-            return result_of(optimizer, stopped, path)
+                stopped = self._worked(optimizer, known.results, first, path)
+            untried = remaining(first, space, optimizer.trials)
+            if untried:
+                left_out.append(f"{len(untried)} of {len(first)} points of try_first, for which there was no trial")
+            return replace(result_of(optimizer, stopped, path), left_out=tuple(left_out))
         except BaseException as error:
             with contextlib.suppress(Exception):  # a journal that cannot be read again
                 error.trials = list(optimizer.trials)  # pyright: ignore[reportAttributeAccessIssue]
@@ -322,8 +324,7 @@ class _Work:
 
     def until_stopped(self) -> str:
         """Run trials until there is a reason to stop, and return it."""
-        for trial in self._optimizer.fail_lost():
-            log.warning("trial %d failed: %s", trial.number, trial.failure)
+        self._optimizer.fail_lost()
         options = {"disable": not self._loop.progress, "desc": "kbo", "unit": "trial"}
         with Bar(total=self._budget.n_trials, initial=self._known, **options) as bar:
             reason = self._settled()
@@ -356,7 +357,7 @@ class _Work:
         if failures and len(failures) == self._optimizer.n_finished and not self._optimizer.completed():
             shown = "; ".join(dict.fromkeys(failures[:_SHOWN]))
             raise TooManyFailures(
-                f"all {len(failures)} trials failed, the first with: {shown}. Correct the objective or its bounds."
+                f"all {len(failures)} trials failed, the first with: {shown}. {self._after_failures()}"
             )
         return reason
 
@@ -401,10 +402,19 @@ class _Work:
         reason = reason or self._settled()
         if self._in_a_row >= self._budget.max_failures and not reason:
             failures = "1 trial" if self._in_a_row == 1 else f"{self._in_a_row} trials in a row"
-            raise TooManyFailures(
-                f"{failures} failed, the last with: {trial.failure}. Correct the objective or its bounds."
-            )
+            raise TooManyFailures(f"{failures} failed, the last with: {trial.failure}. {self._after_failures()}")
         return reason
+
+    def _after_failures(self) -> str:
+        """Return what to do after too many failures, in words."""
+        advice = "Correct the objective or its bounds"
+        if self._path is None:
+            return f"{advice}."
+        return (
+            f"{advice}. The failed trials stay in {self._path}: they count in n_trials (--trials), and the search "
+            "avoids their parameters. So after a fault that has nothing to do with the parameters begin with a new "
+            "journal (kbo tune --fresh renames the old one); otherwise the same call continues."
+        )
 
     def _show(self, bar: Bar) -> None:
         if bar.disable:

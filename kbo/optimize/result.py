@@ -22,7 +22,7 @@ from kbo.optimize.infeasible import Infeasible
 from kbo.optimize.optimizer import Optimizer
 from kbo.optimize.trials import Trial
 from kbo.space import Params
-from kbo.terminal import rounded_up
+from kbo.terminal import printable, rounded_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,7 @@ class Result:
         stopped: The reason why the run ended.
         journal: Path of the journal; None without one.
         optimizer: The optimiser after the run.
+        left_out: Sentences about what was given to the run and was not used, one for each reason.
     """
 
     params: Params | None
@@ -88,6 +89,7 @@ class Result:
     stopped: str
     journal: str | None
     optimizer: Optimizer = field(compare=False)
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self)  # without the list of all trials
@@ -120,6 +122,7 @@ class Result:
         if counts["failed"]:
             last = next(filter(None, (t.failure for t in reversed(self.trials))))
             lines.append(("last failure", " ".join(last.split())))
+        lines += [("left out", printable(reason)) for reason in self.left_out]
         if self.params is not None and self.infeasible is None:
             exact = self.lower is None or self.lower == self.upper
             sure = "" if self.certified else f" with {1 - self.assumptions.get('delta', 0.1):.0%}"

@@ -12,7 +12,7 @@ from typing import Any, Never
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
-from kbo.optimize.constraint import OBJECTIVE, Constraint, outcome_of
+from kbo.optimize.constraint import OBJECTIVE, Constraint, Outcome, outcome_of
 from kbo.optimize.events import (
     LONGEST_REASON,
     Again,
@@ -34,7 +34,8 @@ from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.trials import Trial, Trials, violations
 from kbo.space import Params, Space
-from kbo.workers.call import Outcome, check_step_by_name
+from kbo.workers import call
+from kbo.workers.call import check_step_by_name
 
 log: logging.Logger = logging.getLogger("kbo")
 
@@ -69,6 +70,7 @@ class Run(Guarded):
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
         self.value_range: tuple[float, float] | None = checks.maybe(checks.interval, "value_range", value_range)
         self._epoch = time.time() - time.monotonic()
+        self._unusable: set[str] = set()  # names of measurements of which a warning was given
         self._measures: list[str] = [c.name for c in self.constraints if c.name != OBJECTIVE]
         self._journal = None if journal is None else Journal(checks.path("journal", journal), self._header())
         try:
@@ -194,7 +196,7 @@ class Run(Guarded):
         and with its standard error ``(value, {"sem": 0.02})``.
         None, NaN, infinite values and what is no real number (text, booleans, complex numbers) are recorded as failures
         and never reach the model, and so are values outside ``value_range`` and missing measurements of constraints;
-        those that came are kept.
+        those that came are kept. A warning on the log says why the trial failed, and which measurements were not kept.
 
         Raises:
             InvalidInput: A trial that has ended, parameters outside the space, or seconds that are no finite number of
@@ -205,10 +207,25 @@ class Run(Guarded):
         found = outcome_of(value, self._measures, self.value_range)
         if found.value is None or found.failure:
             own = {} if found.value is None else {OBJECTIVE: found.value}
-            return self._fail(number, found.failure, seconds, {**own, **found.measured})
+            trial = self._fail(number, found.failure, seconds, {**own, **found.measured})
+            log.warning("trial %d failed: %s", number, trial.failure)
+            return trial
+        self._warn_of_unusable(number, found)
         return self._record(
             Tell(number=number, value=found.value, measured=found.measured, seconds=seconds, time=self._now())
         )
+
+    def _warn_of_unusable(self, number: int, outcome: Outcome) -> None:
+        """Warn of measurements that are no finite numbers, of each name once."""
+        for name, entry in outcome.unusable.items():
+            if name not in self._unusable:
+                self._unusable.add(name)
+                log.warning(
+                    "the measurement %r of trial %d is not kept, since it is no finite number: %s",
+                    name,
+                    number,
+                    checks.shown(entry),
+                )
 
     @guarded
     def add(self, params: Params, value: Any) -> Trial:
@@ -314,7 +331,10 @@ class Run(Guarded):
     def _fail_lost(self) -> list[Trial]:
         idle = self._idle(self._running)
         lost = [t for t in idle if t.number in self._lost and t.starts - t.released >= MOST_STARTS]
-        return [self._record(Fail(number=trial.number, reason=_LOST, time=self._now())) for trial in lost]
+        failed = [self._record(Fail(number=trial.number, reason=_LOST, time=self._now())) for trial in lost]
+        for trial in failed:
+            log.warning("trial %d failed: %s", trial.number, trial.failure)
+        return failed
 
     def _idle(self, running: set[int]) -> list[Trial]:
         """Return the pending trials that are not running: nobody will report their values."""
@@ -386,7 +406,7 @@ def _measurements(given: Mapping[str, float] | None) -> dict[str, float]:
     return found
 
 
-def recorded(run: Run, outcome: Outcome) -> Trial:
+def recorded(run: Run, outcome: call.Outcome) -> Trial:
     """Record the end of a call in a run, and return its trial, which is pending if it is started again."""
     trial = run.trials[outcome.number]
     if outcome.died:
@@ -397,7 +417,7 @@ def recorded(run: Run, outcome: Outcome) -> Trial:
     elif outcome.stopped:
         return run.prune(trial, outcome.seconds, outcome_of(outcome.value, ()).measured)
     elif outcome.failure is None:
-        run.tell(trial, outcome.value, outcome.seconds)
+        return run.tell(trial, outcome.value, outcome.seconds)
     else:
         run.fail(trial, outcome.failure, outcome.seconds)
     if trial.failure is not None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from kbo.streams import lasting
 from kbo.terminal import AboveBar, on_terminal
 from kbo.workers.call import Outcome, RunningTrial, call, described, pipe
 from kbo.workers.preserved import preserved
@@ -30,6 +31,8 @@ def serve(descriptor: int, parent_pipe: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # what a trial printed is not lost when it is ended
+    sys.stdout = lasting(sys.stdout, "standard output")  # a trial does not fail since nobody reads what it prints
+    sys.stderr = lasting(sys.stderr, "standard error")
     if on_terminal():
         sys.stdout, sys.stderr = AboveBar(sys.stdout), AboveBar(sys.stderr)
     connection = Connection(descriptor)

@@ -130,7 +130,7 @@ def test_a_table_that_kbo_writes_is_read_exactly(tmp_path, options):
     optimizer.fail(optimizer.ask(), "a\r\nb,")
     path, given = tmp_path / "run.csv", [trial for trial in optimizer.trials if trial.failure is None]
     for known in (table.write(optimizer.trials, path), table.frame(optimizer.trials)):
-        found = known_results(known, optimizer.space, maximize=False)
+        found = known_results(known, optimizer.space, maximize=False).results
         assert repr(found) == repr([(trial.params, (trial.value, trial.measured)) for trial in given])
 
 
@@ -159,12 +159,12 @@ def test_extra_columns_are_ignored_with_one_line_and_fixed_values_filled_in(tmp_
     when = kbo.When("on", True, {"rate": (0.0, 1.0), "mode": "fast"})
     path = tmp_path / "known.csv"
     path.write_text("x,note,on,rate,value,comment\n0.5,ok,TRUE,.25,1,\n\n1,,false,,2,good\n", newline="")
-    known = known_results(read(path), Space([{"x": (0.0, 1.0), "on": bool, "seed": 3}, when]), maximize=False)
+    known = known_results(read(path), Space([{"x": (0.0, 1.0), "on": bool, "seed": 3}, when]), maximize=False).results
     assert known == [
         ({"x": 0.5, "on": True, "seed": 3, "rate": 0.25, "mode": "fast"}, 1.0),
         ({"x": 1.0, "on": False, "seed": 3}, 2.0),
     ]
-    expected = "evaluated: ignored the columns ['note', 'comment'], which are no parameters"
+    expected = "left out the columns ['note', 'comment'] of evaluated, which are no parameters"
     assert [record.message for record in caplog.records] == [expected]
 
 
