@@ -6,6 +6,7 @@ the exact posterior, and how wide bounds are; ``python -m tests.test_left_out co
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -187,14 +188,15 @@ def test_answers_are_those_of_exact_arithmetic_for_the_anchors_that_were_chosen(
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_smaller_threshold_never_makes_bounds_wider(order):
-    bound, Z = MartingaleMixture(NOISE_STD, NORM + 1, 0.1), torch.linspace(0, 1, 41, dtype=torch.float64).unsqueeze(-1)
+    bound = MartingaleMixture(NOISE_STD, NORM + 1, 0.1)
+    Z = torch.linspace(0, 1, 41, dtype=torch.float64).unsqueeze(-1)
     for kind, lengthscale in (("rbf", 0.3), ("rbf", 1.0), ("matern52", 0.3)):
         kernel, X = stationary_kernel(kind, lengthscale), ordered(order, 120)
         y, widths = observed(kernel, X), []
         for threshold in (1e-2, 1e-3, 1e-4, 1e-6):
-            lower, upper = bound.interval(NystromGP(X, y[:, None], kernel, RIDGE, GreedyDictionary(threshold)).state, Z)
-            widths.append(float((upper - lower).mean()))
-        assert all(fine <= coarse * 1.01 for coarse, fine in zip(widths, widths[1:], strict=False)), widths
+            model = NystromGP(X, y[:, None], kernel, RIDGE, GreedyDictionary(threshold))
+            widths.append(width(bound, model.state, Z))
+        assert all(fine <= coarse * 1.01 for coarse, fine in itertools.pairwise(widths)), widths
 
 
 def test_later_parts_of_the_data_enter_a_dictionary_too():
@@ -281,8 +283,9 @@ def test_every_dictionary_of_kbo_is_in_the_law():
 
 @pytest.mark.parametrize("name", BEGUN)
 def test_a_chooser_that_was_used_begins_as_a_new_one(name):
-    X, y = unit_square(60, 1), unit_square(60, 2)[:, 0]
-    new, used = NystromRidge(matern(1.5), RIDGE, BEGUN[name]()), NystromRidge(matern(1.5), RIDGE, BEGUN[name]())
+    X = unit_square(60, 1)
+    y = unit_square(60, 2)[:, 0]
+    new, used = (NystromRidge(matern(1.5), RIDGE, BEGUN[name]()) for _ in range(2))
     used.update(X[:38], y[:38])
     for i in range(38, 50):
         used.update(X[i : i + 1], y[i : i + 1])
@@ -318,21 +321,28 @@ def test_choosers_of_one_description_share_no_list():
 
 def table(n: int) -> None:
     """Print for every rule, kernel and order what is left, the error of the mean, and the width of a bound."""
-    Z, bound = torch.linspace(0, 1, 301, dtype=torch.float64).unsqueeze(-1), MartingaleMixture(NOISE_STD, NORM + 1, 0.1)
-    print("| rule | kernel | order | m | most left | mean off by (sd) | width / exact | said |\n|---|---|---|---|---|---|---|---|")
+    Z = torch.linspace(0, 1, 301, dtype=torch.float64).unsqueeze(-1)
+    bound = MartingaleMixture(NOISE_STD, NORM + 1, 0.1)
+    print("| rule | kernel | order | m | most left | mean off by (sd) | width / exact | said |")
+    print("|---|---|---|---|---|---|---|---|")
     for rule, (_, state_of) in RULES.items():
         for kernel, shape, order, X, y in cases(KERNELS, n):
-            exact, state = KernelRidge(kernel, RIDGE), state_of(kernel, X, y)
+            exact = KernelRidge(kernel, RIDGE)
             exact.update(X, y)
-            (mean, variance), off = exact.predict(Z), state.predict(Z)[0]
-            widths = [float((upper - lower).mean()) for lower, upper in (bound.interval(s, Z) for s in (state, exact))]
-            numbers = float(left_out(kernel, state.anchors, X).max()), float(((mean - off).abs() / variance.sqrt()).max())
+            state = state_of(kernel, X, y)
+            most = float(left_out(kernel, state.anchors, X).max())
+            mean, variance = exact.predict(Z)
+            off = float(((mean - state.predict(Z)[0]).abs() / variance.sqrt()).max())
+            ratio = width(bound, state, Z) / width(bound, exact, Z)
             said = "yes" if getattr(state.provenance, "approximations", ()) else ""
-            print(
-                f"| {rule} | {shape} | {order} | {state.m} | {numbers[0]:.1e} | {numbers[1]:.2g} | "
-                f"{widths[0] / widths[1]:.3f} | {said} |",
-                flush=True,
-            )
+            row = f"| {rule} | {shape} | {order} | {state.m} | {most:.1e} | {off:.2g} | {ratio:.3f} | {said} |"
+            print(row, flush=True)
+
+
+def width(bound: MartingaleMixture, state: Posterior, Z: Tensor) -> float:
+    """The mean width of a bound at Z."""
+    lower, upper = bound.interval(state, Z)
+    return float((upper - lower).mean())
 
 
 def cost() -> None:
