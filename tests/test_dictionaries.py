@@ -79,6 +79,12 @@ def fed(dictionary: Dictionary, kernel: Kernel, X: Tensor, y: Tensor, ridge: flo
     return state
 
 
+def fed_one_by_one(state: NystromRidge, X: Tensor, y: Tensor) -> NystromRidge:
+    for i in range(len(X)):
+        state.update(X[i : i + 1], y[i : i + 1])
+    return state
+
+
 # KORS
 
 
@@ -111,7 +117,7 @@ def test_online_row_sampling_is_the_printed_formula_point_by_point(device, mu, g
         x = X[i : i + 1]
         expected = min(1.0, gamma * printed_tau(kernel, chosen, p, x, mu, eps))
         state.update(x, y[i : i + 1])
-        assert dictionary.seen[i] == pytest.approx(expected, abs=1e-10)
+        assert state.dictionary.seen[i] == pytest.approx(expected, abs=1e-10)
         if draws.next() < expected:
             chosen, p = torch.cat([chosen, x]), torch.cat([p, p.new_tensor([expected])])
         first = [j for j in range(len(chosen)) if not (chosen[:j] == chosen[j]).all(-1).any()]
@@ -161,7 +167,7 @@ def test_resampling_draws_with_the_dense_probabilities(device, q, ridge):
     state, draws, kept_newest = NystromRidge(kernel, ridge, dictionary), Uniforms(4), 0
     for i in range(60):
         state.update(X[i : i + 1], y[i : i + 1])
-        probabilities, (anchors, places, counts, drawn) = dictionary.seen[-2:]
+        probabilities, (anchors, places, counts, drawn) = state.dictionary.seen[-2:]
         leverage = Scratch(kernel, anchors, X[: i + 1], y[: i + 1], ridge).answers(places)["variance"] / ridge
         expected = 1 - (1 - (q * leverage).clamp_max(1)) ** counts
         close(probabilities, expected, 1e-10)
@@ -189,7 +195,7 @@ def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
         due = 1 + spent > growth or state.m == 0
         state.update(x, y[i : i + 1])
         plain.update(x, y[i : i + 1])
-        assert (dictionary.seen[i][-1] is not None) == due
+        assert (state.dictionary.seen[i][-1] is not None) == due
         assert growth > 1 or torch.equal(state.anchors, plain.anchors)
         if due:
             batches += 1
@@ -203,7 +209,8 @@ def test_batched_resampling_waits_until_frozen_leverages_add_up(device, growth):
 def test_a_greedy_dictionary_takes_exactly_what_is_explained_too_little(device):
     kernel, (X, y) = matern(1.5), stream(60, 40, device)
     for threshold in (0.5, 1e-3):
-        state, chosen = fed(GreedyDictionary(threshold), kernel, X, y, 0.1), X[:0]
+        state = fed_one_by_one(NystromRidge(kernel, 0.1, GreedyDictionary(threshold)), X, y)
+        chosen = X[:0]
 
         def residual(points: Tensor, chosen: Tensor) -> Tensor:
             z = Scratch(kernel, chosen, X[:1], y[:1], 0.1).features(points)
@@ -266,19 +273,23 @@ def test_dependent_points_never_enter(device, name):
 
 def test_equal_seeds_choose_equal_points_and_one_description_or_saved_state_serves_several_states(device, name):
     (X, y), (U, v), dictionary = stream(50, 40, device, 1), stream(50, 40, device, 9), MAKE[name]()
+
+    def of(dictionary: Dictionary, X: Tensor, y: Tensor) -> NystromRidge:
+        return fed_one_by_one(NystromRidge(matern(1.5), 0.5, dictionary), X, y)
+
     first, second = (NystromRidge(matern(1.5), 0.5, dictionary) for _ in range(2))
     for i in range(50):
         first.update(X[i : i + 1], y[i : i + 1])
         second.update(U[i : i + 1], v[i : i + 1])
-    whole, part = fed(MAKE[name](), matern(1.5), X, y, 0.5), fed(MAKE[name](), matern(1.5), X[:25], y[:25], 0.5)
+    whole, part = of(MAKE[name](), X, y), of(MAKE[name](), X[:25], y[:25])
     assert torch.equal(first.anchors, whole.anchors)
-    assert torch.equal(second.anchors, fed(MAKE[name](), matern(1.5), U, v, 0.5).anchors)
+    assert torch.equal(second.anchors, of(MAKE[name](), U, v).anchors)
     for _ in range(2):  # the first would change what the second is given, if they shared it
         state = NystromRidge(matern(1.5), 0.5, MAKE[name]())
         state.load_state_dict(part.state_dict())
-        state.update(X[25:], y[25:])
+        fed_one_by_one(state, X[25:], y[25:])
         assert torch.equal(state.anchors, whole.anchors)
-    other = fed(MAKE[name](seed=2), matern(1.5), X, y, 0.5).anchors
+    other = of(MAKE[name](seed=2), X, y).anchors
     assert (other.shape == whole.anchors.shape and torch.equal(other, whole.anchors)) == (name == "greedy")
 
 

@@ -195,6 +195,41 @@ def test_staged_elimination_is_the_algorithm_of_the_paper(device):
     assert {left for _, _, left in expected} > {2, 5}  # and eliminated
 
 
+def test_staged_elimination_chooses_no_point_after_its_horizon_also_restored(device):
+    """Values that came without a choice are no rounds."""
+    method, Z = (
+        Method(partial(KernelRidge, RBFKernel().double(), 0.1), FixedWidth(0.6), StagedElimination(5)),
+        Z5(device),
+    )
+    state = method.state()
+    state.update(Z[:3], Z[:3, 0])
+    for _ in range(5):
+        index = method.choose(state, Z)
+        state.update(Z[index : index + 1], Z[index])
+    restored = method.state()
+    restored.load_state_dict(state.state_dict())
+    assert [stage.n for stage in restored.stages] == [stage.n for stage in state.stages]
+    for over in (state, state.fork(), restored):
+        with pytest.raises(InvalidInput, match="horizon=5 rounds, and they are over"):
+            method.choose(over, Z)
+
+
+def Z5(device) -> torch.Tensor:
+    return torch.linspace(0, 4, 5, dtype=torch.float64, device=device).unsqueeze(-1)
+
+
+def test_the_bound_of_igp_ucb_holds_after_its_horizon(device):
+    """Its width has the term ``n eta`` of the proof, for every n: no more than a larger horizon would give is lost."""
+    X, y = stream(40, 40, device)
+    method = recipes.make("igp-ucb", RBFKernel().double(), 0.1, 2.0, 0.1, horizon=10)
+    state = method.state()
+    state.update(X, y)
+    bound = method.bound
+    expected = 0.1 * math.sqrt(float(state.log_det()) + 40 * 2 / 10 + 2 * math.log(10)) + 2.0
+    assert float(bound.width(state)) == pytest.approx(expected, rel=1e-6)
+    assert bound.guarantee_on(state) is not None
+
+
 def test_an_update_without_a_choice_is_learned_by_no_stage(device):
     X, y = stream(3, 3, device)
     state = method("supk-ucb").state()

@@ -242,7 +242,7 @@ limited = method.state().dictionary
 unlimited = GreedyDictionary(limited.threshold)
 for dictionary in (limited, unlimited, GreedyDictionary(1e-3)):
     tight = NystromRidge(kernel, RIDGE, dictionary)
-    tight.update(X[part], y[part])
+    stream(tight, X[part], y[part])
     print(f"threshold {dictionary.threshold:.1e}, limit {dictionary.most}", end=": ")
     print(f"m = {tight.m}, limit reached: {tight.dictionary.capped}", end=", ")
     print(f"width of CMM {mean_width(tight):.2f} m")

@@ -162,8 +162,11 @@ class NystromGP(StreamingGP):
     Args:
         train_X, train_Y, kernel, ridge, input_transform, outcome_transform, train_Yvar: As for ``KernelRidgeGP``.
         dictionary: Chooses the points that span the sketch; given points are in the units of train_X. By default
-            the first 100 points, then those that would be left with more than a tenth of the noise variance, at most
-            500 in all. Data enter it in the order of train_X. Tight bounds on many observations need a smaller
+            pivoted Cholesky takes the points that are explained least: until nothing is left, or if that takes more
+            than 100 points until no point is left with more than a tenth of the noise variance, at most 500 in all.
+            Data that come later, by conditioning, enter by the same rule, so a model that is conditioned may have
+            other points than one that is built from all data; the law of what may be left is the same. Where 500 are
+            not enough, ``state.provenance.approximations`` says so. Tight bounds on many observations need a smaller
             residual, for example ``GreedyDictionary(0.01 * noise_std**2 / norm_bound**2)``.
 
     Raises:

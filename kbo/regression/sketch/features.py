@@ -7,8 +7,8 @@ vector and leaves the others as they are: with ``b = z(z*)`` and ``p^2 = k(z*, z
 
     L <- [[L, 0], [b', p]],    z(x) <- (z(x), (k(z*, x) - b'z(x)) / p).
 
-A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds nothing but rounding, and never becomes an anchor. A larger p does not say
-that it can: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm ``sqrt(1 + |c|^2) / p``, and the
+A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds nothing but rounding, and never becomes an anchor. A larger p does not
+say that it can: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm ``sqrt(1 + |c|^2) / p``, and the
 larger it is the more rounding the features multiply. Points that come one by one along a path, or some of which are
 very close to each other, can make it as large as they like, whatever p is. Where ``(1 + |c|^2) / p^2`` would be more
 than ``1 / (CONDITION k(z*, z*))`` the anchors are chosen anew, by pivoting: among points that are all known there is

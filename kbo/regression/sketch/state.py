@@ -126,7 +126,7 @@ class NystromRidge(Posterior):
         if dictionary.capped:
             advice = f"it has reached its limit of {dictionary.most} points: raise most"
         return (
-            f"the dictionary of {self.m} points leaves {100 * share:.2g}% of the prior variance of an observation "
+            f"the dictionary of {self.m} points leaves {100 * share:.3g}% of the prior variance of an observation "
             f"unexplained{': ' if advice else ''}{advice}",
         )
 
