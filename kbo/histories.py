@@ -41,6 +41,9 @@ _COMPLETE = "complete", "completed", "finished", "success", "succeeded"
 _FEW = 5
 """Rows from which on a column that counts them is no parameter."""
 
+_MOST_NAMED = 5
+"""Trials that are left out which are named."""
+
 _LOGARITHMIC, _SKEWED = 100.0, 0.2
 """A column of positive numbers is on a logarithmic scale if the largest is so many times the least, and half of them
 are in this part of their range."""
@@ -246,7 +249,25 @@ def _of_study(study: Any) -> _History:
     trials = [one._replace(params=space.named(params)) for one, params in zip(found.trials, encoded, strict=True)]
     options = {"maximize": found.optimizer.maximize, "constraints": found.optimizer.constraints}
     known = replay(None, None, {"bounds": space.decoded(), **options}, trials)
-    return _History(source, "Optuna", known.optimizer, [one.key for one in known.trials])
+    keys = [one.key for one in known.trials]
+    return _History(source, "Optuna", known.optimizer, keys, _left_out_of_study(study, space.left_out, keys))
+
+
+def _left_out_of_study(study: Any, parameters: Mapping[str, str], keys: Sequence[int]) -> str:
+    """Return a remark on finished trials of a study that are not used, and on parameters that no range contains."""
+    lost = [
+        trial.number
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.is_finished() and trial.params and trial.number not in keys
+    ]
+    remark = ""
+    if lost:
+        shown = ", ".join(map(str, lost[:_MOST_NAMED]))
+        more = ", ..." if len(lost) > _MOST_NAMED else ""
+        remark += f", {len(lost)} left out (far outside the ranges of the others: {shown}{more})"
+    for name, reason in parameters.items():
+        remark += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
+    return remark
 
 
 def _of_client(client: Any, source: str) -> _History:

@@ -215,11 +215,12 @@ class KBOSampler(BaseSampler):
         space = self._space_of(study, ranges)
         before = {name: value for name, value in chosen(trial, space).items() if name not in wanted}
         given = {**before, **given}
-        expected = {**ranges.expected, **wanted}
+        today = {**ranges.expected, **wanted}
+        unknown = [name for name in ranges.whole if name not in ranges.settled and name not in wanted]
         params: dict[str, Any] = {}
         pending = running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = suggested(self._model_of(study, space), space, trial, given, expected, pending)
+            params = suggested(self._model_of(study, space), space, study, trial, given, today, unknown, pending)
             known_before, pending = pending, running(study, space, trial)
             if pending.keys() - known_before.keys():
                 continue
