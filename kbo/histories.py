@@ -262,20 +262,26 @@ def _left_out_of_study(study: Any, parameters: Mapping[str, str], keys: Sequence
     ]
     remark = ""
     if lost:
-        shown = ", ".join(map(str, lost[:_MOST_NAMED]))
-        more = ", ..." if len(lost) > _MOST_NAMED else ""
-        remark += f", {len(lost)} left out (far outside the ranges of the others: {shown}{more})"
+        remark += f", {len(lost)} left out (far outside the ranges of the others: {_first(lost)})"
     for name, reason in parameters.items():
         remark += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
     return remark
 
 
+def _first(numbers: Sequence[int]) -> str:
+    """Return the first few of some numbers as text."""
+    shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
+    return f"{shown}, ..." if len(numbers) > _MOST_NAMED else shown
+
+
 def _of_client(client: Any, source: str) -> _History:
     require("an experiment of Ax", "ax", "ax")
-    from kbo.integrations.ax.report import replayed
+    from kbo.integrations.ax.report import replayed, unused
 
     known = replayed(client)
-    return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials])
+    lost = unused(client, known)
+    remark = f", {len(lost)} left out (outside the search space: {_first(lost)})" if lost else ""
+    return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials], remark)
 
 
 def _of_journal(path: Path) -> _History:
