@@ -12,6 +12,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 )
 
 import kbo  # noqa: E402
+from kbo.errors import InvalidInput  # noqa: E402
 from kbo.integrations.optuna import KBOSampler  # noqa: E402
 
 pytestmark = pytest.mark.thorough
@@ -32,6 +33,24 @@ class TestPractical(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySam
 
 
 class TestCertified(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    """The certified setting refuses parameters that some trials lack, and ranges that grow: docs/integrations.md."""
+
     @pytest.fixture
     def sampler(self):
         return certified
+
+    def test_conditional_sample_independent(self, sampler):
+        with pytest.raises(InvalidInput, match="same parameters in every trial"):
+            super().test_conditional_sample_independent(sampler)
+
+    def test_conditional_parameter_objective(self, sampler):
+        with pytest.raises(InvalidInput, match="same parameters in every trial"):
+            super().test_conditional_parameter_objective(sampler)
+
+    @pytest.mark.parametrize(("second_low", "second_high"), [(0, 5), (0, 20), (20, 30)])
+    def test_dynamic_range_objective(self, sampler, second_low, second_high):
+        if second_high <= 10:
+            super().test_dynamic_range_objective(sampler, second_low, second_high)
+        else:
+            with pytest.raises(InvalidInput, match="whole range of each parameter from the first trial on"):
+                super().test_dynamic_range_objective(sampler, second_low, second_high)
