@@ -43,6 +43,9 @@ _COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
 _FEW = 5
 """Rows from which on a column that counts them is no parameter."""
 
+_MOST_NAMED = 5
+"""Trials that are left out which are named."""
+
 _LOGARITHMIC, _SKEWED = 100.0, 0.2
 """A column of positive numbers is on a logarithmic scale if the largest is so many times the least, and half of them
 are in this part of their range."""
@@ -250,15 +253,39 @@ def _of_study(study: Any) -> _History:
     trials = [one._replace(params=space.named(params)) for one, params in zip(found.trials, encoded, strict=True)]
     options = {"maximize": found.optimizer.maximize, "constraints": found.optimizer.constraints}
     known = replay(None, None, {"bounds": space.decoded(), **options}, trials)
-    return _History(source, "Optuna", known.optimizer, [one.key for one in known.trials])
+    keys = [one.key for one in known.trials]
+    return _History(source, "Optuna", known.optimizer, keys, _left_out_of_study(study, space.left_out, keys))
+
+
+def _left_out_of_study(study: Any, parameters: Mapping[str, str], keys: Sequence[int]) -> str:
+    """Return a remark on finished trials of a study that are not used, and on parameters that no range contains."""
+    lost = [
+        trial.number
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.is_finished() and trial.params and trial.number not in keys
+    ]
+    remark = ""
+    if lost:
+        remark += f", {len(lost)} left out (far outside the ranges of the others: {_first(lost)})"
+    for name, reason in parameters.items():
+        remark += f"; parameter {name!r} is left out: {reason.removesuffix('.')}"
+    return remark
+
+
+def _first(numbers: Sequence[int]) -> str:
+    """Return the first few of some numbers as text."""
+    shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
+    return f"{shown}, ..." if len(numbers) > _MOST_NAMED else shown
 
 
 def _of_client(client: Any, source: str) -> _History:
     require("an experiment of Ax", "ax", "ax")
-    from kbo.integrations.ax.report import replayed
+    from kbo.integrations.ax.report import replayed, unused
 
     known = replayed(client)
-    return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials])
+    lost = unused(client, known)
+    remark = f", {len(lost)} left out (outside the search space: {_first(lost)})" if lost else ""
+    return _History(source, "Ax", known.optimizer, [one.key[0] for one in known.trials], remark)
 
 
 def _of_journal(path: Path) -> _History:

@@ -13,7 +13,7 @@ from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from gpytorch.kernels import AdditiveKernel, MaternKernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
 
-from kbo import acquisition, space
+from kbo import acquisition, audit, space
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.errors import InvalidInput, RefutedAssumptions
 from kbo.kernels import freeze
@@ -26,6 +26,8 @@ pytest.importorskip("ax")
 from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig, StorageConfig
+from ax.core.parameter import FixedParameter, ParameterType, RangeParameter
+from ax.core.search_space import SearchSpace
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
@@ -338,6 +340,68 @@ def test_standard_errors_say_how_noise_differs_and_zeros_that_there_is_none(erro
     said = kbo_ax.guarantee(client)
     assert said.startswith("practical, not certified")
     assert words in said
+
+
+# Search spaces that are changed
+
+
+def changed(client: Client, change: str) -> None:
+    experiment = client._experiment
+    b = experiment.search_space.parameters["b"]
+    if change == "disabled":
+        experiment.disable_parameters_in_search_space({"a": 3.0})
+    elif change == "added":
+        new = RangeParameter("c", ParameterType.FLOAT, 0.0, 1.0, backfill_value=0.5)
+        experiment.add_parameters_to_search_space([new])
+    elif change == "fixed":
+        experiment.search_space = SearchSpace([FixedParameter("a", ParameterType.FLOAT, 3.0), b])
+    else:
+        low, high = {"narrower": (2.0, 4.0), "wider": (-5.0, 20.0)}[change]
+        experiment.search_space = SearchSpace([RangeParameter("a", ParameterType.FLOAT, low, high), b])
+
+
+@pytest.mark.parametrize("change", ["disabled", "added", "fixed", "narrower", "wider"])
+def test_a_search_space_may_be_changed_between_trials(change, tmp_path):
+    def function(a, b, c=0.5):
+        return branin(a, b) + c
+
+    client = started(n_initial=4)
+    run(client, 8, function)
+    changed(client, change)
+    if change in ("fixed", "narrower"):
+        client = again(client, tmp_path)
+    points = run(client, 3, function)
+    low, high = {"disabled": (3, 3), "fixed": (3, 3), "narrower": (2, 4), "wider": (-5, 20), "added": (-5, 10)}[change]
+    assert all(low <= point["a"] <= high for point in points)
+    node = client._generation_strategy.current_node
+    assert len(node.learned(client._experiment).trials) == 11
+    assert kbo_ax.interval(client, points[-1]) is not None
+    index, _ = kbo_ax.recommended(client)
+    assert index in range(11)
+    assert "11 trials" in str(audit(client))
+    assert "left out" not in str(audit(client))
+
+
+def test_ranges_that_are_narrowed_beside_constraints_on_parameters_are_kept():
+    client = started(n_initial=4, relations=["a + b <= 12"])
+    run(client, 6, branin)
+    space, b = client._experiment.search_space, client._experiment.search_space.parameters["b"]
+    a = RangeParameter("a", ParameterType.FLOAT, 2.0, 4.0)
+    client._experiment.search_space = SearchSpace([a, b], space.parameter_constraints)
+    points = run(client, 2, branin)
+    assert all(2 <= point["a"] <= 4 and point["a"] + point["b"] <= 12 for point in points)
+    assert len(client._generation_strategy.current_node.learned(client._experiment).trials) == 8
+
+
+def test_trials_outside_a_changed_search_space_are_named_once_where_they_cannot_be_used(caplog):
+    client = started(setting=Certified(matern(0.3), 5.0, norm_bound=600.0))
+    run(client, 5, branin)
+    changed(client, "narrower")
+    with caplog.at_level("WARNING", logger="kbo"):
+        run(client, 2, branin)
+    said = [record.getMessage() for record in caplog.records if "left out of the model" in record.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("trials [")
 
 
 # Discrete spaces

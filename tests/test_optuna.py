@@ -27,7 +27,7 @@ from optuna.trial import TrialState, create_trial  # noqa: E402
 import kbo  # noqa: E402
 from kbo.errors import InvalidInput  # noqa: E402
 from kbo.integrations.optuna import KBOSampler  # noqa: E402
-from kbo.integrations.optuna.space import SearchSpace, shared_distributions  # noqa: E402
+from kbo.integrations.optuna.space import SearchSpace  # noqa: E402
 from tests.processes import PATIENCE, started, wait_until  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -125,18 +125,6 @@ def test_encoding_and_decoding_are_inverse_and_the_features_are_in_the_order_of_
     for wrong in ({"m": 7}, {"a": 20.0}, {"b": "c"}, {"k": "no"}):
         with pytest.raises(InvalidInput, match="is not in"):
             space.encode(wrong)
-
-
-def test_a_parameter_whose_distribution_changes_is_sampled_at_random_ever_after():
-    study = run(bowl, 6)
-
-    def wider(trial):
-        return trial.suggest_float("x", 0.0, 2.0) + (trial.suggest_float("y", 0.0, 1.0) - 0.5) ** 2
-
-    study.optimize(wider, n_trials=6)
-    assert list(shared_distributions(study.trials)) == ["y"]
-    assert [list(t.system_attrs["kbo:chosen"]) for t in study.trials[1:]] == [["x", "y"]] * 6 + [["y"]] * 5
-    assert max(t.params["x"] for t in study.trials) > 1
 
 
 def test_a_fixed_parameter_and_a_pruner_of_many_brackets_are_no_obstacle():

@@ -22,7 +22,7 @@ PUBLIC = {"_replace", "_asdict", "_exit"}
 LIBRARIES = {
     "kbo/integrations/ax/node.py": {"_gen_metadata"},
     "kbo/integrations/ax/report.py": {"_maybe_generation_strategy", "_experiment"},
-    "kbo/integrations/optuna/sampler.py": {"_process_constraints_after_trial"},
+    "kbo/integrations/optuna/sampler.py": {"_process_constraints_after_trial", "_fixed_params", "_base_sampler"},
     "kbo/integrations/optuna/study.py": {"_trial_id", "_study_id", "_storage"},
 }
 """Private names of Ax and Optuna for which they have no public one."""

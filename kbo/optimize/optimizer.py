@@ -150,6 +150,7 @@ class Optimizer(Inference):
         context: Context | None = None,
         pending: Iterable[Params] = (),
         within: Mapping[str, tuple[float, float]] | None = None,
+        among: Tensor | None = None,
     ) -> Params:
         """Return the next parameters without recording them.
 
@@ -159,8 +160,12 @@ class Optimizer(Inference):
             pending: More parameters that are being evaluated, besides the pending trials.
             within: The least and the largest value that numbers may have this time, by name, where these are closer
                 than the bounds of the space; for spaces without constraints and tables.
+            among: Points [A P] of the unit cube to choose from, moved to where they agree with the context and the
+                ranges; by default all.
         """
         region = Region(self.space, context, within=within)
+        if among is not None:
+            region = region.among(region.place(among), partial=True)
         number = len(self._trials.all) if number is None else checks.whole("number", number, 0)
         return self._next(number, region, list(pending))
 

@@ -82,11 +82,15 @@ def _round(value: float) -> float:
 def ended(
     experiment: Experiment, data: Columns, space: Space, objective: str, limits: Sequence[Constraint]
 ) -> list[Ended]:
-    """The trials that have ended, in this order, each arm on its own; those outside the space are left out."""
+    """The trials that have ended, in this order, each arm on its own; those outside the space are left out.
+
+    An arm without a parameter that was added later has its backfill value.
+    """
     found, reports = [], _reports(experiment, objective)
     for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST):
         for arm in trial.arms:
-            if (params := _inside(space, arm.parameters)) is None:
+            params = _inside_or_backfilled(experiment, space, arm.parameters)
+            if params is None:
                 continue
             row, pruned = (trial.index, arm.name), trial.status == TrialStatus.EARLY_STOPPED
             of_row = {name: data.get(f"mean {name}", {}).get(row) for name in (objective, *(c.name for c in limits))}
@@ -96,6 +100,22 @@ def ended(
                 known[SEM] = error
             found.append(Ended(row, params, value, known, pruned, of_trial))
     return found
+
+
+def backfilled(experiment: Experiment, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an arm, with the backfill values of those that were added to the search space later."""
+    return {**experiment.search_space.backfill_values(), **parameters}
+
+
+def all_parameters(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the parameters of all arms of an experiment."""
+    return [backfilled(experiment, arm.parameters) for trial in experiment.trials.values() for arm in trial.arms]
+
+
+def left_out(experiment: Experiment, known: Sequence[Ended]) -> list[int]:
+    """Return the indices of trials that have ended and are not among the known ones."""
+    indices = {one.key[0] for one in known}
+    return [trial.index for trial in _in_order(experiment, TrialStatus.COMPLETED, *_LOST) if trial.index not in indices]
 
 
 def _in_order(experiment: Experiment, *status: TrialStatus) -> list[BaseTrial]:
@@ -111,6 +131,12 @@ def _inside(space: Space, parameters: Mapping[str, Any]) -> Params | None:
         return None
 
 
+def _inside_or_backfilled(experiment: Experiment, space: Space, parameters: Mapping[str, Any]) -> Params | None:
+    """Return parameters as those of a space, if necessary with the backfill values of what was added later."""
+    params = _inside(space, parameters)
+    return _inside(space, backfilled(experiment, parameters)) if params is None else params
+
+
 def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, float]]:
     """Values by step that arms reported of the objective; steps that are no whole numbers are left out."""
     table, column, found = experiment.lookup_data().full_df, {}, {}
@@ -123,9 +149,12 @@ def _reports(experiment: Experiment, objective: str) -> dict[Row, dict[int, floa
     return found
 
 
-def pending(space: Space, parameters: Iterable[Mapping[str, Any]], known: Sequence[Ended]) -> list[Params]:
+def pending(
+    experiment: Experiment, space: Space, parameters: Iterable[Mapping[str, Any]], known: Sequence[Ended]
+) -> list[Params]:
     """The parameters that are being evaluated, of those that Ax counts as pending: abandoned ones, too."""
-    inside = [params for one in parameters if (params := _inside(space, one)) is not None]
+    whole = [_inside_or_backfilled(experiment, space, one) for one in parameters]
+    inside = [params for params in whole if params is not None]
     without = [one.params for one in known if one.value is None]
     return [params for params in inside if params not in without]
 

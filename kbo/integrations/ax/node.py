@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,15 +18,26 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 
 from kbo import checks, devices
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import Columns, ended, limits_of, outcomes, pending, seen
+from kbo.integrations.ax.history import (
+    Columns,
+    all_parameters,
+    ended,
+    left_out,
+    limits_of,
+    outcomes,
+    pending,
+    seen,
+)
 from kbo.integrations.ax.kernels import build_kernel, describe_kernel
-from kbo.integrations.ax.space import from_search_space
+from kbo.integrations.ax.space import space_of_trials
 from kbo.integrations.replay import Ended, Replay, replay
 from kbo.integrations.settings import resolved
 from kbo.optimize import Certified, Constraint, Practical
 from kbo.optimize.belief import Setting
 from kbo.optimize.constraint import SEM, measured_only
 from kbo.surroundings import fixed
+
+log: logging.Logger = logging.getLogger("kbo")
 
 T = TypeVar("T", Certified, Constraint)
 
@@ -36,6 +48,7 @@ class KBONode(ExternalGenerationNode):
     Attributes:
         arguments: The arguments by name, which Ax stores.
         data: The outcomes that it knows.
+        fixed: The values of parameters that the search space has fixed or disabled after trials with others.
     """
 
     def __init__(
@@ -56,6 +69,9 @@ class KBONode(ExternalGenerationNode):
         self._known: Replay | None = None
         self._next = 0  # index of the trial that is proposed next
         self._fixed: dict[str, Any] = {}
+        self.fixed: dict[str, Any] = {}
+        self._within: dict[str, tuple[float, float]] = {}
+        self._said: set[int] = set()
         self._analysed: tuple[Any, Any] | None = None  # a record of outcomes, and Ax's own model of them
 
     @property
@@ -89,7 +105,10 @@ class KBONode(ExternalGenerationNode):
         """
         config: Any = experiment.optimization_config
         objective, maximize = _objective(config)
-        space, limits = from_search_space(experiment.search_space), self._limits(limits_of(config))
+        limits = self._limits(limits_of(config))
+        widened = not self.arguments["setting"].certified  # whose kernel compares values scaled by the ranges
+        found = space_of_trials(experiment.search_space, all_parameters(experiment), widened)
+        space, self._within, self.fixed = found
         self.data = outcomes(experiment)
         trials = ended(experiment, self.data, space, objective, limits)
         setting = _with_errors(self.arguments["setting"], trials)
@@ -97,7 +116,23 @@ class KBONode(ExternalGenerationNode):
         options = {"bounds": space, "setting": setting, "maximize": maximize, "constraints": limits, **others}
         problem = space.describe(), list(map(str, space.constraints)), maximize, limits, setting.describe(space)
         self._known = replay(self._known, problem, options, trials)
+        self._name_left_out(left_out(experiment, trials))
         return self._known
+
+    def _name_left_out(self, indices: Sequence[int]) -> None:
+        """Say in the log, once, which trials the model does not have."""
+        fresh = [index for index in indices if index not in self._said]
+        if fresh:
+            self._said.update(fresh)
+            log.warning(
+                "trials %s are left out of the model: their parameters are outside the search space, which was "
+                "changed after them.",
+                fresh,
+            )
+
+    def _within_of(self, context: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+        """Return the ranges of the search space of the parameters that are to be chosen."""
+        return {name: ends for name, ends in self._within.items() if name not in context}
 
     def _limits(self, limits: list[Constraint]) -> list[Constraint]:
         """Return outcome constraints with the numbers that were given for them.
@@ -133,8 +168,9 @@ class KBONode(ExternalGenerationNode):
         """Return the parameters of the next trial, apart from pending ones."""
         assert self._known is not None
         optimizer = self._known.optimizer
-        others = pending(optimizer.space, pending_parameters, self._known.trials)
-        found: Any = optimizer.suggest(self._next, context=self._fixed, pending=others)
+        others = pending(self.experiment, optimizer.space, pending_parameters, self._known.trials)
+        context = {**self.fixed, **self._fixed}
+        found: Any = optimizer.suggest(self._next, context=context, pending=others, within=self._within_of(context))
         self._next += 1
         return found
 

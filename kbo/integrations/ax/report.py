@@ -10,7 +10,7 @@ from ax.core.experiment import Experiment
 
 from kbo import checks
 from kbo.errors import InvalidInput
-from kbo.integrations.ax.history import note, selected
+from kbo.integrations.ax.history import left_out, note, selected
 from kbo.integrations.ax.node import KBONode
 from kbo.integrations.replay import Replay
 from kbo.optimize import Practical
@@ -35,12 +35,12 @@ def interval(client: Client, parameters: Mapping[str, Any], outcome: str | None 
         RefutedAssumptions: The data contradict the assumptions (certified setting only).
     """
     checks.instance("parameters", parameters, Mapping)
-    _, experiment, known = _known(client)
+    node, experiment, known = _known(client)
     config: Any = experiment.optimization_config
     (objective,) = config.objective.metric_names
     names = [objective, *(constraint.name for constraint in known.optimizer.constraints)]
     name = objective if outcome is None else checks.one_of("outcome", outcome, names)
-    found = known.optimizer.interval(dict(parameters), OBJECTIVE if name == objective else name)
+    found = known.optimizer.interval({**node.fixed, **parameters}, OBJECTIVE if name == objective else name)
     if found is None:
         raise InvalidInput("there is no bound yet: complete more trials first.")
     return found
@@ -104,6 +104,11 @@ def replayed(client: Client) -> Replay:
     """
     node = KBONode("ucb", Practical(), None, [], 0, "cpu")
     return node.learned(checks.instance("client", client, Client)._experiment)
+
+
+def unused(client: Client, known: Replay) -> list[int]:
+    """Return the indices of ended trials of a client that an optimiser does not have."""
+    return left_out(client._experiment, known.trials)
 
 
 def _known(client: Client) -> tuple[KBONode, Experiment, Replay]:

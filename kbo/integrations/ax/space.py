@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
@@ -44,6 +45,103 @@ def from_search_space(search_space: SearchSpace) -> Space:
     Raises:
         InvalidInput: A parameter that is a task, a fidelity or computed from others.
     """
+    return _of_entries(_entries(search_space), search_space)
+
+
+class SpaceOfTrials(NamedTuple):
+    """The space of a model of all trials of an experiment, whose search space may have been changed between them.
+
+    Attributes:
+        space: The space, whose ranges contain those of the search space and the values of the trials.
+        within: The ranges of the search space, for proposals, where they are closer than these.
+        fixed: The values of the parameters that the search space fixes while trials have others, or that are disabled.
+    """
+
+    space: Space
+    within: dict[str, tuple[float, float]]
+    fixed: dict[str, Any]
+
+
+def space_of_trials(search_space: SearchSpace, arms: Iterable[Mapping[str, Any]], widened: bool) -> SpaceOfTrials:
+    """Return the space of a model of trials.
+
+    Choices have the options of the search space only, since Ax keeps no trace of others.
+
+    Args:
+        search_space: The search space for the next trial.
+        arms: The parameters of trials so far.
+        widened: Whether values outside the search space widen the ranges.
+
+    Raises:
+        InvalidInput: As by ``from_search_space``.
+    """
+    within: dict[str, tuple[float, float]] = {}
+    fixed: dict[str, Any] = {}
+    seen: dict[str, list[Any]] = {}
+    for parameters in arms if widened else ():
+        for name, value in parameters.items():
+            seen.setdefault(name, []).append(value)
+    entries = []
+    limits = []
+    for name, today, dependents in _entries(search_space):
+        p = search_space.parameters[name]
+        found = _with_values(today, seen.get(name, []))
+        entries.append((name, found, dependents))
+        if p.is_disabled:
+            fixed[name] = p.default_value
+        elif isinstance(today, Fixed) and found != today:
+            fixed[name] = today.constant
+        elif isinstance(today, (Float, Int)) and found != today:
+            if search_space.parameter_constraints:
+                limits.append(Linear({name: 1.0}, lower=today.low, upper=today.high))
+            else:
+                within[name] = today.low, today.high
+    return SpaceOfTrials(_of_entries(entries, search_space, limits), within, fixed)
+
+
+def _with_values(today: Parameter, values: Sequence[Any]) -> Parameter:
+    """Return a parameter that has the values of trials as well; the same one if they cannot be added to it."""
+    if isinstance(today, Fixed):
+        return _of_values(today, [today.constant, *values])
+    numbers = [value for value in values if _is_number(value) and (value > 0 or not today.log)]
+    if not isinstance(today, (Float, Int)) or not numbers:
+        return today
+    low = min(today.low, *numbers)
+    high = max(today.high, *numbers)
+    if (low, high) == (today.low, today.high):
+        return today
+    if isinstance(today, Int):
+        return Int(int(low), int(high), today.log)
+    return Float(low, high, today.log)
+
+
+def _of_values(today: Fixed, values: Sequence[Any]) -> Parameter:
+    """Return a parameter of the values that a parameter had before it was fixed, and of the one that it has now."""
+    distinct = list(dict.fromkeys(value for value in values if value is not None))
+    if len(distinct) < 2:
+        return today
+    if not all(map(_is_number, distinct)):
+        return Choice(distinct)
+    low, high = min(distinct), max(distinct)
+    if all(isinstance(value, int) for value in distinct):
+        return Int(low, high)
+    return Float(float(low), float(high))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+Entry = tuple[str, Parameter, Any]
+"""The name of a parameter, the parameter, and the names of those that are active with each of its values, if any."""
+
+
+def _entries(search_space: SearchSpace) -> list[Entry]:
+    """Return the parameters of a search space.
+
+    Raises:
+        InvalidInput: A parameter that is a task, a fidelity or computed from others.
+    """
     entries = []
     for p in search_space.parameters.values():
         special = p.is_fidelity or getattr(p, "is_task", False)
@@ -53,8 +151,13 @@ def from_search_space(search_space: SearchSpace) -> Space:
                 f"others, got {p!r}: fix it or leave it out."
             )
         entries.append((p.name, _of_experiment(p), p.dependents if p.is_hierarchical else None))
-    limits = [Linear(one.constraint_dict, upper=one.bound) for one in search_space.parameter_constraints]
-    return _space(entries, limits)
+    return entries
+
+
+def _of_entries(entries: Sequence[Entry], search_space: SearchSpace, limits: Sequence[Linear] = ()) -> Space:
+    """Return the space of parameters with the constraints of a search space, and with limits of their own."""
+    constraints = [Linear(one.constraint_dict, upper=one.bound) for one in search_space.parameter_constraints]
+    return _space(entries, [*constraints, *limits])
 
 
 def _of_experiment(p: Any) -> Parameter:

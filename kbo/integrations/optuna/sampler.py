@@ -54,8 +54,10 @@ class KBOSampler(BaseSampler):
     **Model.** One model covers all parameters of finished trials. A parameter that complete trials have exactly where a
     choice suggested before has certain values is conditional, as with ``kbo.When``. Where a trial lacks one for another
     reason, it counts as the middle of its range or the first choice. A parameter is sampled at random until a trial
-    with it has finished (so the whole first trial is), and from then on if its distribution changes. Parameters of a
-    single value are left to Optuna. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the
+    with it has finished (so the whole first trial is). Where its range differs from trial to trial, the model has the
+    union of all, and proposals lie inside the range of their trial; choices that differ are sampled at random.
+    Parameters of a single value are left to Optuna, those of ``PartialFixedSampler`` to that sampler, and the others
+    are chosen for them. Features, for kernels of your own, are those of ``kbo.Space`` in the order of the
     parameters' names: one column for a number, in [0, 1] on its own scale (with a step too), and one per choice, in the
     order of the choices.
 
@@ -65,8 +67,9 @@ class KBOSampler(BaseSampler):
     trials, and those with infinite values, have the worst value so far. The last value of a pruned trial is not used as
     such, because it is a value of another function, the objective of fewer steps: in the practical setting its final
     value is predicted from it, by completed trials with the same step, and enters the model with its error; in the
-    certified setting it counts as failed. Trials with a value outside its distribution (``enqueue_trial`` allows
-    that) are left out. Where ``enqueue_trial`` fixes some of the parameters, the others are chosen for them. The
+    certified setting it counts as failed. A value outside its distribution (``enqueue_trial`` allows that) is used if
+    it is outside by at most the width of the range; otherwise, and in the certified setting, its trial is left out. What
+    is left out is named in the log, once. Where ``enqueue_trial`` fixes some of the parameters, the others are chosen for them. The
     user attribute "sem" of a trial is the standard error of its value.
 
     **Constraints.** Those of the trials, by ``trial.set_constraint`` or ``constraints_func`` (then their names are "0",
@@ -86,7 +89,7 @@ class KBOSampler(BaseSampler):
         method: A name of ``kbo.recipes.names()``; by default "ucb" (practical setting) or "dmm-ucb" (certified).
         setting: ``kbo.Practical()`` (default): kernel, noise and norm bound are estimated, the bounds have no
             guarantee. ``kbo.Certified(...)``: the bounds hold if the given numbers are right; every trial must then
-            have the same parameters.
+            have the same parameters, and the first trial their whole ranges.
         n_startup_trials: Values before the first model, from points that fill the space; by default 6, and 4 for one
             parameter. Only for the practical setting: the certified one has a model from the first value.
         n_trials: The planned number of trials, if the method needs it ("igp-ucb").
@@ -220,11 +223,12 @@ class KBOSampler(BaseSampler):
         space = self._space_of(study, ranges)
         before = {name: value for name, value in chosen(trial, space).items() if name not in wanted}
         given = {**before, **given}
-        expected = {**ranges.expected, **wanted}
+        today = {**ranges.expected, **wanted}
+        unknown = [name for name in ranges.whole if name not in ranges.settled and name not in wanted]
         params: dict[str, Any] = {}
         pending = running(study, space, trial)
         for _ in range(_ATTEMPTS):
-            params = suggested(self._model_of(study, space), space, trial, given, expected, pending)
+            params = suggested(self._model_of(study, space), space, study, trial, given, today, unknown, pending)
             known_before, pending = pending, running(study, space, trial)
             if pending.keys() - known_before.keys():
                 continue

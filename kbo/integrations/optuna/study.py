@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import torch
 from optuna.distributions import CategoricalDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
 
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna.ranges import nearest
@@ -21,6 +23,8 @@ from kbo.optimize.constraint import OBJECTIVE, SEM
 from kbo.optimize.trials import in_words, out_of_order
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+# Points to choose from where ranges are not known, and the width of the cube around a trial in which half of them are.
+_POINTS, _NEAR = 1024, 0.2
 # The system attribute of a running trial with the point chosen for it, before the objective requests parameters.
 _CHOSEN = "kbo:chosen"
 # Begin of the system attributes of a study that name it, one for each sampler that found none; and the attribute of a
@@ -31,9 +35,11 @@ _STUDY, _PROPOSED = "kbo:study:", "kbo:proposed"
 def suggested(
     model: Replay,
     search_space: SearchSpace,
+    study: Study,
     trial: FrozenTrial,
     given: Mapping[str, Any],
     ranges: Mapping[str, Any],
+    unknown: Sequence[str],
     pending: Mapping[int, Any],
 ) -> dict[str, Any]:
     """Return the next parameters of Optuna.
@@ -41,9 +47,11 @@ def suggested(
     Args:
         model: The optimiser.
         search_space: Its space.
+        study: The study.
         trial: The trial.
         given: The values of some parameters; those outside the space do not count.
-        ranges: The ranges of the parameters in this trial.
+        ranges: The ranges of the parameters in this trial, as far as they are known.
+        unknown: The parameters of which they are not.
         pending: The values in the space that others evaluate, by the numbers of their trials.
     """
     one_value = {name: d.low for name, d in ranges.items() if not isinstance(d, CategoricalDistribution) and d.single()}
@@ -52,13 +60,61 @@ def suggested(
         return search_space.decode({name: context[name] for name in search_space.space.active_names(context)})
     within = {}
     for name, d in search_space.distributions.items():
-        today: Any = ranges.get(name, d)
+        today = ranges.get(name, d)
         if name not in context and today != d:
             within[name] = today.low, today.high
+    among = None
+    if free := [name for name in unknown if name not in context and name in search_space.distributions]:
+        among = _likely_points(search_space, finished(study), free, trial.number)
     others = [pending[number] for number in sorted(pending)]
-    values: Any = model.optimizer.suggest(trial.number, context=context, pending=others, within=within)
+    values: Any = model.optimizer.suggest(trial.number, context=context, pending=others, within=within, among=among)
     params = search_space.decode(values)
     return params | {name: nearest(ranges[name], params[name]) for name in within if name in params}
+
+
+def _likely_points(
+    search_space: SearchSpace, trials: Sequence[FrozenTrial], free: Sequence[str], number: int
+) -> Tensor | None:
+    """Return points [A P] of the unit cube where some parameters are in ranges that they are likely to have there.
+
+    A range may depend on other parameters, and only the objective knows how. So the range of a parameter is taken to be
+    that of the trial whose other parameters are nearest. Half of the points are near trials, and of the values in a
+    range a quarter are at either end, where the best one often is.
+
+    Args:
+        search_space: The space.
+        trials: The finished trials.
+        free: The parameters whose ranges are not known.
+        number: The number of the trial, which decides the random numbers.
+    """
+    known = [
+        t for t in trials if all(name in t.distributions for name in free) and _or_none(search_space.complete, t.params)
+    ]
+    if not known:
+        return None
+    space = search_space.space
+    units = space.units([search_space.complete(t.params) for t in known])
+    generator = torch.Generator().manual_seed(number)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    points = uniform(_POINTS, space.dimension)
+    parents = units[torch.randint(len(units), (_POINTS // 2,), generator=generator)]
+    points[::2] = (parents + _NEAR * (uniform(*parents.shape) - 0.5)).clamp(0, 1)
+    columns = [i for i, name in enumerate(space.parameters) if name not in free]
+    if columns:
+        nearest_trials = torch.cdist(points[:, columns], units[:, columns], 1).argmin(-1)
+    else:
+        nearest_trials = torch.randint(len(units), (_POINTS,), generator=generator)
+    for name in free:
+        p = space.parameters[name]
+        found: list[Any] = [t.distributions[name] for t in known]
+        ends = [(p.unit(d.low), p.unit(d.high)) for d in found]
+        low, high = units.new_tensor(ends)[nearest_trials].unbind(-1)
+        share = (2 * uniform(_POINTS) - 0.5).clamp(0, 1)
+        points[:, list(space.parameters).index(name)] = low + (high - low) * share
+    return points
 
 
 def begun(study: Study) -> list[FrozenTrial]:

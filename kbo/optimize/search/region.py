@@ -102,10 +102,11 @@ class Region:
         """The points that satisfy the constraints of the space."""
         return Feasible(self._space, self.fixed, self._known)
 
-    def among(self, points: Tensor) -> Region:
-        """Return the same part of the space with points [A P] of the unit cube as the only choices."""
+    def among(self, points: Tensor, partial: bool = False) -> Region:
+        """Return the same part of the space with points [A P] as the only choices, which may make it a partial one."""
         part = copy.copy(self)
         part.choices = points
+        part.partial = self.partial or partial
         return part
 
     def accepts(self, params: Params) -> bool:
