@@ -228,10 +228,20 @@ class _Generic(DenseKernel):
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         with gpytorch.settings.lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(X, Z)) * self.scale
+            return self._checked(self.kernel(X, Z), (X.shape[-2], Z.shape[-2])) * self.scale
 
     def diagonal(self, X: Tensor) -> Tensor:
-        return to_dense(self.kernel(X, diag=True)) * self.scale
+        return self._checked(self.kernel(X, diag=True), X.shape[-2:-1]) * self.scale
+
+    def _checked(self, value: Any, shape: tuple[int, ...]) -> Tensor:
+        """Return what the kernel returned as a tensor, if its last axes have these sizes."""
+        found = to_dense(value)
+        if found.shape[-len(shape) :] != shape:
+            raise InvalidInput(
+                f"forward of the kernel {type(self.kernel).__name__} must return a tensor of shape [... "
+                f"{' '.join(map(str, shape))}] here, got shape {list(found.shape)}."
+            )
+        return found
 
     def error(self, X: Tensor) -> float:
         return self.steepness * _distance_error(X)

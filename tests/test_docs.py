@@ -1,16 +1,20 @@
 """The pages for users: every Python block and tutorial runs as printed; every link, path, name and command exists."""
 
+import ast
+import inspect
 import re
 import runpy
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import pytest
 import typer
 
+import kbo
 from kbo import recipes
 from tests.parts import once
 from tests.processes import environment, python
@@ -114,6 +118,65 @@ def test_the_api_page_lists_names_that_exist():
     for module, members in re.findall(r"automodule:: ([\w.]+)\n +:members:(.*)", page):
         assert all(resolved(f"{module}.{name.strip()}") for name in members.split(",") if name.strip()), members
     assert all(resolved(name) for name in re.findall(r"autoclass:: (kbo[\w.]+)", page))
+
+
+FOREIGN = {"n_jobs", "callbacks", "likelihood", "parallelism"}
+"""Arguments of other libraries that pages name."""
+
+
+def public_callables() -> dict[str, Any]:
+    """Public functions and classes of kbo by their dotted names, and public methods by theirs."""
+    found: dict[str, Any] = {}
+    modules = ["kbo", *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name)))]
+    more = ["kbo.report", "kbo.bandit", "kbo.integrations.optuna", "kbo.integrations.ax", "kbo.optimize.tracking"]
+    for module in map(import_module, [*modules, *more]):
+        names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
+        for name, value in ((name, getattr(module, name)) for name in names):
+            if inspect.isclass(value) or inspect.isfunction(value):
+                found[f"{module.__name__}.{name}"] = value
+            if inspect.isclass(value):
+                methods = inspect.getmembers(value, inspect.isroutine)
+                found |= {f"{module.__name__}.{name}.{key}": one for key, one in methods if key[0] != "_"}
+    return found
+
+
+def parameters(function: Any) -> list[inspect.Parameter]:
+    function = function.__init__ if inspect.isclass(function) else function
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of one written in C
+        return []
+
+
+def arguments(function: Any) -> set[str]:
+    return {parameter.name for parameter in parameters(function)}
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_arguments_that_pages_name_exist(page):
+    """``name=`` in prose is an argument of something public; where the page says of what, it is one of that."""
+    callables = public_callables()
+    known = {name for function in callables.values() for name in arguments(function)} | FOREIGN
+    assert set(re.findall(r"[`(](\w+)=[`)]", prose(page))) <= known
+    for name, owner in re.findall(r"`(\w+)=`\]?(?:\([^)]*\))? (?:of|in|to) (?:\{\w+\})?`~?([\w.]+)[`(]", prose(page)):
+        owners = [value for path, value in callables.items() if f".{path}".endswith(f".{owner}")]
+        assert not owners or any(name in arguments(one) for one in owners), (name, owner)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_calls_in_code_have_arguments_that_exist(page):
+    """Also those of blocks that are not executed, as far as the names are written out: ``kbo.minimize(...)``."""
+    callables = public_callables()
+    for block in blocks_of(page.relative_to(ROOT)):
+        for call in ast.walk(ast.parse(block)):
+            function = callables.get(ast.unparse(call.func)) if isinstance(call, ast.Call) else None
+            if function is None or any(one.kind is one.VAR_KEYWORD for one in parameters(function)):
+                continue
+            assert {keyword.arg for keyword in call.keywords} - {None} <= arguments(function), ast.unparse(call)
 
 
 def test_quoted_commands_options_and_experiments_exist():

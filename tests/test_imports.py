@@ -1,5 +1,8 @@
 """``import kbo`` is quick, changes no setting and loads no library that is not used."""
 
+import importlib
+import pkgutil
+
 import pytest
 
 import kbo
@@ -114,3 +117,19 @@ def test_every_public_name_is_listed_and_found():
     assert kbo.report.write is not None  # which a star import leaves out: it needs an extra
     with pytest.raises(AttributeError, match="nothing"):
         _ = kbo.nothing
+
+
+def test_every_name_that_a_module_lists_exists_and_others_are_attribute_errors():
+    """Also in modules that import their names when they are first used."""
+    names = ["kbo", *(found.name for found in pkgutil.walk_packages(kbo.__path__, "kbo."))]
+    for name in names:
+        if name.endswith("__main__") or name.startswith("kbo.experiments"):
+            continue
+        module = importlib.import_module(name)
+        listed = {*dir(module), *getattr(module, "__all__", ())}
+        assert [name for name in listed if not hasattr(module, name)] == []
+        lazy = vars(module).get("__getattr__")
+        if lazy is not None:
+            assert [name for name in module.__all__ if lazy(name) is not getattr(module, name)] == []
+        for unknown in ("joint", "no_such_name"):
+            assert unknown in listed or not hasattr(module, unknown)

@@ -32,6 +32,7 @@ class Page(HTMLParser):
         super().__init__()
         self.source = path.read_text(encoding="utf-8")
         self.open, self.tags, self.ids, self.images, self.words, self.attributes = ([] for _ in range(6))
+        self.tables: list[list[int]] = []  # for each table the number of cells of its rows
         self.feed(self.source)
         self.close()
         self.text = " ".join(" ".join(self.words).split())
@@ -42,6 +43,12 @@ class Page(HTMLParser):
         named = dict(attrs)
         self.ids += [named["id"]] if "id" in named else []
         self.images += [named] if tag == "img" else []
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append(0)
+        if tag in ("th", "td"):
+            self.tables[-1][-1] += 1
         if tag not in VOID:
             self.open.append(tag)
 
@@ -67,6 +74,7 @@ def checked(path) -> Page:
     assert "url(" not in page.source
     assert "@import" not in page.source
     assert all(image["alt"].strip() and image["width"] and image["height"] for image in page.images)
+    assert all(len(set(cells)) == 1 for cells in page.tables), "every row has as many cells as the header"
     labels = [value for name, value in page.attributes if name == "aria-labelledby"]
     assert set(labels) <= set(page.ids)
     assert len(page.source.encode()) < 1.5e6

@@ -31,15 +31,18 @@ __all__ = [
 ]
 
 
+_MODULES = ("base", "constrained", "input_constructors", "safe", "thompson", "ucb")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in (*__all__, "base", "constrained", "joint", "safe", "thompson", "ucb"):
+    if name not in (*__all__, *_MODULES):
         raise AttributeError(f"module 'kbo.acquisition' has no attribute {name!r}")
-    parts = ("constrained", "input_constructors", "safe", "thompson", "ucb")
-    modules = [import_module(f"kbo.acquisition.{part}") for part in parts]
-    for found in (vars(module) for module in modules):
-        globals().update((name, found[name]) for name in __all__ if name in found)
+    for part in _MODULES:
+        module = import_module(f"kbo.acquisition.{part}")
+        globals()[part] = module
+        globals().update({public: vars(module)[public] for public in __all__ if public in vars(module)})
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -306,12 +306,13 @@ class WidthConfidence(Confidence):
     covers: frozenset[str] = frozenset()
 
     @abstractmethod
-    def width(self, state: Posterior) -> Tensor:
-        """Return the multiplier of the standard deviation, []."""
+    def width(self, state: Posterior) -> Tensor | float:
+        """Return the multiplier of the standard deviation, a number of at least 0 or a tensor []."""
 
     def interval(self, state: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
         ridge = self.ridge(state)
-        answers, width = state.at(ridge), self.width(state)
+        answers = state.at(ridge)
+        width = self._checked_width(state)
         mean, variance = answers.predict(X)
         if self._statement_on(state) is not None:
             width = rounding.widened(state, width, answers.quad(), ridge)
@@ -320,7 +321,30 @@ class WidthConfidence(Confidence):
 
     def inflated(self, state: Posterior, X: Tensor, g: Tensor) -> Tensor:
         """Return ``mean + width g``."""
-        return state.predict(X, self.ridge(state))[0] + self.width(state).to(g) * g if self.finite_on(state) else g
+        if not self.finite_on(state):
+            return g
+        mean = state.predict(X, self.ridge(state))[0]
+        return mean + self._checked_width(state).to(g) * g
+
+    def _checked_width(self, state: Posterior) -> Tensor:
+        """Return ``width`` as a tensor [].
+
+        Raises:
+            InvalidInput: It is something else than a tensor of one entry or a number of at least 0.
+        """
+        width = self.width(state)
+        if isinstance(width, Tensor) and width.numel() == 1:
+            return width.reshape(())
+        try:
+            number = checks.real(width)
+        except Exception:  # of whatever a subclass returned
+            number = math.nan
+        if not number >= 0:
+            raise InvalidInput(
+                f"width of {type(self).__name__} must return one number of at least 0, or a tensor of shape [], got "
+                f"{checks.shown(width)}."
+            )
+        return torch.tensor(number, dtype=torch.float64)
 
 
 class SubGaussian(Confidence):

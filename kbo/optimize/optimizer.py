@@ -321,13 +321,29 @@ class Optimizer(Inference):
     def _next(self, number: int, region: Region, pending: Sequence[Params] = ()) -> Params:
         """Return the parameters of trial ``number``; ``pending`` ones are being evaluated besides the trials."""
         step = self._step(number, region, pending)
-        params = next(found for proposer in self.setting.proposers if (found := proposer(step)) is not None)
+        params = self._proposed(step)
         if step.belief is None or not step.belief.exact or region.partial:
             return params
         if params not in [*[trial.params for trial in self._trials.all], *pending]:
             return params
         search = self._search(region, number)  # without noise the value there is known, or will be
         return search.region.params(search.region.sample(search.generator))
+
+    def _proposed(self, step: Step) -> Params:
+        """Return the parameters of the first proposer that returns some.
+
+        Raises:
+            InvalidInput: None of them does.
+        """
+        for proposer in self.setting.proposers:
+            params = proposer(step)
+            if params is not None:
+                return params
+        names = ", ".join(getattr(proposer, "__name__", repr(proposer)) for proposer in self.setting.proposers)
+        raise InvalidInput(
+            f"no proposer of {type(self.setting).__name__} returned parameters for trial {step.search.number}, of "
+            f"[{names}]: end the list with one that always does, as by_upper_bound after initial_design."
+        )
 
     def _step(self, number: int, region: Region, pending: Sequence[Params]) -> Step:
         """Return what the parameters of trial ``number`` depend on."""

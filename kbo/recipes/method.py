@@ -178,7 +178,11 @@ class Method:
         if points.ndim != 2:
             raise InvalidInput(f"points must have shape [A d], got {tuple(points.shape)}.")
         size, generator = checks.whole("size", size, 1), checks.generator(generator)
-        return self.rule.choose(self.confidence, state, points, size, generator)
+        rows = self.rule.choose(self.confidence, state, points, size, generator)
+        name = f"choose of {type(self.rule).__name__}"
+        if not isinstance(rows, list) or not 0 < len(rows) <= size:
+            raise InvalidInput(f"{name} must return a list of 1 to {size} rows of points, got {checks.shown(rows)}.")
+        return [checks.whole(f"a row that {name} returned", row, 0, len(points) - 1) for row in rows]
 
     def model(self, train_X: Tensor, train_Y: Tensor) -> PosteriorGP:
         """Return the posterior as a BoTorch model of train_X [n d], train_Y [n 1]."""

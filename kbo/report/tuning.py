@@ -70,8 +70,8 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         expected=expected,
         noise_margin=NOISE_MARGIN,
         reasons=_reasons(record),
+        columns=_columns(record),
         tables=_tables(record, recommended),
-        measured=_measured(record),
         limits=_limits(result),
         csv=base64.b64encode(text(record.trials).encode()).decode(),
         resume=resume(record) if record.history is None else None,
@@ -156,6 +156,11 @@ def _tables(record: Record, recommended: Any) -> dict[str, list[tuple]]:
         chosen = {f"The {len(best)} best observed values.": best, f"The last {len(last)} trials.": last}
     again = repetitions(trials)
     return {caption: [_row(record, trial, recommended, again) for trial in rows] for caption, rows in chosen.items()}
+
+
+def _columns(record: Record) -> list[str]:
+    """Return the header of the tables of trials: a name for each entry of a row."""
+    return ["trial", "value", *_measured(record), *record.space.parameters, "seconds", "note"]
 
 
 def _row(record: Record, trial: Trial, recommended: Any, again: Mapping[int, int]) -> tuple:

@@ -80,8 +80,9 @@ class AdaptiveRidge(View):
         for x, target, weight in steps:
             self.state.update(x, target, **given(weight))
             self._schedule.update(self.state)
-            if self._schedule.ridge != self.state.ridge:
-                self.state.move_ridge(self._schedule.ridge)
+            ridge = checks.positive(f"the ridge of the {type(self._schedule).__name__}", self._schedule.ridge)
+            if ridge != self.state.ridge:
+                self.state.move_ridge(ridge)
 
     def move_ridge(self, ridge: float) -> None:
         """Raise InvalidInput: the schedule moves the ridge, and bounds on this posterior rest on that."""

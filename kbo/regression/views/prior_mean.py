@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kbo import checks
+from kbo.errors import InvalidInput
 from kbo.regression.all_ridges import AllRidges, Moments
 from kbo.regression.posterior import Answers, Posterior
 from kbo.regression.views.view import View, ViewAnswers, given
@@ -33,6 +34,23 @@ class PriorMean(View):
         super().__init__(state)
         self.mean: Callable[[Tensor], Tensor] = checks.function("mean", mean)
 
+    def mean_at(self, X: Tensor) -> Tensor:
+        """Return the prior mean [...] at X [... d]; a number stands for the same mean everywhere.
+
+        Raises:
+            InvalidInput: The function returned something else.
+        """
+        mean = self.mean(X)
+        if isinstance(mean, Tensor) and mean.shape in (X.shape[:-1], ()):
+            return mean
+        try:
+            return X.new_tensor(checks.number("mean", mean))
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"mean must return a tensor of shape {list(X.shape[:-1])} for points of shape {list(X.shape)}, or a "
+                f"number, got {_described(mean)}."
+            ) from error
+
     def at(self, ridge: float | None = None) -> Answers:
         return _Raised(self, self.state.at(ridge))
 
@@ -40,7 +58,7 @@ class PriorMean(View):
     def update(self, X: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
         """Add observations X [r d], y [r]."""
         self.check_data(X, y, weights)
-        self.state.update(X, y - self.mean(X), **given(weights))
+        self.state.update(X, y - self.mean_at(X), **given(weights))
 
     def fork_frozen(self) -> Posterior:
         return PriorMean(self.state.fork_frozen(), self.mean)
@@ -54,11 +72,11 @@ class _Raised(ViewAnswers):
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = self.inner.predict(X)
-        return mean + self.state.mean(X), variance
+        return mean + self.state.mean_at(X), variance
 
     def factored(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mean, U, V = self.inner.factored(X)
-        return mean + self.state.mean(X), U, V
+        return mean + self.state.mean_at(X), U, V
 
 
 class _RaisedRidges(AllRidges):
@@ -77,4 +95,10 @@ class _RaisedRidges(AllRidges):
         return _RaisedRidges(self.state, self._groups[groups], self._inner.select(groups))
 
     def _raised(self, moments: Moments) -> Moments:
-        return moments._replace(mean=moments.mean + self.state.mean(self._groups))
+        return moments._replace(mean=moments.mean + self.state.mean_at(self._groups))
+
+
+def _described(value: object) -> str:
+    """Return the shape of a tensor or array, or what else a value is, for a message."""
+    shape = getattr(value, "shape", None)
+    return checks.shown(value) if shape is None else f"a {type(value).__name__} of shape {list(shape)}"

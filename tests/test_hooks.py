@@ -1,0 +1,173 @@
+"""What users write for kbo to call may return plain numbers; what cannot be used is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+import kbo
+from kbo.confidence import WidthConfidence
+from kbo.errors import InvalidInput
+from kbo.recipes import Method, Recipe, Rule
+from kbo.regression import AdaptiveRidge, KernelRidge, PriorMean, RidgeSchedule
+from tests.dense import close
+from tests.laws.states import rbf, unit_square
+
+X, Z = unit_square(9, 1), unit_square(4, 2)
+Y = torch.sin(4 * X).sum(-1)
+
+NUMBERS = {
+    "a float": lambda value: value,
+    "a whole number": int,
+    "a NumPy number": np.float64,
+    "a NumPy array": np.array,
+    "a tensor": lambda value: torch.tensor(value, dtype=torch.float64),
+    "a tensor in float32": torch.tensor,
+    "a tensor of one entry": lambda value: torch.tensor([value], dtype=torch.float64),
+}
+"""Ways to return a number."""
+
+NOT_NUMBERS = {
+    "nothing": lambda value: None,
+    "text": str,
+    "NaN": lambda value: float("nan"),
+    "two numbers": lambda value: torch.tensor([value, value]),
+    "a list": lambda value: [value],
+    "an array": lambda value: np.array([value, value]),
+}
+
+
+def fed(state: Any = None) -> Any:
+    state = KernelRidge(rbf(), 0.1) if state is None else state
+    state.update(X, Y)
+    return state
+
+
+class Wide(WidthConfidence):
+    """A width that is whatever it is given."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def width(self, state: Any) -> Any:
+        return self._value
+
+
+class Chosen(RidgeSchedule):
+    """A ridge that is whatever it is given, after the first observation."""
+
+    def __init__(self, value: Any) -> None:
+        self.ridge, self._value, self.n = 0.1, value, 0
+
+    def update(self, state: Any) -> None:
+        self.ridge, self.n = self._value, state.n
+
+
+def widened(value: Any) -> Tensor:
+    draws = Wide(value).inflated(fed(), Z, torch.ones(4, dtype=torch.float64))
+    return torch.stack([*Wide(value).interval(fed(), Z), draws])
+
+
+def ridged(value: Any) -> Tensor:
+    return torch.stack(fed(AdaptiveRidge(KernelRidge(rbf(), 0.1), Chosen(value))).predict(Z))
+
+
+def raised(value: Any) -> Tensor:
+    state = fed(PriorMean(KernelRidge(rbf(), 0.1), lambda points: value))
+    moments = state.all_ridges(Z.unsqueeze(-2)).grid([0.1])
+    return torch.stack([*state.predict(Z), moments.mean.flatten(), state.at().factored(Z)[0]])
+
+
+HOOKS: dict[str, Callable[[Any], Tensor]] = {
+    "the width of a confidence": widened,
+    "the ridge of a schedule": ridged,
+    "a constant prior mean": raised,
+}
+
+
+@pytest.mark.parametrize("way", NUMBERS)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_numbers_of_any_type_are_taken(hook, way):
+    close(HOOKS[hook](NUMBERS[way](2.0)), HOOKS[hook](torch.tensor(2.0, dtype=torch.float64)), 1e-12)
+
+
+@pytest.mark.parametrize("way", NOT_NUMBERS)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_what_is_no_number_is_refused_by_name(hook, way):
+    with pytest.raises(InvalidInput, match=rf"{hook.split()[-1]}|{hook.split()[1]}"):
+        HOOKS[hook](NOT_NUMBERS[way](2.0))
+
+
+def test_a_negative_width_is_refused():
+    with pytest.raises(InvalidInput, match="width of Wide must return one number of at least 0"):
+        Wide(-1.0).interval(fed(), Z)
+
+
+def test_a_prior_mean_of_another_shape_is_refused_with_the_shape_that_fits():
+    for wrong in (lambda points: points.sum(-1, keepdim=True), lambda points: points):
+        with pytest.raises(InvalidInput, match=r"mean must return a tensor of shape \[9\] .*got a Tensor of shape"):
+            fed(PriorMean(KernelRidge(rbf(), 0.1), wrong))
+
+
+def test_a_kernel_of_another_shape_is_refused_with_the_shape_that_fits():
+    class Wrong(Kernel):
+        def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+            K = (x1.unsqueeze(-2) * x2.unsqueeze(-3)).sum(-1)
+            return K.diagonal(dim1=-2, dim2=-1) if diag else K[..., :-1]
+
+    state = KernelRidge(Wrong(), 0.1)
+    with pytest.raises(
+        InvalidInput, match=r"forward of the kernel Wrong must return a tensor of shape \[... \d+ \d+\]"
+    ):
+        fed(state).predict(Z)
+
+
+class Choosing(Rule):
+    """A rule that returns whatever it is given."""
+
+    needs_confidence = False
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def choose(self, confidence: Any, state: Any, points: Tensor, size: int, rng: Any) -> Any:
+        return self._rows
+
+
+@pytest.mark.parametrize("rows", [None, 1, [], [4], [-1], ["a"], [0.5], [0, 1]])
+def test_rows_that_a_rule_cannot_choose_are_refused(rows):
+    method = Method(lambda: KernelRidge(rbf(), 0.1), None, Choosing(rows))
+    with pytest.raises(InvalidInput, match="choose of Choosing"):
+        method.choose(fed(method.state()), Z)
+
+
+@pytest.mark.parametrize("row", [2, np.int64(2)])
+def test_rows_of_any_whole_type_are_taken(row):
+    method = Method(lambda: KernelRidge(rbf(), 0.1), None, Choosing([row]))
+    chosen = method.choose(fed(method.state()), Z)
+    assert (chosen, type(chosen)) == (2, int)
+
+
+def test_functions_that_make_no_method_or_posterior_are_refused():
+    with pytest.raises(InvalidInput, match="the value of recipe 'none'"):
+        Recipe("none", lambda kernel: None).make(rbf(), 0.1, 1.0, 0.1)
+    with pytest.raises(InvalidInput, match="the value of posterior"):
+        Method(lambda: None, None, Choosing([0])).state()  # pyright: ignore[reportArgumentType]
+
+
+def test_proposers_of_which_none_applies_are_named():
+    def never(step: Any) -> None:
+        return None
+
+    class Silent(kbo.Practical):
+        proposers = (never,)
+
+    optimizer = kbo.Optimizer({"x": (0.0, 1.0)}, setting=Silent())
+    with pytest.raises(InvalidInput, match=r"no proposer of Silent returned parameters for trial 0, of \[never\]"):
+        optimizer.ask()
