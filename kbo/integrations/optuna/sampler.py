@@ -68,9 +68,9 @@ class KBOSampler(BaseSampler):
     such, because it is a value of another function, the objective of fewer steps: in the practical setting its final
     value is predicted from it, by completed trials with the same step, and enters the model with its error; in the
     certified setting it counts as failed. A value outside its distribution (``enqueue_trial`` allows that) is used if
-    it is outside by at most the width of the range; otherwise, and in the certified setting, its trial is left out. What
-    is left out is named in the log, once. Where ``enqueue_trial`` fixes some of the parameters, the others are chosen for them. The
-    user attribute "sem" of a trial is the standard error of its value.
+    it is outside by at most the width of the range; otherwise, and in the certified setting, its trial is left out.
+    What is left out is named in the log, once. Where ``enqueue_trial`` fixes some of the parameters, the others are
+    chosen for them. The user attribute "sem" of a trial is the standard error of its value.
 
     **Constraints.** Those of the trials, by ``trial.set_constraint`` or ``constraints_func`` (then their names are "0",
     "1" and so on): values of at most 0 are feasible. Each has a model of its own, as with ``kbo.Constraint(name,
