@@ -27,7 +27,9 @@ class CheckedAcquisition(AcquisitionFunction):
         """
         if checks.shaped("X", X).ndim < 2 or not X.shape[-2]:
             raise InvalidInput(f"X must have shape [b q d], got {tuple(X.shape)}: use X.unsqueeze(-2).")
-        checks.batch_shape(X=X.shape[:-2], **self.batch_shapes())
+        shapes = self.batch_shapes()
+        if any(shapes.values()):
+            checks.batch_shape(X=X.shape[:-2], **shapes)
         return super().__call__(X)
 
     def batch_shapes(self) -> dict[str, torch.Size]:

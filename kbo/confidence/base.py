@@ -334,7 +334,7 @@ class WidthConfidence(Confidence):
         """
         width = self.width(state)
         if isinstance(width, Tensor) and width.numel() == 1:
-            return width.reshape(())
+            return width.reshape(()) if width.ndim else width
         try:
             number = checks.real(width)
         except Exception:  # of whatever a subclass returned

@@ -35,6 +35,7 @@ class StreamingGP(PosteriorModel):
     Subclasses define the state without data (``_new_state``); arguments and errors are those of ``KernelRidgeGP``.
     """
 
+    batch_shape: torch.Size = torch.Size()  # only fantasies have batches
     _likelihood: RidgeLikelihood
 
     def __init__(
