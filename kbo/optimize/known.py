@@ -12,6 +12,7 @@ from typing import Any
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
+from kbo.files import check_file, reading
 from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.events import Ask, Tell
 from kbo.optimize.journal import read
@@ -25,6 +26,7 @@ log: logging.Logger = logging.getLogger("kbo")
 
 _GOT = "value must be a finite number, got"
 _VALUE, _OWN, _OTHER = "value", "params.", "measured."
+_TABLE = "Give a table with a column for each parameter and a column 'value'."
 _EXPECTED = (
     "evaluated must be a DataFrame with a column 'value', a list of dicts with an entry 'value', a list of pairs "
     "(params, value), or the path of a journal (.jsonl) or table (.csv)"
@@ -174,12 +176,14 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
 
 def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
     """Return the columns of a CSV file, and the place and the entries of each row, read as the space's parameters."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+    with checks.inside("evaluated"):
+        check_file(path, _TABLE)
+        with (
+            reading(path, "a table (CSV), text in UTF-8", _TABLE),
+            open(path, encoding="utf-8-sig", newline="") as file,
+        ):
             reader = csv.reader(file, strict=True)
             lines = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, ValueError, csv.Error) as error:
-        raise InvalidInput(f"evaluated: cannot read {path}: {error}.") from error
     columns = lines[0][1] if lines else []
     if len(set(columns)) < len(columns):
         raise InvalidInput(f"evaluated: {path} has several columns of one name: {checks.shown(columns)}.")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.files import TEMPORARY, replacing
+from kbo.files import TEMPORARY, reading, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,11 +185,12 @@ def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
     if not path.exists():
         raise InvalidInput(f"there is no file {path}.")
-    table = _table(path)
-    rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
-    if definition is None:
-        return rows
-    arguments = json.loads(definition)["arguments"]
+    with reading(path, "a table of rows (Parquet)", "Give a file of `kbo run`, or its folder."):
+        table = _table(path)
+        rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
+        if definition is None:
+            return rows
+        arguments = dict(json.loads(definition)["arguments"])
     single = {k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
     return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
 
