@@ -74,7 +74,8 @@ def known_results(
     if left_out:
         shown = " ".join(left_out[:3]) + f" And {len(left_out) - 3} more." * (len(left_out) > 3)
         if not found:
-            raise InvalidInput(f"evaluated: none of the {len(left_out)} results can be used. {shown}")
+            source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
+            raise InvalidInput(f"evaluated: none of the {len(left_out)} results{source} can be used. {shown}")
         log.warning("left out %d of %d known results. %s", len(left_out), len(left_out) + len(found), shown)
     return found
 
@@ -86,7 +87,7 @@ def _rows(evaluated: Any, space: Space, maximize: bool, needed: Sequence[str]) -
         if path.suffix != ".csv":
             yield from completed(path, maximize)
             return
-        yield from _of_table(*_csv(path, space), space, needed)
+        yield from _of_table(*_csv(path, space), space, needed, f"the table {path}")
         return
     if hasattr(evaluated, "columns") and hasattr(evaluated, "to_dict"):  # a DataFrame, of a library that is optional
         rows = [
@@ -119,7 +120,11 @@ def _measurement(key: Any, space: Space, needed: Sequence[str]) -> str | None:
 
 
 def _of_table(
-    columns: Sequence[Any], rows: Iterable[tuple[str, Mapping[Any, Any]]], space: Space, needed: Sequence[str]
+    columns: Sequence[Any],
+    rows: Iterable[tuple[str, Mapping[Any, Any]]],
+    space: Space,
+    needed: Sequence[str],
+    source: str = "the table",
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the place of each result in a table, its parameters, and what the objective would return.
 
@@ -128,10 +133,10 @@ def _of_table(
         rows: The place of each row, and its entries by column without those that are missing.
         space: The search space.
         needed: Names of the measurements that constraints are about.
-        value_range: The least and the largest possible value, if they are declared.
+        source: The table, in words.
     """
     if _VALUE not in columns:
-        raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(columns))}.")
+        raise InvalidInput(f"{_EXPECTED}; {source} has the columns {checks.shown(list(columns))}.")
     trials = any(str(column).startswith(_OWN) for column in columns)  # as by Result.to_frame
     named = {f"{_OWN * trials}{name}": name for name in space.parameters}
     named = {column: named[column] for column in columns if column in named and (trials or column != _VALUE)}
