@@ -56,7 +56,7 @@ def load(target: str) -> _Target:
         problem = TUNING[target]()
         return _Target(target, problem, problem.space)
     path = Path(target)
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not os.path.isfile(path):
         known = ", ".join(TUNING)
         raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
     if found := _module_named(path.stem):

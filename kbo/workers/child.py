@@ -48,7 +48,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
         number, params = task
         connection.send(("begun", None))
         report, decide = pipe(lambda step, value: connection.send(("report", (step, value))), received.get)
-        if obstacle:
+        if function is None or obstacle:
             outcome = Outcome(number, failure=obstacle)
         else:
             with preserved(), settings.applied():
