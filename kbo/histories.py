@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.extras import require
+from kbo.files import check_file, reading
 from kbo.optimize import Optimizer, Result
 from kbo.optimize.answers import Comparison
 from kbo.optimize.constraint import SEM
@@ -29,6 +32,9 @@ _TARGETS = "value", "objective", "target", "loss", "score"
 _PREFIXES = "params.", "params_"
 """Begins of the columns of parameters in tables of kbo and of Optuna; in others all columns are parameters."""
 
+_ADVICE = "Give a storage of Optuna (.db), a client of Ax (.json), a table (.csv), or a journal of kbo (.jsonl)."
+_STORAGE = "Give the SQLite file of an Optuna storage, or its URL, such as sqlite:///studies.db."
+
 _STORAGES = ".db", ".sqlite", ".sqlite3"
 _TABLES = ".csv", ".txt", ".tsv"
 FOREIGN = (*_STORAGES, *_TABLES, ".json")
@@ -39,6 +45,9 @@ _COMPLETE = "complete", "completed", "finished", "success", "succeeded"
 
 _COURSE = {*COLUMNS, "state", "datetime_start", "datetime_complete", "duration"}
 """Columns of tables of kbo and Optuna that are neither parameters nor measurements."""
+
+_LONGEST_LINE = 1_000_000
+"""Characters of the first line of a table, at most."""
 
 _FEW = 5
 """Rows from which on a column that counts them is no parameter."""
@@ -199,28 +208,73 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
             "history must be a study of Optuna, a client of Ax, a DataFrame, or the path or storage URL of one, got "
             f"{checks.shown(history)}."
         )
-    path = Path(history)
+    path = checks.path("history", history)
     if "://" in str(history) or path.suffix in _STORAGES:
         return _of_study(_loaded(str(history), study))
-    if not path.exists():
-        raise InvalidInput(f"there is no file {path}.")
+    check_file(path, _ADVICE)
     if path.suffix == ".jsonl":
         return _of_journal(path)
     if path.suffix == ".json":
-        require(f"the history {path}", "ax", "ax")
-        from ax.api.client import Client
-
-        return _of_client(Client.load_from_json_file(str(path)), path.name)
+        return _of_client(_client(path), path.name)
     if path.suffix not in _TABLES:
         raise InvalidInput(f"{path} is no history: give .db (Optuna), .json (Ax), .csv, or .jsonl (kbo).")
     require(f"the history {path}", "cli", "pandas")
     import pandas as pd
 
-    try:
-        table = pd.read_csv(path, sep=None, engine="python")
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot read {path} as CSV: {error}.") from error
+    advice = "Give a table with a column for each parameter and one of values."
+    with reading(path, "a table (CSV), text in UTF-8", advice):
+        table = pd.read_csv(path, sep=_separator(path), engine="python")
     return _of_table(table, path.name, target, maximize, bounds)
+
+
+def _separator(path: Path) -> str:
+    """Return what separates the columns of a table: of some characters the one that is most often in its first line.
+
+    pandas would guess it in a time that grows with the square of the length of that line.
+    """
+    with open(path, encoding="utf-8-sig") as file:
+        first = file.readline(_LONGEST_LINE + 1)
+    if len(first) > _LONGEST_LINE:
+        raise ValueError(f"its first line has more than {_LONGEST_LINE} characters")
+    counts = {separator: first.count(separator) for separator in ",;\t|"}
+    separator = max(counts, key=counts.__getitem__)
+    if counts[separator]:
+        return separator
+    return " " if " " in first.strip() else ","
+
+
+def _client(path: Path) -> Any:
+    """Return the client of Ax that a file of JSON holds."""
+    require(f"the history {path}", "ax", "ax")
+    from ax.api.client import Client
+
+    import kbo.integrations.ax  # noqa: F401  # what Ax cannot read before: strategies and models of kbo
+
+    advice = "Save it by client.save_to_json_file(path), with the version of Ax that reads it."
+    with reading(path, "a client of Ax in JSON", advice):
+        return Client.load_from_json_file(str(path))
+
+
+def _check_storage(path: Path) -> None:
+    """Check that a file is a storage of Optuna, which would make one of any other database.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    check_file(path, _STORAGE)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reading(path, "a database of SQLite", _STORAGE))
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        stack.enter_context(contextlib.closing(connection))
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = {name for (name,) in rows}
+    if "experiment_v2" in tables:
+        raise InvalidInput(
+            f"{path} is a storage of Ax: load the client with Ax, and give that, kbo.audit(client), or its file by "
+            "client.save_to_json_file(path)."
+        )
+    if "studies" not in tables:
+        raise InvalidInput(f"{path} is no storage of Optuna: it has the tables {sorted(tables)}. {_STORAGE}")
 
 
 def _loaded(storage: str, name: str | None) -> Any:
@@ -229,13 +283,18 @@ def _loaded(storage: str, name: str | None) -> Any:
     import optuna
 
     file = storage.removeprefix("sqlite:///")
-    if ("://" not in file and not Path(file).exists()) or not file:  # which opening the storage would make
-        raise InvalidInput(f"there is no file {file or storage}.")
+    if not file:
+        raise InvalidInput(f"there is no file in {storage}. {_STORAGE}")
+    if "://" not in file:
+        _check_storage(Path(file))
     storage = f"sqlite:///{file}" if "://" not in file else storage
-    names = optuna.get_all_study_names(storage)
-    if name is None and len(names) != 1:
-        raise InvalidInput(f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study).")
-    return optuna.load_study(study_name=checks.one_of("study", name or names[0], names), storage=storage)
+    with reading(storage, "a storage of Optuna that can be opened", _STORAGE):
+        names = optuna.get_all_study_names(storage)
+        if name is None and len(names) != 1:
+            raise InvalidInput(f"{storage} has the studies {', '.join(names) or 'none'}: name one (study=, --study).")
+        found = optuna.load_study(study_name=checks.one_of("study", name or names[0], names), storage=storage)
+        found.get_trials(deepcopy=False)  # which fails here if they are damaged
+    return found
 
 
 def _of_study(study: Any) -> _History:

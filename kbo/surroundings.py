@@ -46,12 +46,14 @@ class _Aside:
         self._device_only = device_only
         self._contexts = ExitStack()
         self.any = False
+        self.gradients = True
 
     def put(self) -> None:
         """Put aside whatever differs from the settings of a fresh program."""
         import numpy
         import torch
 
+        self.gradients = torch.is_grad_enabled()
         if torch.get_default_device().type != "cpu":
             self._contexts.enter_context(torch.device("cpu"))
             self.any = True
@@ -106,13 +108,18 @@ def callers() -> Iterator[None]:
     if aside is None:
         yield
         return
+    import torch
+
+    own_gradients = torch.is_grad_enabled()  # kbo may compute without gradients where it calls
     try:
         _thread.aside = None
         aside.bring_back()
+        torch.set_grad_enabled(aside.gradients)
         yield
     finally:
         if aside.any:
             aside.put()
+        torch.set_grad_enabled(own_gradients)
         _thread.aside = aside
 
 

@@ -23,10 +23,11 @@ def _read(path: Path) -> tuple[Contents, Trials, str]:
     """Return what a journal holds, its trials up to the first line that is damaged or does not fit, and that line."""
     from kbo.optimize.journal import examine
     from kbo.optimize.trials import Trials
-    from kbo.report.record import space_of
+    from kbo.report.record import naming, space_of
 
     found = examine(path)
-    trials = Trials(space_of(found.header))
+    with naming(path):
+        trials = Trials(space_of(found.header))
     return found, trials, trials.add_all(found.events) or found.damage
 
 

@@ -59,7 +59,7 @@ def load(target: str) -> _Target:
         problem = TUNING[target]()
         return _Target(target, problem, problem.space)
     path = Path(target)
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not os.path.isfile(path):
         known = ", ".join(TUNING)
         raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
     if found := _module_named(path.stem):
@@ -71,7 +71,7 @@ def load(target: str) -> _Target:
     sys.path.insert(_after_standard_library(), str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidInput(
             f"{path} failed while it was loaded: {type(error).__name__}: {error}{place(error)}"
         ) from error
@@ -84,6 +84,10 @@ def load(target: str) -> _Target:
         raise InvalidInput(
             f"{path}: setting is to be kbo.Certified(...), kbo.Safe(...) or kbo.Practical(...); rename it."
         )
+    if not isinstance(given.get("defaults", {}), Mapping):
+        raise InvalidInput(f"{path}: defaults must be a dict of values by the names of parameters.")
+    if not isinstance(given.get("constraints", []), (list, tuple)):
+        raise InvalidInput(f'{path}: constraints must be a list, for example [kbo.Constraint("memory", upper=8)].')
     return _Target(path.stem, **given)
 
 
@@ -303,10 +307,13 @@ def _taken_over(
 
 
 def _json(option: str, path: Path) -> Any:
-    try:
+    """Return what a file of JSON holds, which an option names."""
+    from kbo.files import check_file, reading
+
+    advice = f'{option} takes a file such as [{{"lr": 0.01}}].'
+    check_file(path, advice)
+    with reading(path, "a list of parameters in JSON", advice):
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{option}: cannot read {path} as JSON: {error}.") from error
 
 
 def _aside(path: Path) -> Path:

@@ -198,8 +198,11 @@ def examine(path: str | os.PathLike[str]) -> Contents:
     Raises:
         JournalError: There is no such file, or it is not a journal.
     """
+    found_at = checks.path("path", path)
     try:
-        text = checks.path("path", path).read_bytes()
+        if found_at.exists() and not (found_at.is_file() or found_at.is_dir()):
+            raise JournalError(f"the journal {path} is a pipe or a device, not a file: choose another path.")
+        text = found_at.read_bytes()
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}.") from error
     found = parse(text)

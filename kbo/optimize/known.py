@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kbo import checks
 from kbo.errors import InvalidInput, JournalError
+from kbo.files import check_file, reading
 from kbo.optimize.constraint import OBJECTIVE, SEM, Outcome, Returned, outcome_of
 from kbo.optimize.events import Ask, Fail, Prune, Tell
 from kbo.optimize.journal import read
@@ -28,6 +29,7 @@ _EXAMPLES = 3
 
 _GOT = "value must be a finite number, got"
 _VALUE, _OWN, _OTHER = "value", "params.", "measured."
+_TABLE = "Give a table with a column for each parameter and a column 'value'."
 _EXPECTED = (
     "evaluated must be a DataFrame with a column 'value', a list of dicts with an entry 'value', a list of pairs "
     "(params, value), or the path of a journal (.jsonl) or table (.csv)"
@@ -93,7 +95,8 @@ def known_results(
             violating.append(f"{place}: {', '.join(violated)}.")
     n_rows = len(results) + len(unusable)
     if unusable and not results:
-        raise InvalidInput(f"evaluated: none of the {n_rows} results can be used. {_examples(unusable)}")
+        source = f" of {evaluated}" if isinstance(evaluated, (str, os.PathLike)) else ""
+        raise InvalidInput(f"evaluated: none of the {n_rows} results{source} can be used. {_examples(unusable)}")
     if unusable:
         left_out.append(f"{len(unusable)} of {n_rows} known results. {_examples(unusable)}")
     if violating:
@@ -126,7 +129,7 @@ def _rows(
         if path.suffix != ".csv":
             yield from completed(path, maximize, left_out)
             return
-        yield from _of_table(*_csv(path, space), space, needed, left_out)
+        yield from _of_table(*_csv(path, space), space, needed, left_out, f"the table {path}")
         return
     if hasattr(evaluated, "columns") and hasattr(evaluated, "to_dict"):  # a DataFrame, of a library that is optional
         columns = list(evaluated.columns)
@@ -194,6 +197,7 @@ def _of_table(
     space: Space,
     needed: Sequence[str],
     left_out: list[str],
+    source: str = "the table",
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the place of each result in a table, its parameters, and what the objective would return.
 
@@ -203,9 +207,10 @@ def _of_table(
         space: The search space.
         needed: Names of the measurements that constraints are about.
         left_out: What is no result is added here.
+        source: The table, in words.
     """
     if _VALUE not in columns:
-        raise InvalidInput(f"{_EXPECTED}; the table has the columns {checks.shown(list(columns))}.")
+        raise InvalidInput(f"{_EXPECTED}; {source} has the columns {checks.shown(list(columns))}.")
     trials = _prefixed(columns, space)
     prefix = _OWN if trials else ""
     named = {f"{prefix}{name}": name for name in space.parameters}
@@ -256,12 +261,14 @@ def _with_none(params: dict[str, Any], space: Space) -> dict[str, Any]:
 
 def _csv(path: Path, space: Space) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
     """Return the columns of a CSV file, and the place and the entries of each row, read as the space's parameters."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+    with checks.inside("evaluated"):
+        check_file(path, _TABLE)
+        with (
+            reading(path, "a table (CSV), text in UTF-8", _TABLE),
+            open(path, encoding="utf-8-sig", newline="") as file,
+        ):
             reader = csv.reader(file, strict=True)
             lines = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, ValueError, csv.Error) as error:
-        raise InvalidInput(f"evaluated: cannot read {path}: {error}.") from error
     columns = lines[0][1] if lines else []
     if len(set(columns)) < len(columns):
         raise InvalidInput(f"evaluated: {path} has several columns of one name: {checks.shown(columns)}.")

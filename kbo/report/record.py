@@ -90,6 +90,14 @@ class Record:
             path = None if run.journal is None else Path(run.journal)
             return replace(cls.of(run.optimizer), path=path, stopped=run.stopped)
         path = checks.path("run", run)
+        with naming(path):
+            return cls._of_journal(path, kernel, constraints)
+
+    @classmethod
+    def _of_journal(
+        cls, path: Path, kernel: Kernel | Sequence[Hypothesis] | None, constraints: Sequence[Constraint]
+    ) -> Record:
+        """Return the record of a journal; arguments and errors as for ``of``."""
         header, events = journal.read(path)
         if header.get("setting") == "confirm":
             raise JournalError(f"{path} has the evaluations of a confirmation: see `kbo journal show {path}`.")
@@ -177,6 +185,17 @@ _NEEDS_KERNEL = (
     "The run is in the certified setting, where the kernel is given and not estimated. The journal holds only a "
     "fingerprint of it, so no bound can be computed from the journal alone."
 )
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the path of a journal before the messages about its contents that lack it."""
+    try:
+        yield
+    except (InvalidInput, JournalError) as error:
+        if path.name in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -12,9 +12,12 @@ from typing import Any
 from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.extras import require
+from kbo.files import check_file, reading
 from kbo.space.conditions import When
 from kbo.space.constraints import Linear
 from kbo.space.parameters import Choice, Fixed, Float, Int, Ordinal
+
+_ADVICE = "Space.to_dict() returns what such a file holds."
 
 _KINDS = {kind.__name__: kind for kind in (Float, Int, Choice, Ordinal, Fixed, Linear)}
 
@@ -57,11 +60,23 @@ def read(path: Path) -> Any:
     """
     if path.suffix != ".json":
         require("a space in YAML", "yaml", "yaml")
-    try:
-        text = path.read_text("utf-8")
-        return json.loads(text) if path.suffix == ".json" else _yaml(text)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"the file cannot be read: {error}") from error
+    check_file(path, _ADVICE)
+    form = "JSON" if path.suffix == ".json" else "YAML"
+    with reading(path, f"a space in {form}, text in UTF-8", _ADVICE):
+        text = path.read_text("utf-8-sig")
+        if form == "YAML":
+            return _yaml(text)
+        return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the entries of a JSON object, of which no name may come twice: the last one would count alone."""
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the entry {twice!r} is there twice")
+    return entries
 
 
 def _yaml(text: str) -> Any:

@@ -21,7 +21,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -219,8 +218,9 @@ class Space:
             MissingExtra: PyYAML, which YAML needs, is not installed.
         """
         found = checks.path("path", path)
+        entries = read(found)
         with checks.inside(str(found)):
-            return cls.from_dict(read(Path(found)))
+            return cls.from_dict(entries)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The parameters by name as plain JSON values, then the constraints; of functions the names alone."""

@@ -51,7 +51,7 @@ def serve(descriptor: int, parent_pipe: int) -> None:
         number, params = task
         connection.send(("begun", None))
         report, decide = pipe(lambda value, step: connection.send(("report", (value, step))), received.get)
-        if obstacle:
+        if function is None or obstacle:
             outcome = Outcome(number, failure=obstacle)
         else:
             with preserved(), settings.applied():

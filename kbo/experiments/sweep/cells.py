@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import kbo
 from kbo.errors import InvalidInput
-from kbo.files import TEMPORARY, replacing
+from kbo.files import TEMPORARY, check_file, reading, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,17 +179,17 @@ def read_rows(path: str | os.PathLike[str]) -> pd.DataFrame:
         InvalidInput: There is no such file, or no cell in the folder, or a file is damaged.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         if files := sorted(path.glob("*.parquet")):
             return concatenate(map(read_rows, files))
         raise InvalidInput(f"the folder {path} has no finished cells (no .parquet files).")
-    if not path.exists():
-        raise InvalidInput(f"there is no file {path}.")
-    table = _table(path)
-    rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
-    if definition is None:
-        return rows
-    arguments = json.loads(definition)["arguments"]
+    check_file(path, "Give a file of `kbo run`, or its folder.")
+    with reading(path, "a table of rows (Parquet)", "Give a file of `kbo run`, or its folder."):
+        table = _table(path)
+        rows, definition = table.to_pandas(), (table.schema.metadata or {}).get(_DEFINITION)
+        if definition is None:
+            return rows
+        arguments = dict(json.loads(definition)["arguments"])
     single = {k: v for k, v in arguments.items() if not isinstance(v, (list, dict)) and k not in rows}
     return rows.assign(cell=path.stem, **single)[["cell", *single, *rows]]
 
