@@ -89,6 +89,7 @@ class Effect:
         ranged: Whether ``good`` is a range.
         all: Whether these are all values.
         edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
+        interval: The 90% interval of the share by draws of the model; None without draws.
     """
 
     name: str
@@ -98,6 +99,14 @@ class Effect:
     ranged: bool
     all: bool
     edge: str
+    interval: tuple[float, float] | None = None
+
+    @property
+    def weight(self) -> str:
+        """The share and its interval, in words."""
+        if self.interval is None or self.interval[0] == self.interval[1]:
+            return f"{self.name} {self.share:.0%}"
+        return f"{self.name} {self.share:.0%} [{self.interval[0]:.0%}, {self.interval[1]:.0%}]"
 
     def __str__(self) -> str:
         if self.all:
@@ -137,7 +146,7 @@ class Answers:
         loss = f"{'more' if more else 'less'} than {self.tolerance:.2g}, which counts as none: "
         loss += f"go on{close}" if more else f"stop{close}; the optimum may still be further away"
         time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
-        visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
+        visible = [one.weight for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
         matters = [f"{', '.join(visible)} of the variation, interactions counted for each"] * bool(visible)
         matters += [f"no effect is visible yet of {', '.join(hidden)}"] * bool(hidden)
@@ -304,8 +313,9 @@ def _effects(
     """Return the effects of the parameters; arguments as for ``answers``."""
     none_visible = "effects" in belief.account()
     found = []
-    for one in importance(space, belief, draws=0):
-        share, parameter = one.total[1], space.parameters[one.name]
+    for one in importance(space, belief):
+        lower, share, upper = one.total
+        parameter = space.parameters[one.name]
         values = _Values()
         if one.name in by_name(best):
             units, points = _along(space, best, one.name)
@@ -314,7 +324,7 @@ def _effects(
             values = _values(parameter, units, drawn.cpu(), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
         edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
-        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge))
+        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge, (lower, upper)))
     return found
 
 
