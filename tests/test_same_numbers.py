@@ -8,8 +8,9 @@ import pytest
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from kbo.optimize import sensitivity
 from kbo.optimize.result import result_of
-from kbo.report import tuning
+from kbo.report import replay, tuning
 from kbo.report.page import Picture
 from tests.test_report import checked
 
@@ -36,7 +37,7 @@ def pruned_run(folder):
     """A run of which every fourth trial was stopped early, the last one among them."""
     optimizer = kbo.Optimizer(SPACE, seed=3, journal=folder / "pruned.jsonl")
     objective = error_rate(3, 0.02)
-    for number in range(24):
+    for number in range(20):
         trial = optimizer.begin()
         value = objective(trial.params)
         optimizer.report(trial, step=1, value=1.3 * value + 0.01)
@@ -44,14 +45,14 @@ def pruned_run(folder):
             optimizer.prune(trial)
         else:
             optimizer.tell(trial, value, seconds=20.0)
-    return result_of(optimizer, "the budget of 24 trials is used", str(folder / "pruned.jsonl"))
+    return result_of(optimizer, "the budget of 20 trials is used", str(folder / "pruned.jsonl"))
 
 
 def tuned(folder, name, noise, maximize=False, **options):
     objective = error_rate(1, noise)
     if maximize:
-        return kbo.maximize(lambda params: -objective(params), SPACE, 18, journal=folder / f"{name}.jsonl", **options)
-    return kbo.minimize(objective, SPACE, 18, journal=folder / f"{name}.jsonl", **options)
+        return kbo.maximize(lambda params: -objective(params), SPACE, 14, journal=folder / f"{name}.jsonl", **options)
+    return kbo.minimize(objective, SPACE, 14, journal=folder / f"{name}.jsonl", **options)
 
 
 def limited(folder):
@@ -107,13 +108,16 @@ def printed_numbers(result):
     return NUMBER.findall("\n".join(lines))
 
 
-OFTEN = ("maximised", "minimised without noise", "stopped early", "certified", "audit")
+OFTEN = ("maximised", "stopped early", "certified", "audit")
 CASES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.thorough) for name in RUNS]
 
 
 @pytest.fixture(autouse=True)
-def without_pictures(monkeypatch):
-    """Pages without their figures, which take most of the time."""
+def quick_pages(monkeypatch):
+    """Pages without their figures and with few bounds of earlier times, which take most of the time."""
+    monkeypatch.setattr(replay, "MOST_MOMENTS", 2)
+    monkeypatch.setattr(replay, "_LEAST_MOMENTS", 2)
+    monkeypatch.setattr(sensitivity, "_MOST", 256)
     monkeypatch.setattr(tuning, "_embedded", lambda group: dict.fromkeys(group, Picture("data:,", 1, 1)))
 
 

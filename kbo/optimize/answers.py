@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kbo.optimize.belief import Belief
 from kbo.optimize.search.region import Region
-from kbo.optimize.sensitivity import importance
+from kbo.optimize.sensitivity import DRAWS, importance
 from kbo.optimize.table import by_name
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
@@ -198,6 +198,7 @@ def answers(
     generator: torch.Generator,
     tolerance: float | None,
     likely: Callable[[Tensor], Tensor],
+    intervals: bool = True,
 ) -> Answers | None:
     """Return the answers of a run.
 
@@ -209,6 +210,7 @@ def answers(
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         likely: Returns at which points [n P] of the unit cube all constraints are likely to be kept, [n].
+        intervals: Whether the shares of the variance have intervals, which take most of the time.
 
     Returns:
         The answers; None where there is no prior of the objective to draw from.
@@ -236,7 +238,7 @@ def answers(
         ),
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
-        effects=_effects(space, belief, best.params, likely, tolerance, generator),
+        effects=_effects(space, belief, best.params, likely, tolerance, generator, intervals),
         inside=belief.predicted(),
     )
 
@@ -309,11 +311,12 @@ def _effects(
     likely: Callable[[Tensor], Tensor],
     tolerance: float,
     generator: torch.Generator,
+    intervals: bool,
 ) -> Sequence[Effect]:
     """Return the effects of the parameters; arguments as for ``answers``."""
     none_visible = "effects" in belief.account()
     found = []
-    for one in importance(space, belief):
+    for one in importance(space, belief, DRAWS if intervals else 0):
         lower, share, upper = one.total
         parameter = space.parameters[one.name]
         values = _Values()
