@@ -111,6 +111,16 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
     assert told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12).answers().entries()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
+    text = Answers(None, Estimate(0.042, 0.0, 0.1), None, 0.01, [], (0, 0), beyond_zero=True).entries()[
+        "20 more trials"
+    ]
+    assert "that is beyond 0, where no value was: if none can be, give value_range" in text
+    optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
+    assert not optimizer.answers().beyond_zero
+
+
 def diverging(value_range=None, maximize=False):
     """An optimiser after trials of an error rate with a long tail of bad values, some of them stopped early."""
     sign = -1 if maximize else 1

@@ -130,6 +130,7 @@ class Answers:
         effects: The parameters, the one with the largest effect first.
         inside: Of how many trials the value is inside the 90% interval that the others predict, and of how many that is
             known.
+        beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
     start: Estimate | None
@@ -138,6 +139,7 @@ class Answers:
     tolerance: float
     effects: Sequence[Effect]
     inside: tuple[int, int]
+    beyond_zero: bool = False
 
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
@@ -145,6 +147,8 @@ class Answers:
         close = ", but it is close" if self.tolerance / 2 < self.more.value < 2 * self.tolerance else ""
         loss = f"{'more' if more else 'less'} than {self.tolerance:.2g}, which counts as none: "
         loss += f"go on{close}" if more else f"stop{close}; the optimum may still be further away"
+        if self.beyond_zero:
+            loss += "; that is beyond 0, where no value was: if none can be, give value_range"
         time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
         visible = [one.weight for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
@@ -231,15 +235,16 @@ def answers(
         tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
     noise = 0.0 if belief.exact else belief.assumptions()["noise_std"]
     seconds = [trial.seconds for trial in trials if trial.seconds is not None]
+    more = _gain(judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator)
+    below_zero = all((one.value or 0.0) < 0 for one in belief.values)
     return Answers(
         start=None if trials[0].number or trials[0].params == best.params else _estimate(here - first),
-        more=_gain(
-            judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator
-        ),
+        more=more,
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
         effects=_effects(space, belief, best.params, likely, tolerance, generator, intervals),
         inside=belief.predicted(),
+        beyond_zero=below_zero and float(here.mean()) + more.value > 0,
     )
 
 
