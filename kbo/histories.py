@@ -101,15 +101,27 @@ class Audit:
     inferred: bool
 
     def __str__(self) -> str:
-        left_out = {"recommended", "best observed", "details", *(["at an edge"] if self.inferred else [])}
+        answers = self._answers()
+        printed = [("", self._summary()), *self._best().items()]
+        known = {} if self.result.answers is None else self.result.answers.entries()
+        left_out = {"recommended", "best observed", "details"} | (known.keys() - answers.keys())
+        printed += [line for line in self.result.entries()[1:] if line[0] not in left_out]
+        return "\n".join(f"{name:14} {text}".lstrip() for name, text in printed)
+
+    def _summary(self) -> str:
+        """Return the source, the number of trials and what was left out, in words."""
         counts = Counter(trial.status for trial in self.result.trials)
         lost = "".join(f", {counts[status]} {status}" for status in ("failed", "pruned", "pending") if counts[status])
-        lines = [
-            ("", f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"),
-            *self._best().items(),
-            *(line for line in self.result.entries()[1:] if line[0] not in left_out),
-        ]
-        return "\n".join(f"{name:14} {text}".lstrip() for name, text in lines)
+        return f"{self.source}: {len(self.result.trials)} trials{lost}{self.remark}"
+
+    def _answers(self) -> dict[str, str]:
+        """Return all answers by label; ranges of trials have no edges."""
+        if self.result.answers is None:
+            return self._best()
+        answers = self._best() | self.result.answers.entries()
+        if self.inferred:
+            answers.pop("at an edge", None)
+        return answers
 
     def _best(self) -> dict[str, str]:
         """Return sentences on the best trials by label."""
@@ -134,7 +146,7 @@ class Audit:
         """
         from kbo.report import History, Record, write
 
-        history = History(self.tool, self.names, self._best())
+        history = History(self.tool, self.names, self._answers(), self._summary())
         return write(replace(Record.of(self.result), history=history), page, title=self.source)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import kbo
+from kbo.optimize import sensitivity
 from kbo.optimize.answers import Answers, Effect, Estimate, _gain
 from tests.commands import kbo as command
 
@@ -108,6 +109,63 @@ def test_a_declared_range_bounds_the_gain_and_large_numbers_are_no_error():
     optimizer = told(objective, {"x": (0.0, 1.0)}, value_range=(0.0, 1.0))
     assert optimizer.answers().more.value <= optimizer.interval(optimizer.recommended().params)[1]
     assert told(lambda p: 1e200 * (p["x"] - 0.3) ** 2, {"x": (0.0, 1.0)}, 12).answers().entries()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_gain_beyond_zero_where_no_value_was_asks_for_a_range(sign):
+    text = Answers(None, Estimate(0.042, 0.0, 0.1), None, 0.01, [], (0, 0), beyond_zero=True).entries()[
+        "20 more trials"
+    ]
+    assert "that is beyond 0, where no value was: if none can be, give value_range" in text
+    optimizer = told(lambda p: sign * (0.05 + p["x"]), {"x": (0.0, 1.0)}, 10, maximize=sign < 0)
+    assert not optimizer.answers().beyond_zero
+
+
+def diverging(value_range=None, maximize=False):
+    """An optimiser after trials of an error rate with a long tail of bad values, some of them stopped early."""
+    sign = -1 if maximize else 1
+    rng = random.Random(5)
+    span = None if value_range is None else tuple(sorted(sign * end for end in value_range))
+    space = {"lr": kbo.Float(1e-4, 1.0, log=True), "width": kbo.Int(4, 128, log=True), "z": (0.0, 1.0)}
+    optimizer = kbo.Optimizer(space, seed=0, maximize=maximize, value_range=span)
+    for _ in range(30):
+        params = {"lr": 10 ** rng.uniform(-4, 0), "width": rng.randint(4, 128), "z": rng.random()}
+        value = 0.03 + 0.01 * (math.log10(params["lr"]) + 2) ** 2 + 0.002 * abs(params["width"] - 60) ** 0.5
+        if params["lr"] > 0.2:
+            value = 0.5 + 0.45 * rng.random()
+        optimizer.tell(params, sign * min(0.95, value * (1 + 0.1 * rng.gauss(0, 1))))
+    return optimizer
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("value_range", [None, (0.0, 1.0)])
+def test_all_numbers_of_a_report_are_inside_the_limits_of_the_intervals(value_range, maximize, monkeypatch):
+    """Importance, draws, comparisons and forecasts come from values that `predict` can return as well."""
+    taken = []
+    indices = sensitivity._indices
+    monkeypatch.setattr(sensitivity, "_indices", lambda values: taken.append(values) or indices(values))
+    optimizer = diverging(value_range, maximize)
+    values = [abs(trial.value) for trial in optimizer.trials]
+    worst = 2 * max(values) - min(values)
+    least = -math.inf
+    if value_range is not None:
+        least, worst = 0.0, min(worst, 1.0)
+    answers = optimizer.answers()
+    assert kbo.report.importance(optimizer)
+    points = torch.rand(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    features = optimizer.space.features(points)
+    belief = optimizer.description()
+    taken += [
+        belief.draws(features, 100, torch.Generator().manual_seed(0)),
+        belief.raw(belief.posterior.predict(features)[0]),
+    ]
+    for numbers in taken:
+        assert float(-numbers.min()) <= worst + 1e-9
+        assert float(-numbers.max()) >= least - 1e-9
+    if value_range is not None:
+        _, mean, _ = optimizer.interval(optimizer.recommended().params)
+        assert answers.more.upper <= abs(mean) + 0.05
+        assert abs(optimizer.compare({"lr": 0.9, "width": 4, "z": 0.5}).upper) <= 1.0
 
 
 def test_a_choice_may_have_many_options_and_numbers_among_them():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kbo.optimize.belief import Belief
 from kbo.optimize.search.region import Region
-from kbo.optimize.sensitivity import importance
+from kbo.optimize.sensitivity import DRAWS, importance
 from kbo.optimize.table import by_name
 from kbo.optimize.trials import Trial
 from kbo.space import Choice, Params, Space
@@ -89,6 +89,7 @@ class Effect:
         ranged: Whether ``good`` is a range.
         all: Whether these are all values.
         edge: "lower" or "upper" where the recommended value is at that bound and better ones may lie beyond it.
+        interval: The 90% interval of the share by draws of the model; None without draws.
     """
 
     name: str
@@ -98,6 +99,14 @@ class Effect:
     ranged: bool
     all: bool
     edge: str
+    interval: tuple[float, float] | None = None
+
+    @property
+    def weight(self) -> str:
+        """The share and its interval, in words."""
+        if self.interval is None or self.interval[0] == self.interval[1]:
+            return f"{self.name} {self.share:.0%}"
+        return f"{self.name} {self.share:.0%} [{self.interval[0]:.0%}, {self.interval[1]:.0%}]"
 
     def __str__(self) -> str:
         if self.all:
@@ -121,6 +130,7 @@ class Answers:
         effects: The parameters, the one with the largest effect first.
         inside: Of how many trials the value is inside the 90% interval that the others predict, and of how many that is
             known.
+        beyond_zero: Whether the gain leads beyond 0 although all values were on the other side.
     """
 
     start: Estimate | None
@@ -129,6 +139,7 @@ class Answers:
     tolerance: float
     effects: Sequence[Effect]
     inside: tuple[int, int]
+    beyond_zero: bool = False
 
     def entries(self) -> dict[str, str]:
         """Return sentences by label."""
@@ -136,8 +147,10 @@ class Answers:
         close = ", but it is close" if self.tolerance / 2 < self.more.value < 2 * self.tolerance else ""
         loss = f"{'more' if more else 'less'} than {self.tolerance:.2g}, which counts as none: "
         loss += f"go on{close}" if more else f"stop{close}; the optimum may still be further away"
+        if self.beyond_zero:
+            loss += "; that is beyond 0, where no value was: if none can be, give value_range"
         time = "" if self.seconds is None or self.seconds < _LONG else f", in about {_duration(self.seconds)}"
-        visible = [f"{one.name} {one.share:.0%}" for one in self.effects if one.visible]
+        visible = [one.weight for one in self.effects if one.visible]
         hidden = [one.name for one in self.effects if not one.visible]
         matters = [f"{', '.join(visible)} of the variation, interactions counted for each"] * bool(visible)
         matters += [f"no effect is visible yet of {', '.join(hidden)}"] * bool(hidden)
@@ -189,6 +202,7 @@ def answers(
     generator: torch.Generator,
     tolerance: float | None,
     likely: Callable[[Tensor], Tensor],
+    intervals: bool = True,
 ) -> Answers | None:
     """Return the answers of a run.
 
@@ -200,6 +214,7 @@ def answers(
         generator: Source of randomness.
         tolerance: The loss that counts as none; None for 5% of the difference to random parameters.
         likely: Returns at which points [n P] of the unit cube all constraints are likely to be kept, [n].
+        intervals: Whether the shares of the variance have intervals, which take most of the time.
 
     Returns:
         The answers; None where there is no prior of the objective to draw from.
@@ -220,15 +235,16 @@ def answers(
         tolerance = 0.05 * max(float((here - random.median(1).values).median()), 0.0)
     noise = 0.0 if belief.exact else belief.assumptions()["noise_std"]
     seconds = [trial.seconds for trial in trials if trial.seconds is not None]
+    more = _gain(judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator)
+    below_zero = all((one.value or 0.0) < 0 for one in belief.values)
     return Answers(
         start=None if trials[0].number or trials[0].params == best.params else _estimate(here - first),
-        more=_gain(
-            judges[:, allowed], int(allowed[: len(known)].sum()), allowed.cumsum(0)[tried] - 1, noise, generator
-        ),
+        more=more,
         seconds=MORE * sum(seconds) / len(seconds) if seconds else None,
         tolerance=tolerance,
-        effects=_effects(space, belief, best.params, likely, tolerance, generator),
+        effects=_effects(space, belief, best.params, likely, tolerance, generator, intervals),
         inside=belief.predicted(),
+        beyond_zero=below_zero and float(here.mean()) + more.value > 0,
     )
 
 
@@ -301,12 +317,14 @@ def _effects(
     likely: Callable[[Tensor], Tensor],
     tolerance: float,
     generator: torch.Generator,
+    intervals: bool,
 ) -> Sequence[Effect]:
     """Return the effects of the parameters; arguments as for ``answers``."""
     none_visible = "effects" in belief.account()
     found = []
-    for one in importance(space, belief, draws=0):
-        share, parameter = one.total[1], space.parameters[one.name]
+    for one in importance(space, belief, DRAWS if intervals else 0):
+        lower, share, upper = one.total
+        parameter = space.parameters[one.name]
         values = _Values()
         if one.name in by_name(best):
             units, points = _along(space, best, one.name)
@@ -315,7 +333,7 @@ def _effects(
             values = _values(parameter, units, drawn.cpu(), likely(points[1:]), tolerance)
         visible = share >= _VISIBLE and values.worse >= _WORSE and not none_visible
         edge, ranged = values.edge if visible else "", not isinstance(parameter, Choice)
-        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge))
+        found.append(Effect(one.name, share, visible, values.good, ranged, values.all, edge, (lower, upper)))
     return found
 
 

@@ -135,7 +135,7 @@ class Inference(Run):
         return certificate(self.space, limited, self.constraints, tried, evaluations, delta)
 
     @guarded
-    def answers(self, tolerance: float | None = None) -> Answers | None:
+    def answers(self, tolerance: float | None = None, intervals: bool = True) -> Answers | None:
         """Return what the run says of its objective, in its units: what more trials would bring, and what matters.
 
         By the fitted model of the practical setting, so it is no guarantee. None in the certified setting, and while
@@ -144,14 +144,16 @@ class Inference(Run):
         Args:
             tolerance: The loss that counts as none, where values of parameters are as good as the recommended ones; by
                 default 5% of the difference to random parameters.
+            intervals: Whether the shares of the variance have intervals, which take most of the time.
         """
+        checks.flag("intervals", intervals)
         tolerance = checks.maybe(checks.positive, "tolerance", tolerance)
         best, known, described = self._recommended(), self._bounded(), self._objective.description()
         if best is None or known is None or described is None:
             return None
         trials = [t for t in self._allowed(self._trials.complete) if t is best or not violations(t, self.constraints)]
         generator = self._generator(len(self._trials.finished))
-        return answers(self.space, described, trials, best, generator, tolerance, self._likely)
+        return answers(self.space, described, trials, best, generator, tolerance, self._likely, intervals)
 
     @guarded
     def compare(self, others: Params, params: Params | None = None) -> Comparison | None:

@@ -379,7 +379,7 @@ class _Work:
         infeasible = self._optimizer.infeasible(PROOF // 10 if n % _ASKED else PROOF)
         if infeasible is not None:
             return str(infeasible)
-        found = self._optimizer.answers() if least is not None and n and n % _ASKED == 0 else None
+        found = self._optimizer.answers(intervals=False) if least is not None and n and n % _ASKED == 0 else None
         if found is not None and least is not None and found.more.value <= least:
             return f"{MORE} more trials are expected to improve the value by {found.more.value:.2g}"
         if wanted is None or (gap := self._optimizer.gap()) is None or not gap.final:

@@ -125,7 +125,7 @@ class Result:
         lines += [("left out", printable(reason)) for reason in self.left_out]
         if self.params is not None and self.infeasible is None:
             exact = self.lower is None or self.lower == self.upper
-            sure = "" if self.certified else f" with {1 - self.assumptions.get('delta', 0.1):.0%}"
+            sure = "" if self.certified else f" with {self.sure}"
             bounds = "" if exact else f"  [{self.lower:.4g}, {self.upper:.4g}]{sure}"
             lines += [
                 ("recommended", table.format_params(self.params)),
@@ -238,6 +238,11 @@ class Result:
         # By name: reports know results, and not the other way round.
         draw: Callable[..., Any] = import_module("kbo.report").plot
         return draw(self, what)
+
+    @property
+    def sure(self) -> str:
+        """The nominal probability of the bounds, as text."""
+        return f"{1 - self.assumptions.get('delta', 0.1):.0%}"
 
     @property
     def evaluated(self) -> str:

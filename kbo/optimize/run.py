@@ -371,6 +371,15 @@ class Run(Guarded):
         self._events.append(event)
         self._trials.add(event)
 
+    @guarded
+    def follow(self, event: Event) -> None:
+        """Apply an event of a run of the same problem, which is after those that are known.
+
+        Raises:
+            JournalError: It does not fit them.
+        """
+        self._log(event)
+
     def _open(self, events: list[Event]) -> None:
         """Continue a run of which these events are known."""
         self._events, self._n_known = events, len(events)

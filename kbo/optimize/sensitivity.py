@@ -25,6 +25,9 @@ DRAWS = 32
 _LEAST, _MOST, _POINTS = 256, 1024, 8192
 """Points of either sample, and of all samples together where these limits allow."""
 
+_DRAWN = 4
+"""Draws take the first points of a sample, one in so many, since their random features take most of the time."""
+
 LEVEL = 0.9
 """Part of the draws that an interval covers."""
 
@@ -65,19 +68,42 @@ def importance(space: Space, belief: Belief, draws: int = DRAWS) -> list[Importa
     mixed = [A.index_copy(1, torch.tensor([i]), B[:, i : i + 1]) for i in range(P)]
     features = space.features(torch.cat([A, B, *mixed]))
     mean = belief.posterior.predict(features)[0]
-    try:
-        paths = [belief.posterior.at().draw_function(features, generator)(features) for _ in range(draws)]
-    except InvalidInput:  # of kernels without random features
-        paths = []
-    values = belief.raw(torch.stack([mean, *(mean + path for path in paths)])).cpu().unflatten(1, (P + 2, N))
-    rows = torch.cat([torch.arange(N).unsqueeze(0), torch.randint(N, (len(paths), N), generator=generator)])
-    (first, total), names = _indices(values.gather(2, rows.unsqueeze(1).expand_as(values))), list(space.parameters)
-    found = [
-        Importance(name, _interval(first[:, i]), _interval(total[:, i]))
-        for i, name in enumerate(names)
-        if space.parameters[name].columns  # or it is fixed
-    ]
+    first, total = _indices(belief.raw(mean).cpu().reshape(1, P + 2, N))
+    drawn = _drawn(belief, features.unflatten(0, (P + 2, N)), mean.unflatten(0, (P + 2, N)), draws, generator)
+    if drawn is not None:
+        first_drawn, total_drawn = _indices(drawn)
+        first, total = torch.cat([first, first_drawn]), torch.cat([total, total_drawn])
+    found = []
+    for i, name in enumerate(space.parameters):
+        if space.parameters[name].columns:  # or it is fixed
+            found.append(Importance(name, _interval(first[:, i]), _interval(total[:, i])))
     return sorted(found, key=lambda entry: -entry.total[1])
+
+
+def _drawn(belief: Belief, features: Tensor, mean: Tensor, draws: int, generator: torch.Generator) -> Tensor | None:
+    """Return draws [s P+2 n] of the objective at a part of the points, which each draw takes with replacement.
+
+    Args:
+        belief: The model.
+        features: Features [P+2 N D] of the points.
+        mean: The posterior mean [P+2 N] there.
+        draws: The number s of draws.
+        generator: Source of randomness.
+
+    Returns:
+        The draws; None where there are none, since the kernel has no random features.
+    """
+    n = mean.shape[1] // _DRAWN
+    features, mean = features[:, :n], mean[:, :n]
+    try:
+        functions = [belief.posterior.at().draw_function(features, generator) for _ in range(draws)]
+    except InvalidInput:  # of kernels without random features
+        return None
+    if not functions:
+        return None
+    values = belief.raw(torch.stack([mean + function(features) for function in functions])).cpu()
+    rows = torch.randint(values.shape[2], (draws, values.shape[2]), generator=generator)
+    return values.gather(2, rows.unsqueeze(1).expand_as(values))
 
 
 def _indices(values: Tensor) -> tuple[Tensor, Tensor]:

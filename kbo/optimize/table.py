@@ -33,12 +33,14 @@ def by_name(params: Params) -> dict[str, Any]:
     return params if isinstance(params, dict) else {f"x{i}": value for i, value in enumerate(params)}
 
 
+def shown(params: Params) -> dict[str, str]:
+    """Return parameters as text by name, numbers with four digits."""
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in by_name(params).items()}
+
+
 def format_params(params: Params) -> str:
     """Format parameters on one line, numbers with four digits."""
-    entries = by_name(params).items()
-    return printable(
-        "  ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in entries)
-    )
+    return printable("  ".join(f"{name}={value}" for name, value in shown(params).items()))
 
 
 def rows(trials: Iterable[Trial]) -> list[dict[str, Any]]:

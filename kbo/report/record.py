@@ -29,12 +29,14 @@ class History(NamedTuple):
     Attributes:
         tool: The tool.
         names: The names of the trials there, in their order here.
-        answers: Sentences on its best trial, by label.
+        answers: Sentences on its best trials and on the objective, by label.
+        summary: The first line of the audit: what was read.
     """
 
     tool: str
     names: Sequence[Any]
     answers: Mapping[str, str]
+    summary: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpytorch.kernels import Kernel
@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from kbo.confidence import NoiseLevel
 from kbo.errors import KboError
 from kbo.optimize import Optimizer
-from kbo.optimize.events import Ask, Fail, Prune, Tell
+from kbo.optimize.events import Event, Fail, Prune, Tell
 from kbo.report.record import Record, Run
 from kbo.space import Params
 from kbo.surroundings import fixed
@@ -113,37 +113,29 @@ def history(
     watched = _spaced(replayed, most)
     with_gap = _spaced(watched, max(1, min(MOST_GAPS, most // 3)) if most_gaps is None else most_gaps)
     moments: list[Moment] = []
-    params: dict[int, Params] = {}
-    numbers: dict[int, int] = {}
     finished, best, trouble = 0, None, ""
     for event in record.events:
         if len(moments) == len(watched):
             break
-        if isinstance(event, Ask):
-            params[event.number] = event.params
-            optimizer.expect(event.params)
-        if not isinstance(event, Tell | Fail | Prune):
+        if isinstance(event, Fail | Prune):
+            finished += 1
+        if not isinstance(event, Tell):
+            optimizer.follow(event)
             continue
-        number, finished = event.number, finished + 1
-        if isinstance(event, Fail):
-            optimizer.fail(params[number], event.reason, measured=event.measured)
-            continue
-        if isinstance(event, Prune):
-            optimizer.prune(params[number], measured=event.measured)
-            continue
-        value, expected, bounds = event.value, None, {}
+        number, value = event.number, event.value
+        finished += 1
+        expected, bounds = None, {}
         if number in watched and not trouble:
-            expected, trouble = _expected(optimizer, params[number])
-        # Of two pending trials with the same parameters the last gets the value, whichever of them this was.
-        numbers[optimizer.tell(params[number], (value, event.measured)).number] = number
+            expected, trouble = _expected(optimizer, record.trials[number].params)
+        optimizer.follow(event)
         best = value if best is None else better(best, value)
         if number not in watched:
             continue
         if not trouble:
             bounds, trouble = _bounds(optimizer, number in with_gap)
-        if bounds:
-            bounds["recommended"] = numbers[bounds["recommended"]]
         moments.append(Moment(finished, number, value, expected, best, **bounds, trouble=trouble))
+    if len(replayed) == len(observed) and moments and not trouble:
+        moments[-1] = _at_the_end(record, moments[-1])
     if len(replayed) < len(observed):  # the moment after the last value, from the optimiser of the run itself
         last, known = record.trials[observed[-1]], record.best()
         assert record.optimizer is not None
@@ -153,6 +145,22 @@ def history(
         values = (last.value or 0.0, None, known.value or 0.0)
         moments.append(Moment(finished, last.number, *values, **bounds, trouble=trouble))
     return moments
+
+
+def _at_the_end(record: Record, last: Moment) -> Moment:
+    """Return the moment after the last value with what trials without a value have changed after it."""
+    later = any(isinstance(event, Fail | Prune) for event in _after_values(record.events))
+    if not later or record.optimizer is None:
+        return last
+    finished = sum(trial.status != "pending" for trial in record.trials)
+    bounds, trouble = _bounds(record.optimizer, last.gap is not None)
+    return replace(last, finished=finished, **bounds, trouble=trouble)
+
+
+def _after_values(events: Sequence[Event]) -> list[Event]:
+    """Return the events after the last value."""
+    position = max(i for i, event in enumerate(events) if isinstance(event, Tell))
+    return list(events[position + 1 :])
 
 
 def miscoverage(moments: Sequence[Moment]) -> tuple[int, int]:
@@ -167,7 +175,7 @@ def _expected(optimizer: Optimizer, params: Params) -> tuple[tuple[float, float]
         interval = optimizer.interval(params)
     except KboError as error:
         return None, str(error)
-    belief = optimizer.belief()
+    belief = optimizer.description()
     if interval is None or belief is None:
         return None, ""
     margin = NOISE_MARGIN * belief.assumptions()["noise_std"]
@@ -193,8 +201,8 @@ def _bounds(optimizer: Optimizer, with_gap: bool) -> tuple[dict[str, Any], str]:
 
 
 def _numbers(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the numbers in the bounds."""
-    belief = optimizer.belief()
+    """Return the numbers in the bounds, which are those of the description."""
+    belief = optimizer.description()
     if belief is None:
         return {}
     numbers, state = belief.assumptions(), belief.posterior

@@ -14,7 +14,7 @@ from kbo.optimize import Optimizer, Result, Trial
 from kbo.optimize.answers import MORE
 from kbo.optimize.result import PROOF, result_of
 from kbo.optimize.sensitivity import LEVEL
-from kbo.optimize.table import by_name, format_params, text
+from kbo.optimize.table import by_name, format_params, shown, text
 from kbo.optimize.trials import repetitions, violations
 from kbo.report import figures
 from kbo.report.page import Picture, embed, render
@@ -22,6 +22,7 @@ from kbo.report.plots import GROUPS, Group, Plots
 from kbo.report.record import Record
 from kbo.report.replay import NOISE_MARGIN, miscoverage
 from kbo.report.resume import resume
+from kbo.terminal import rounded_up
 
 _MOST_TRIALS = 50  # rows of the tables of the best and of the last trials
 _LONGEST = 300  # characters of the reason of a failure
@@ -37,6 +38,7 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
     """
     result, trouble, refuted = _result(record, 0 if live is not None else PROOF)
     plots = Plots(record, replay=live is None)
+    best = record.best()
     chosen = record.recommended() if result is not None else None
     recommended = None if chosen is None else record.name(chosen)
     outside, expected = miscoverage(plots.moments)
@@ -49,14 +51,16 @@ def page(record: Record, title: str, *, live: str | None = None) -> str:
         dates=_dates(record),
         recommended=recommended,
         result=result,
-        answers=({} if record.history is None else dict(record.history.answers)) | result.answers.entries()
-        if result and result.answers
-        else {},
+        answers=_answers(record, result),
+        hidden=_hidden(result),
+        sure="" if result is None else result.sure,
+        gap=None if result is None or result.gap is None else rounded_up(result.gap, 4),
+        best_params={} if best is None else shown(best.params),
         more=MORE,
         trouble=trouble,
         refuted=refuted,
         format_params=format_params,
-        named_params=by_name(result.params) if result and result.params is not None else {},
+        named_params=shown(result.params) if result and result.params is not None else {},
         parts={"evaluated": result.evaluated} | result.account if result else {},
         exact_params=json.dumps(result.params) if result else "",
         numbers=_numbers(record.optimizer, result) if record.optimizer and result and result.assumptions else {},
@@ -88,6 +92,22 @@ def _result(record: Record, evaluations: int) -> tuple[Result | None, str, bool]
         return None, str(error), isinstance(error, RefutedAssumptions)
 
 
+def _answers(record: Record, result: Result | None) -> Mapping[str, str]:
+    """Return the answers in words by label: those that are printed."""
+    if record.history is not None:
+        return record.history.answers
+    if result is None or result.answers is None:
+        return {}
+    return result.answers.entries()
+
+
+def _hidden(result: Result | None) -> list[str]:
+    """Return the parameters of which no effect is visible yet."""
+    if result is None or result.answers is None:
+        return []
+    return [effect.name for effect in result.answers.effects if not effect.visible]
+
+
 def _dates(record: Record) -> str:
     """Return the times of the first and the last event, as far as the journal has them."""
     times = [event.time for event in record.events if event.time is not None]
@@ -99,7 +119,7 @@ def _dates(record: Record) -> str:
 
 def _numbers(optimizer: Optimizer, result: Result) -> dict[str, Any]:
     """Return the numbers in the bounds by their labels."""
-    numbers, belief = result.assumptions, optimizer.belief()
+    numbers, belief = result.assumptions, optimizer.description()
     entries = {
         "kernel": numbers["kernel"],
         "noise level (units of the objective)": numbers["noise_std"],
