@@ -210,8 +210,8 @@ class Optimizer(Inference):
             progress: Whether a bar shows how much of the proof is done.
 
         Raises:
-            Contradiction: What is proved excludes the bounds at some point, and no norm bound accounts for it: a fault
-                of kbo.
+            Contradiction: A proof excludes what the bounds allow at some point, and no norm bound accounts for it: a
+                fault of kbo.
         """
         checks.whole("evaluations", evaluations, 0)
         best, known = self._recommended(), self._bounded()
