@@ -240,7 +240,7 @@ def _history(history: Any, study: str | None, target: str | None, maximize: bool
 
 
 def _separator(path: Path) -> str:
-    """Return what separates the columns of a table: of some characters the one that is most often in its first line.
+    """Return the separator of the columns of a table: of some characters the most frequent one in its first line.
 
     pandas would guess it in a time that grows with the square of the length of that line.
     """

@@ -234,7 +234,7 @@ class _Generic(DenseKernel):
         return self._checked(self.kernel(X, diag=True), X.shape[-2:-1]) * self.scale
 
     def _checked(self, value: Any, shape: tuple[int, ...]) -> Tensor:
-        """Return what the kernel returned as a tensor, if its last axes have these sizes."""
+        """Return a kernel matrix as a tensor, if its last axes have these sizes."""
         found = to_dense(value)
         if found.shape[-len(shape) :] != shape:
             raise InvalidInput(

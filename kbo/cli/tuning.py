@@ -307,7 +307,7 @@ def _taken_over(
 
 
 def _json(option: str, path: Path) -> Any:
-    """Return what a file of JSON holds, which an option names."""
+    """Return the content of a JSON file that an option names."""
     from kbo.files import check_file, reading
 
     advice = f'{option} takes a file such as [{{"lr": 0.01}}].'

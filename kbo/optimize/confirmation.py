@@ -143,7 +143,7 @@ class Confirmation:
         return "means"
 
     def _unseen(self, best: Finalist) -> str:
-        """Return which share of the evaluations of the best candidate may be of a kind that has not been seen."""
+        """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
         n = len(best.values)
         share = math.ceil(100 * -math.expm1(math.log(self.delta) / n))
         return f"its {n} evaluations need not show what happens in less than {share}% of them, such as a divergence"

@@ -406,7 +406,7 @@ class _Work:
         return reason
 
     def _after_failures(self) -> str:
-        """Return what to do after too many failures, in words."""
+        """Return the advice after too many failures, in words."""
         advice = "Correct the objective or its bounds"
         if self._path is None:
             return f"{advice}."

@@ -399,7 +399,7 @@ class Optimizer(Inference):
         return self._best
 
     def _precedence(self, trial: Trial) -> tuple[tuple[int, float], int]:
-        """Return what completed trials are ordered by: ``_rank``, of equal ones the first one first."""
+        """Return the sort key of a completed trial: ``_rank``, then the earlier trial first."""
         return self._rank(trial), -trial.number
 
     def _hypothetical(self, belief: Belief, pending: Tensor) -> Posterior:

@@ -208,7 +208,7 @@ def _widened(d: BaseDistribution, values: Iterable[Any]) -> BaseDistribution:
 
 
 def _distance(d: Any, value: Any) -> float:
-    """Return by how many widths of a range a number is outside of it, on the scale of the range."""
+    """Return the distance of a number outside of a range, in widths of the range on its own scale."""
     if not isinstance(value, Real) or not math.isfinite(value) or (d.log and value <= 0):
         return math.inf
     low, high, number = float(d.low), float(d.high), float(value)
