@@ -1,16 +1,26 @@
 """The command ``kbo``, also as ``python -m kbo``."""
 
 import sys
+from collections.abc import Callable
 
 from kbo.errors import KboError
 
 
 def main() -> None:
-    """Run the command line; errors of kbo are shown without a traceback."""
-    try:
-        from kbo.cli import app
+    """Run the command line."""
+    run(_command_line)
 
-        app()
+
+def _command_line() -> None:
+    from kbo.cli import app
+
+    app()
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command and end the process; errors of kbo are shown without a traceback."""
+    try:
+        command()
     except KboError as error:
         from kbo.terminal import printable
 

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments import tables
+from experiments.bench import chaining as chaining_bench
+from experiments.papers import chaining
+from experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
 from kbo.cli import app
-from kbo.experiments import tables
-from kbo.experiments.bench import chaining as chaining_bench
-from kbo.experiments.papers import chaining
-from kbo.experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
 from tests.commands import CliRunner
 
 

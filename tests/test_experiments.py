@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments import tables
+from experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
+from experiments.papers import catalogue as papers
+from experiments.papers import mixture, sketching, streaming
+from experiments.papers.experiment import Plan
+from experiments.problems import StreamingBandit
+from experiments.sweep.cells import Cell, Folder, read_rows
+from experiments.sweep.runner import CellsFailed, sweep
 from kbo import InvalidInput
 from kbo.cli import app
-from kbo.experiments import tables
-from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
-from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.papers import mixture, sketching, streaming
-from kbo.experiments.papers.experiment import Plan
-from kbo.experiments.sweep.cells import Cell, Folder, read_rows
-from kbo.experiments.sweep.runner import CellsFailed, sweep
-from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge
 from tests.chores import square, squares
 from tests.commands import CliRunner, kbo

@@ -1,4 +1,4 @@
-"""Standings of tuners over a suite, and `kbo compare`."""
+"""Standings of tuners over a suite, and `python -m experiments.tuning`."""
 
 import math
 
@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.tuning import ranks, suites
+from experiments.tuning.suite_run import experiment
+from experiments.tuning.tuners import seeds_of
 from kbo.errors import InvalidInput, MissingExtra
-from kbo.experiments.tuning import ranks, suites
-from kbo.experiments.tuning.suite_run import experiment
-from kbo.experiments.tuning.tuners import seeds_of
 from tests.commands import kbo
 from tests.parts import once
 

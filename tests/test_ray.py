@@ -24,9 +24,9 @@ pytestmark = pytest.mark.keeps(
 from ray.tune.search.optuna import OptunaSearch  # noqa: E402
 
 import kbo  # noqa: E402
+from experiments.sweep.cells import Cell, read_rows  # noqa: E402
+from experiments.sweep.runner import run_all, sweep  # noqa: E402
 from kbo.errors import InvalidInput, KboError  # noqa: E402
-from kbo.experiments.sweep.cells import Cell, read_rows  # noqa: E402
-from kbo.experiments.sweep.runner import run_all, sweep  # noqa: E402
 from kbo.integrations.optuna import KBOSampler  # noqa: E402
 from kbo.workers.ray import Ray, connected  # noqa: E402
 from tests.chores import squares  # noqa: E402
@@ -225,8 +225,8 @@ def test_a_cluster_that_asks_for_a_token(tmp_path):
     script = f"""
 import socket, sys
 from kbo.errors import InvalidInput
-from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import sweep
+from experiments.sweep.cells import Cell
+from experiments.sweep.runner import sweep
 from kbo.workers.ray import Ray
 from {CHORES} import squares
 import ray
