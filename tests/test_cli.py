@@ -193,4 +193,4 @@ def test_the_example_of_a_function_is_the_one_of_botorch(monkeypatch):
     known = Branin().double()
     assert space.pairs() == [tuple(pair) for pair in known.bounds.T.tolist()]
     for x in ([-3.0, 12.0], [9.42478, 2.475], [10.0, 0.0]):
-        assert objective(x) == pytest.approx(float(known(torch.tensor(x).double())), abs=1e-12)
+        assert objective(x) == pytest.approx(float(known(torch.tensor(x, dtype=torch.float64))))
