@@ -21,7 +21,7 @@ class TuningProblem(ABC):
     """Something to tune, called with parameters of its space; smaller is better.
 
     Attributes:
-        name: Its name on the command line.
+        name: Its name in tables.
         space: Its parameters.
         optimum: The least value without noise, if it is known.
     """
