@@ -10,8 +10,7 @@ from experiments import tables
 from experiments.bench import chaining as chaining_bench
 from experiments.papers import chaining
 from experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
-from kbo.cli import app
-from tests.commands import CliRunner
+from tests.commands import experiment
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +19,7 @@ def out(tmp_path_factory):
 
 
 def reproduce(out, *arguments):
-    done = CliRunner().invoke(app, ["reproduce", "chaining", *arguments, "--quick", "-q", "-j", "1", "-o", str(out)])
-    assert done.exit_code == 0, done.output
+    done = experiment("papers.chaining", *arguments, "--quick", "-q", "-j", "1", "-o", out)
     return done.stdout, out / "chaining-quick"
 
 

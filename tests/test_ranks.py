@@ -10,7 +10,7 @@ from experiments.tuning import ranks, suites
 from experiments.tuning.suite_run import experiment
 from experiments.tuning.tuners import seeds_of
 from kbo.errors import InvalidInput, MissingExtra
-from tests.commands import kbo
+from tests import commands
 from tests.parts import once
 
 
@@ -80,9 +80,9 @@ def test_targets_reached_are_cocos():
 def test_compare_prints_standings_and_finds_finished_runs(suite, tmp_path, monkeypatch):
     kept = {name: suites.half_of(name, "held-out")[:2] for name in ("bbob", "hpo")}
     monkeypatch.setattr(suites, "half_of", lambda suite, half, dim, noise: kept[suite])
-    command = ["compare", "--suite", suite, "--half", "held-out", "-n", "16", "-K", "1", "--tuners", "kbo,random"]
-    command += ["-j", "1", "-q", "--out", tmp_path]
-    texts = [kbo(*command).stdout for _ in range(2)]
+    arguments = ["--suite", suite, "--half", "held-out", "-n", "16", "-K", "1", "--tuners", "kbo,random"]
+    arguments += ["-j", "1", "-q", "--out", tmp_path]
+    texts = [commands.experiment("tuning", *arguments).stdout for _ in range(2)]
     assert texts[0] == texts[1]  # CPU seconds too: the runs were not done again
     for expected in ("mean rank of the recommended point", "kbo", "random", "15", "16", "where kbo is not first"):
         assert expected in texts[0]
