@@ -100,5 +100,5 @@ def test_expensive_tuners_do_fewer_runs_and_what_cannot_run_is_named_before_anyt
     with pytest.raises(InvalidInput, match=r"tuners must be one of .*'kbo'.* got 'kob'"):
         experiment("bbob", "held-out", ["kob"], 50, 3)
     monkeypatch.setattr("kbo.extras.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[compare\]'"):
+    with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[experiments\]'"):
         experiment("bbob", "development", ["kbo"], 5, 1)
