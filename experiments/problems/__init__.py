@@ -4,6 +4,9 @@ They raise InvalidInput for arguments out of range, and draw from generators of 
 argument ``seed``.
 """
 
+import functools
+from collections.abc import Callable
+
 from experiments.problems.base import TuningProblem
 from experiments.problems.bbob import BBOB
 from experiments.problems.constrained import CONSTRAINED, ConstrainedFunction
@@ -17,6 +20,20 @@ from experiments.problems.rkhs import RKHSBandit, StreamingBandit, stationary_ke
 from experiments.problems.table import TuningTable
 from experiments.problems.tuning import GridBandit, NoisyFunction, TreeFunction, ackley, branin, hartmann6, levy
 from kbo.bandit.problem import Bandit
+
+TUNING: dict[str, Callable[..., TuningProblem]] = {
+    "digits": DigitsMLP,
+    "diabetes": DiabetesSVR,
+    "branin": branin,
+    "hartmann6": hartmann6,
+    "ackley": ackley,
+    "levy": levy,
+    "arms": GridBandit,
+    "training": functools.partial(TrainingCurves, "network-digits"),
+    "learners": AnyLearner,
+    "tree": TreeFunction,
+}
+"""Tuning problems by name; each takes a ``seed``."""
 
 BANDITS: dict[str, type[Bandit]] = {
     "bump": Bump,
@@ -35,6 +52,7 @@ __all__ = [
     "BANDITS",
     "BBOB",
     "CONSTRAINED",
+    "TUNING",
     "AnyLearner",
     "Bump",
     "Chessboard",
