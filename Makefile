@@ -19,7 +19,7 @@ tests-in = $(UV) venv --quiet --allow-existing --python $2 $(VENV)/$1 \
 	&& $(UV) pip install --quiet --python $(VENV)/$1 $3 \
 	&& $(VENV)/$1/bin/python -m pytest -n 2 $(TESTS)
 
-.PHONY: demo test test-all test-thorough test-faults test-botorch test-slow test-device test-all-pythons test-lowest package mutations lint docs docs-pages bench bench-device clean help
+.PHONY: demo test test-all test-thorough test-faults test-botorch test-slow test-device test-all-pythons test-lowest package mutations lint docs docs-pages bench bench-device reproduce clean help
 
 help:
 	@echo "make demo        tune a neural network on the digits data on all CPUs (at most a minute after installation)"
@@ -39,6 +39,7 @@ help:
 	@echo "make docs        run the tutorials and build the documentation into docs/_build/html"
 	@echo "make docs-pages  the same without running the tutorials"
 	@echo "make bench       speed, as ratios against BoTorch in one process"
+	@echo "make reproduce   list the experiments of the papers; PAPER=mixture OPTIONS='--table 1' repeats one"
 	@echo "make bench-device  speed on a GPU, measured against what its arithmetic and memory allow"
 
 # torch comes first and pinned, so that a CPU build on the machine is taken instead of gigabytes of CUDA packages.
@@ -53,6 +54,10 @@ $(VENV)/cli: $(VENV)/torch pyproject.toml
 
 $(VENV)/test: $(VENV)/torch pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[test]"
+	@touch $@ $(VENV)/cli $(VENV)/experiments
+
+$(VENV)/experiments: $(VENV)/torch pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[experiments]"
 	@touch $@ $(VENV)/cli
 
 $(VENV)/docs: $(VENV)/torch pyproject.toml
@@ -130,11 +135,14 @@ docs: $(VENV)/docs
 docs-pages: $(VENV)/docs
 	KBO_DOCS_NOTEBOOKS=off $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/pages
 
-bench: $(VENV)/cli
-	$(BIN)/kbo bench
+bench: $(VENV)/experiments
+	$(BIN)/python -m experiments.bench
 
-bench-device: $(VENV)/cli
-	$(BIN)/python -m kbo.experiments.bench.device
+bench-device: $(VENV)/experiments
+	$(BIN)/python -m experiments.bench.device
+
+reproduce: $(VENV)/experiments
+	$(BIN)/python -m experiments.papers$(if $(PAPER),.$(PAPER) $(OPTIONS))
 
 clean:
 	rm -rf $(VENV) build dist docs/_build

@@ -9,7 +9,6 @@ from . import integrations as integrations
 from . import kernels as kernels
 from . import models as models
 from . import optimize as optimize
-from . import problems as problems
 from . import recipes as recipes
 from . import regression as regression
 from . import report as report

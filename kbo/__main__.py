@@ -1,18 +1,30 @@
 """The command ``kbo``, also as ``python -m kbo``."""
 
 import sys
+from collections.abc import Callable
 
 from kbo.errors import KboError
 from kbo.streams import lasting_output
 
 
 def main() -> None:
-    """Run the command line; errors of kbo are shown without a traceback.
+    """Run the command line."""
+    run(_command_line)
+
+
+def _command_line() -> None:
+    from kbo.cli import app
+
+    app()
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command and end the process; errors of kbo are shown without a traceback.
 
     The exit code is 1, and a message on standard error says so, if the output could not be written.
     """
     with lasting_output() as output:
-        code = _exit_code()
+        code = _exit_code(command)
         if output is not None:
             output.flush()
             if output.lost and not code:
@@ -20,12 +32,10 @@ def main() -> None:
     raise SystemExit(code)
 
 
-def _exit_code() -> int | str | None:
-    """Run the command line, and return its exit code."""
+def _exit_code(command: Callable[[], object]) -> int | str | None:
+    """Run a command, and return its exit code."""
     try:
-        from kbo.cli import app
-
-        app()
+        command()
     except SystemExit as end:
         return end.code
     except KboError as error:

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import sweep
+from experiments.sweep.cells import Cell
+from experiments.sweep.runner import sweep
 
 
 def square(x, shift=0.0):

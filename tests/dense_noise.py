@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from experiments.durand_noise import DurandNoiseBounds
 from kbo.confidence import MixtureNoiseBounds, NoiseBounds, NoiseLevel
-from kbo.experiments.noise import DurandNoiseBounds
 
 N_MIXTURE = 12
 """Ridges of the mixture, each a quarter of the one before."""

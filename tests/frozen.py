@@ -16,10 +16,10 @@ from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, Sc
 from torch import Tensor
 
 import kbo
+from experiments.problems import RKHSBandit
 from kbo import bandit, confidence, recipes, regression
 from kbo.acquisition import AMMUCB, CMMUCB, DMMUCB, KernelUCB
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP, NystromGP
-from kbo.problems import RKHSBandit
 
 DOUBLE = torch.float64
 RIDGES = [1e-3, 0.05, 2.0]

@@ -15,6 +15,9 @@ import torch
 from scipy.stats import norm
 from torch import Generator, Tensor
 
+from experiments.papers import chaining, streaming
+from experiments.papers.streaming_uniform import problem
+from experiments.problems import GaussianProcessBandit, RKHSBandit, stationary_kernel
 from kbo import AdaptiveRidge, KernelRidge, NystromRidge, bandit
 from kbo.confidence import (
     MIXED_SCALES,
@@ -25,9 +28,6 @@ from kbo.confidence import (
 )
 from kbo.confidence.energy import averaged
 from kbo.errors import RefutedAssumptions
-from kbo.experiments.papers import chaining, streaming
-from kbo.experiments.papers.streaming_uniform import problem
-from kbo.problems import GaussianProcessBandit, RKHSBandit, stationary_kernel
 from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, Posterior
 from tests.dense import gram
@@ -210,7 +210,7 @@ def sketch(seeds: int = 300) -> None:
 
 
 def coverage(form: str, noise: str, runs: int = 60) -> None:
-    """The first runs of ``kbo reproduce streaming --study coverage``: failures of any kind, and the closest."""
+    """The first runs of the study "coverage" of ``experiments.papers.streaming``: failures, and the closest."""
     start = {"gaussian": 90_000, "rademacher": 90_500}[noise]
     rows = [streaming.watch(form, noise, start + run, 300, 0.3)[0] for run in range(runs)]
     failed = [str(sum(row[name] for row in rows)) for name in streaming.FAILURES]
@@ -219,7 +219,7 @@ def coverage(form: str, noise: str, runs: int = 60) -> None:
 
 
 def chains(runs: int = 500) -> None:
-    """The first runs of ``kbo reproduce chaining --study coverage``."""
+    """The first runs of the study "coverage" of ``experiments.papers.chaining``."""
     rows = [row for run in range(runs) for row in chaining.watch(97_000 + run, 300, 40)]
     for name in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == name]

@@ -22,7 +22,10 @@ AT_ONCE = 2
 
 
 class Fault(NamedTuple):
-    """A piece of text ``old`` of a file of kbo, what replaces it, arguments of pytest, and the device of the tests."""
+    """A piece of text ``old`` of a file, what replaces it, arguments of pytest, and the device of the tests.
+
+    The file is in kbo, or its name begins with experiments/.
+    """
 
     file: str
     old: str
@@ -50,9 +53,14 @@ def load(text: str) -> list[Fault]:
     return faults
 
 
+def path_of(file: str, root: Path) -> Path:
+    """Return the path of a file of the package, or of one in experiments/."""
+    return root / file if file.startswith("experiments/") else root / "kbo" / file
+
+
 def places(fault: Fault, root: Path = ROOT) -> int:
     """How often the text of a fault occurs in its file: once, or the fault says nothing."""
-    file = root / "kbo" / fault.file
+    file = path_of(fault.file, root)
     return file.read_text("utf-8").count(fault.old) if file.exists() else 0
 
 
@@ -60,7 +68,7 @@ def attempt(fault: Fault, copy: Path) -> str:
     """Whether the tests of a fault fail on the copy with it: killed, SURVIVED, or what went wrong."""
     if (found := places(fault, copy)) != 1:
         return f"{found} PLACES"
-    file = copy / "kbo" / fault.file
+    file = path_of(fault.file, copy)
     text = file.read_text("utf-8")
     file.write_text(text.replace(fault.old, fault.new), "utf-8")
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests.split()]
@@ -91,7 +99,7 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(AT_ONCE):
             copies.put(copy := Path(folder, str(number)))
-            for part in ("kbo", "tests"):
+            for part in ("kbo", "experiments", "tests"):
                 shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(ROOT / "pyproject.toml", copy)
         with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
+from experiments.problems import BBOB
+from experiments.problems.learners import DATA, LEARNERS, LearnerOnData
 from kbo import InvalidInput
-from kbo.problems import BBOB
-from kbo.problems.learners import DATA, LEARNERS, LearnerOnData
 from kbo.space import Float, Int
 
 

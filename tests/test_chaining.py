@@ -14,6 +14,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from experiments.problems import GaussianProcessBandit, GraphBandit
 from kbo import AdaptiveRidge, Certified, Int, InvalidInput, KernelRidge, bandit, minimize, recipes
 from kbo.acquisition import KernelUCB
 from kbo.acquisition.ucb import ChainingUCB
@@ -22,7 +23,6 @@ from kbo.confidence.chaining import Cuts, contal
 from kbo.confidence.gaussian import exact_tail, srinivas
 from kbo.covers import PosteriorMetric, chain, greedy
 from kbo.models import KernelRidgeGP, NystromGP
-from kbo.problems import GaussianProcessBandit, GraphBandit
 from kbo.regression import BatchView, FixedDictionary, GreedyDictionary, Hypothetical, NystromRidge, Tracked
 from tests.dense import Dense, Hallucinated, close
 from tests.dense_chaining import Covers, chaining

@@ -6,12 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
-from kbo.cli import app
-from kbo.experiments import tables
-from kbo.experiments.bench import chaining as chaining_bench
-from kbo.experiments.papers import chaining
-from kbo.experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
-from tests.commands import CliRunner
+from experiments import tables
+from experiments.bench import chaining as chaining_bench
+from experiments.papers import chaining
+from experiments.papers.chaining import ALGORITHM, PROBLEMS, PROVED, RANDOM, UNION
+from tests.commands import experiment
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +19,7 @@ def out(tmp_path_factory):
 
 
 def reproduce(out, *arguments):
-    done = CliRunner().invoke(app, ["reproduce", "chaining", *arguments, "--quick", "-q", "-j", "1", "-o", str(out)])
-    assert done.exit_code == 0, done.output
+    done = experiment("papers.chaining", *arguments, "--quick", "-q", "-j", "1", "-o", out)
     return done.stdout, out / "chaining-quick"
 
 

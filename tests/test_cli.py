@@ -1,11 +1,14 @@
 """The command line, as a person uses it."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
+import torch
+from botorch.test_functions import Branin
 
-from kbo import recipes
-from kbo.problems import BANDITS, TUNING
+from kbo import examples
+from kbo.examples import EXAMPLES
 from tests.commands import kbo
 from tests.processes import python
 
@@ -25,7 +28,7 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_tune_a_script_then_continue_and_plot(tmp_path):
+def test_tune_a_script_then_continue_and_report(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = python("-m", "kbo", "tune", "train.py", "-n", "9")
     assert "kind=good" in done.stdout
@@ -34,8 +37,8 @@ def test_tune_a_script_then_continue_and_plot(tmp_path):
     more = kbo("tune", "train.py", "-n", "11", "-v")
     assert "continuing" in more.stderr
     assert more.stdout.count("kind=") == 3  # two trials and the recommendation
-    kbo("plot", "kbo-runs/tune-train.jsonl", "--to", "again.png")
-    assert (tmp_path / "again.png").exists()
+    kbo("report", "kbo-runs/tune-train.jsonl", "--to", "page.html")
+    assert (tmp_path / "page.html").exists()
 
 
 CERTIFIED = """
@@ -137,55 +140,15 @@ def test_fresh_sets_every_old_journal_aside_also_in_one_second(tmp_path, monkeyp
     assert sorted(path.read_text().count('"ask"') for path in journals) == [1, 2, 8]
 
 
-def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
-    arguments = ["run", "rkhs-fixed", "-T", "10", "-j", "1", "-m", "dmm-ucb"]
-    done = kbo(*arguments, "-m", "random", "-K", "2", "-q")
-    assert "dmm-ucb" in done.stdout
-    assert "no bound" in done.stdout
-    assert done.stderr == ""
-    (parquet,) = (tmp_path / "kbo-runs").glob("*.parquet")
-    cells = parquet.with_suffix("")
-    kbo("plot", parquet, "--to", "r.png")
-    kbo("plot", cells, "--to", "c.png")
-    drawn, compared = (path.read_bytes()[:24] for path in (tmp_path / "r.png", parquet.with_suffix(".png")))
-    assert drawn == compared  # type and size: one panel, whatever arms were chosen
-    assert (tmp_path / "c.png").exists()
-    before = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
-    more = kbo(*arguments, "-K", "3", "-v")  # a seed more, a method less
-    assert caplog.text.count("done ") == 1
-    assert "random" not in more.stdout
-    after = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
-    assert len(after) == 5
-    assert before.items() <= after.items()
-
-
-def test_run_plays_contextual_problems_with_sketches(tmp_path):
-    arguments = ["run", "chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
-    done = kbo(*arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2")
-    assert "anchors" in done.stdout
-    assert "ek-ucb: a bound without a guarantee" in done.stdout
-    assert "nominal" in done.stdout
-    assert list((tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["tune", "nothing"], "neither a problem"),
+        (["tune", "nothing"], "neither an example"),
         (["tune", "empty.py"], "must define objective"),
         (["tune", "branin", "-m", "dmm"], "did you mean 'dmm-ucb'"),
         (["tune", "branin", "-n", "0"], "n_trials"),
         (["tune", "branin", "--journal", "/proc/x/j.jsonl"], "cannot write"),
-        (["run", "chess"], "problem must be one of"),
-        (["run", "chessboard", "--dim", "3"], "has no option 'dim'"),
-        (["run", "rkhs", "-m", "igp-ucb", "--ridge", "1"], "no use for ridge"),
-        (["run", "rkhs", "--kernel", "cubic"], "kernel must be one of"),
-        (["run", "-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
-        (["reproduce", "mixtures"], "Did you mean 'mixture'"),
-        (["reproduce", "mixture", "--table", "3"], "no table 3"),
-        (["plot", "missing.parquet"], "no file"),
         (["report", "missing.jsonl"], "cannot read the journal"),
-        (["report", "rows.parquet"], "kbo plot rows.parquet"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):
@@ -197,15 +160,15 @@ def test_errors_are_one_line_and_exit_code_one(arguments, says, tmp_path):
 
 def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
-    listed = {"tune": (*TUNING, "dmm-ucb", "random"), "run": (*BANDITS, *recipes.names())}
-    for name in ("tune", "run", "reproduce", "plot", "report", "bench"):
+    for name in ("tune", "confirm", "report", "audit", "journal"):
         shown = kbo(name, "--help").stdout
         assert "Usage" in shown
         assert "methods}" not in shown
-        assert "problems}" not in shown
-        assert all(one in shown for one in listed.get(name, ()))
-    assert "--table 1" in kbo("reproduce", "mixture").stdout
+        assert "examples}" not in shown
+        assert name != "tune" or all(one in shown for one in (*EXAMPLES, "dmm-ucb", "random"))
     kbo("tune", "--nonsense", code=2)
+    for moved_to_the_experiments in ("run", "plot", "bench", "compare", "reproduce"):
+        assert "No such command" in kbo(moved_to_the_experiments, code=2).stderr
 
 
 def test_help_is_shown_without_importing_torch():
@@ -215,3 +178,19 @@ def test_help_is_shown_without_importing_torch():
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "kbo.cli" in loaded
     assert not {"torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib"} & loaded
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_evaluated_with_noise_of_its_own(name):
+    objective, space = EXAMPLES[name]
+    params = space.params(torch.full((space.dimension,), 0.1))
+    assert objective(params) != objective(params)
+
+
+def test_the_example_of_a_function_is_the_one_of_botorch(monkeypatch):
+    monkeypatch.setattr(examples.np.random, "default_rng", lambda: SimpleNamespace(standard_normal=lambda: 0.0))
+    objective, space = EXAMPLES["branin"]
+    known = Branin().double()
+    assert space.pairs() == [tuple(pair) for pair in known.bounds.T.tolist()]
+    for x in ([-3.0, 12.0], [9.42478, 2.475], [10.0, 0.0]):
+        assert objective(x) == pytest.approx(float(known(torch.tensor(x, dtype=torch.float64))))

@@ -14,6 +14,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from experiments.problems.rkhs import stationary_kernel
 from kbo.acquisition import CMMUCB, ConstrainedKernelUCB, KernelUCB, SafeExpander, SafeUCB, optimize_safely
 from kbo.confidence import (
     AdaptiveSelfNormalized,
@@ -25,7 +26,6 @@ from kbo.confidence import (
 )
 from kbo.errors import InvalidInput
 from kbo.models import AdaptiveRidgeGP, KernelRidgeGP
-from kbo.problems.rkhs import stationary_kernel
 from tests.dense import close
 from tests.test_acquisition import OPTIONS, box, minus, points
 

@@ -9,17 +9,17 @@ from gpytorch.kernels import RBFKernel
 from scipy.optimize import minimize
 
 import kbo
+from experiments.problems import CONSTRAINED
+from experiments.problems.base import NOISE_LEVEL, interquartile_ranges
+from experiments.tuning import infeasible
+from experiments.tuning.constrained import REPORTED, run, summary
+from experiments.tuning.tuners import BoTorchTuner, tuner
 from kbo.cli import app
-from kbo.experiments.tuning import infeasible
-from kbo.experiments.tuning.constrained import REPORTED, run, summary
-from kbo.experiments.tuning.tuners import BoTorchTuner, tuner
 from kbo.optimize import journal
 from kbo.optimize.constraint import outcome_of
 from kbo.optimize.settings.fitting import unit_kernel
 from kbo.optimize.settings.model import fit_limited
 from kbo.optimize.targets import around
-from kbo.problems import CONSTRAINED
-from kbo.problems.base import NOISE_LEVEL, interquartile_ranges
 from kbo.report.record import Record
 from tests.commands import CliRunner
 

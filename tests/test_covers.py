@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from experiments.problems import GraphBandit, stationary_kernel
 from kbo import InvalidInput, KernelRidge
 from kbo.confidence import Chaining
 from kbo.covers import (
@@ -31,7 +32,6 @@ from kbo.covers import (
 )
 from kbo.covers.reuse import ChainMemory
 from kbo.kernels import PrecomputedKernel
-from kbo.problems import GraphBandit, stationary_kernel
 from kbo.regression import FixedDictionary, GreedyDictionary, NystromRidge, Posterior, Tracked
 from tests import dense_chaining
 from tests.dense import Dense, Sketched

@@ -15,8 +15,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from experiments.problems import stationary_kernel
 from kbo import KernelRidge
-from kbo.problems import stationary_kernel
 from kbo.regression import (
     BatchedResampling,
     Dictionary,

@@ -76,7 +76,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_files_and_names_exist(page):
     text = page.read_text()
-    for path in re.findall(r"`((?:kbo|tests|docs|tutorials)/[\w/.*]+)`", text):
+    for path in re.findall(r"`((?:kbo|experiments|tests|docs|tutorials)/[\w/.*]+)`", text):
         assert list(ROOT.glob(path)), path
     for name in re.findall(r"\{(?:class|func|meth|mod|attr)\}`~?(kbo[\w.]+)`", text):
         assert resolved(name), name
@@ -179,16 +179,46 @@ def test_calls_in_code_have_arguments_that_exist(page):
             assert {keyword.arg for keyword in call.keywords} - {None} <= arguments(function), ast.unparse(call)
 
 
-def test_quoted_commands_options_and_experiments_exist():
+def options_of(function) -> set[str]:
+    """The options of a command."""
+    return {option for parameter in function.params for option in parameter.opts}
+
+
+def test_quoted_commands_and_options_exist():
     from kbo.cli import app
-    from kbo.experiments.papers import catalogue
 
     commands = typer.main.get_command(app).commands
     for page in PAGES:
         text = page.read_text()
-        for name, rest in re.findall(r"\bkbo (tune|run|compare|reproduce|report|plot|bench)\b([^`\n#]*)", text):
-            options = {option for parameter in commands[name].params for option in parameter.opts}
-            assert set(re.findall(r"(?<= )--?[\w-]+", rest)) <= options, (page.name, name, rest)
-        for paper, options in re.findall(r"kbo reproduce (\w+)((?: --\w+ [\w]+)*)", text):
-            for what, name in re.findall(r"--(table|figure|study) (\w+)", options):
-                assert catalogue.paper(paper).experiment(what, int(name) if name.isdigit() else name), page.name
+        code = [
+            *re.findall(r"`([^`\n]+)`", text),
+            *"\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)).splitlines(),
+        ]
+        for name, rest in (found.groups() for line in code if (found := re.match(r"kbo ([a-z]+)\b([^#]*)", line))):
+            assert name in commands, (page.name, name)
+            if name != "journal":
+                used = set(re.findall(r"(?<= )--?[\w-]+", rest))
+                assert used <= options_of(commands[name]), (page.name, name, rest)
+
+
+def test_quoted_experiments_and_their_options_exist():
+    from experiments.bandits import redraw
+    from experiments.bandits.__main__ import run
+    from experiments.bench.__main__ import bench
+    from experiments.papers import catalogue
+    from experiments.papers.command import command_of
+    from experiments.tuning.__main__ import compare
+
+    functions = {"bandits": run, "bandits.redraw": redraw.draw, "tuning": compare, "bench": bench}
+    papers = {module.removeprefix("experiments."): name for name, module in catalogue.PAPERS.items()}
+    functions |= {module: command_of(name) for module, name in papers.items()}
+    for page in PAGES:
+        for module, rest in re.findall(r"\bpython -m experiments\.([a-z._]+)([^`\n#]*)", page.read_text()):
+            if module in ("papers", "papers.NAME", "bench.device"):
+                continue
+            app = typer.Typer()
+            app.command()(functions[module])
+            used = set(re.findall(r"(?<= )--?[\w-]+", rest))
+            assert used <= options_of(typer.main.get_command(app)), (page.name, module, rest)
+            for kind, name in re.findall(r"--(table|figure|study) (\w+)", rest):
+                assert catalogue.paper(papers[module]).experiment(kind, int(name) if name.isdigit() else name)

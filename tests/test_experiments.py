@@ -10,19 +10,18 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments import tables
+from experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
+from experiments.papers import catalogue as papers
+from experiments.papers import mixture, sketching, streaming
+from experiments.papers.experiment import Plan
+from experiments.problems import StreamingBandit
+from experiments.sweep.cells import Cell, Folder, read_rows
+from experiments.sweep.runner import CellsFailed, sweep
 from kbo import InvalidInput
-from kbo.cli import app
-from kbo.experiments import tables
-from kbo.experiments.bandits import PROBLEMS, BanditMethod, BanditProblem
-from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.papers import mixture, sketching, streaming
-from kbo.experiments.papers.experiment import Plan
-from kbo.experiments.sweep.cells import Cell, Folder, read_rows
-from kbo.experiments.sweep.runner import CellsFailed, sweep
-from kbo.problems import StreamingBandit
 from kbo.regression import KernelRidge
 from tests.chores import square, squares
-from tests.commands import CliRunner, kbo
+from tests.commands import experiment
 from tests.parts import once
 from tests.processes import environment, started, wait_until
 
@@ -203,7 +202,7 @@ def out(tmp_path_factory):
 
 
 def reproduce(out, *arguments, paper="mixture"):
-    return kbo("reproduce", paper, *arguments, "--quick", "-q", "-j", "1", "-o", out).stdout
+    return experiment(f"papers.{paper}", *arguments, "--quick", "-q", "-j", "1", "-o", out).stdout
 
 
 @pytest.mark.parametrize(
@@ -299,7 +298,6 @@ def test_lemma_3_is_taken_at_the_ridge_of_the_state():
 def test_a_failed_run_shows_in_the_exit_code_and_what_is_there_is_shown(tmp_path, monkeypatch):
     cells = [*squares(1), Cell(f"{CHORES}:fail", {"x": 3}, "failing")]
     monkeypatch.setitem(mixture.PAPER.studies, "broken", lambda quick: Plan("half a table", cells=cells))
-    broken = ["reproduce", "mixture", "--study", "broken", "-q", "-j", "1", "-o", str(tmp_path)]
-    done = CliRunner().invoke(app, broken)
-    assert isinstance(done.exception, CellsFailed)
+    done = experiment("papers.mixture", "--study", "broken", "-q", "-j", "1", "-o", tmp_path, code=1)
+    assert "1 of 2 cells failed" in done.stderr
     assert "half a table" in done.stdout

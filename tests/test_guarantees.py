@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from experiments.papers import mixture as guarantees
+from experiments.papers import streaming
+from experiments.papers.mixture import problems
+from experiments.problems import RKHSBandit
 from kbo import bandit
 from kbo.confidence import FixedWidth, SelfNormalized
 from kbo.errors import RefutedAssumptions
-from kbo.experiments.papers import mixture as guarantees
-from kbo.experiments.papers import streaming
-from kbo.experiments.papers.mixture import problems
-from kbo.problems import RKHSBandit
 from kbo.regression import KernelRidge
 from tests.guarantee_figures import KERNELS, compared
 

@@ -78,7 +78,7 @@ del os.register_at_fork  # a platform without fork
 import kbo, kbo.optimize.journal
 from importlib import import_module
 sys.modules |= dict.fromkeys(
-    "typer jinja2 matplotlib pandas pyarrow ax optuna ray sklearn networkx mlflow wandb".split()
+    "typer jinja2 matplotlib pandas pyarrow cvxpy ax optuna ray sklearn networkx mlflow wandb".split()
 )
 for use in (
     lambda: import_module("kbo.cli"),
@@ -86,11 +86,12 @@ for use in (
     lambda: import_module("kbo.optimize.table").frame([]),
     lambda: import_module("kbo.optimize.tracking").MLflow(),
     lambda: import_module("kbo.optimize.tracking").WandB(),
-    lambda: import_module("kbo.experiments"),
+    lambda: import_module("kbo.confidence").cone_program(None, None, None),
+    lambda: import_module("experiments.sweep"),
     lambda: import_module("kbo.integrations.ax"),
     lambda: import_module("kbo.integrations.optuna"),
-    lambda: kbo.problems.DigitsMLP()({}),
-    lambda: kbo.problems.random_graphs(1, seed=0),
+    lambda: import_module("kbo.examples").digits({}),
+    lambda: import_module("experiments.problems").random_graphs(1, seed=0),
     lambda: sys.modules.update(pandas=kbo, pyarrow=kbo) or import_module("kbo.draw"),
     lambda: import_module("kbo.workers.ray"),
 ):
@@ -105,7 +106,8 @@ import_module("kbo.__main__").main()
 
 def test_a_missing_library_is_named_with_its_extra_and_a_platform_without_fork_imports_everything():
     done = python("-c", HIDDEN, check=False)
-    extras = ["cli", "cli", "cli", "mlflow", "wandb", "cli", "ax", "optuna", "cli", "graphs", "cli", "ray"]
+    extras = ["cli", "cli", "cli", "mlflow", "wandb", "certify", "experiments", "ax", "optuna", "cli", "experiments"]
+    extras += ["cli", "ray"]
     assert done.stdout == "".join(f"pip install 'kbo[{extra}]'; " for extra in extras), done.stderr
     assert (done.returncode, done.stderr) == (1, "error: the command line needs typer: pip install 'kbo[cli]'\n")
 
@@ -123,7 +125,7 @@ def test_every_name_that_a_module_lists_exists_and_others_are_attribute_errors()
     """Also in modules that import their names when they are first used."""
     names = ["kbo", *(found.name for found in pkgutil.walk_packages(kbo.__path__, "kbo."))]
     for name in names:
-        if name.endswith("__main__") or name.startswith("kbo.experiments"):
+        if name.endswith("__main__"):
             continue
         module = importlib.import_module(name)
         listed = {*dir(module), *getattr(module, "__all__", ())}

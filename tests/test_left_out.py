@@ -17,11 +17,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from experiments.problems import stationary_kernel
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, norm_lower_bound
 from kbo.models import NystromGP
 from kbo.optimize.settings.model import FocusedDictionary
-from kbo.problems import stationary_kernel
 from kbo.regression import (
     BatchedResampling,
     Dictionary,

@@ -10,10 +10,10 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
+from experiments.problems import RKHSBandit, ackley, branin, hartmann6
 from kbo import bandit, recipes
 from kbo.confidence import BKB, EKUCB, Chaining, FixedWidth, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput
-from kbo.problems import RKHSBandit, ackley, branin, hartmann6
 from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Method
 from kbo.regression import (

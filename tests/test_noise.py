@@ -19,12 +19,12 @@ import torch
 from gpytorch.kernels import Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from experiments.problems import stationary_kernel
 from kbo import AdaptiveRidge, KernelRidge, recipes
 from kbo.acquisition import InflatedThompsonSampling, KernelUCB
 from kbo.confidence import AdaptiveMixture, AdaptiveSelfNormalized, NoiseBounds, NoiseLevel, SelfNormalized, energy
 from kbo.errors import IllConditionedWarning, InvalidInput, RefutedAssumptions
 from kbo.models import AdaptiveRidgeGP
-from kbo.problems import stationary_kernel
 from kbo.regression import Error, FixedDictionary, LeverageResampling, NystromRidge, View
 from kbo.regression.exact import Factor
 from tests import dense, dense_noise

@@ -9,11 +9,11 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 import kbo
+from experiments.problems import RKHSBandit
 from kbo.confidence import MIXED_SCALES, MartingaleMixture, norm_lower_bound
 from kbo.optimize.result import result_of
 from kbo.optimize.settings import Practical
 from kbo.optimize.trials import repetitions
-from kbo.problems import RKHSBandit
 
 BOUNDS = {"x": (0.0, 1.0), "n": kbo.Int(1, 5), "c": ["a", "b"]}
 LINE = [(0.0, 1.0)]

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.confidence import FixedWidth, MartingaleMixture
 from kbo.errors import InvalidInput
-from kbo.problems import RKHSBandit
 from kbo.recipes.pareto import pareto_set
 from kbo.regression import Posterior
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kbo import InvalidInput, MissingExtra, bandit, recipes
-from kbo.kernels import freeze
-from kbo.problems import (
+from experiments.problems import (
     BANDITS,
     Bump,
     Chessboard,
@@ -26,7 +24,9 @@ from kbo.problems import (
     random_graphs,
     shortest_path_features,
 )
-from kbo.problems.himmelblau import likeliest_lengthscale
+from experiments.problems.himmelblau import likeliest_lengthscale
+from kbo import InvalidInput, MissingExtra, bandit, recipes
+from kbo.kernels import freeze
 
 CONTEXTUAL = [Bump, Chessboard, StepDiagonal]
 TINY = {"n_lengthscales": 3, "n_ridges": 4, "n_splits": 3}

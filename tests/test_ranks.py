@@ -1,4 +1,4 @@
-"""Standings of tuners over a suite, and `kbo compare`."""
+"""Standings of tuners over a suite, and `python -m experiments.tuning`."""
 
 import math
 
@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.tuning import ranks, suites
+from experiments.tuning.suite_run import experiment
+from experiments.tuning.tuners import seeds_of
 from kbo.errors import InvalidInput, MissingExtra
-from kbo.experiments.tuning import ranks, suites
-from kbo.experiments.tuning.suite_run import experiment
-from kbo.experiments.tuning.tuners import seeds_of
-from tests.commands import kbo
+from tests import commands
 from tests.parts import once
 
 
@@ -80,9 +80,9 @@ def test_targets_reached_are_cocos():
 def test_compare_prints_standings_and_finds_finished_runs(suite, tmp_path, monkeypatch):
     kept = {name: suites.half_of(name, "held-out")[:2] for name in ("bbob", "hpo")}
     monkeypatch.setattr(suites, "half_of", lambda suite, half, dim, noise: kept[suite])
-    command = ["compare", "--suite", suite, "--half", "held-out", "-n", "16", "-K", "1", "--tuners", "kbo,random"]
-    command += ["-j", "1", "-q", "--out", tmp_path]
-    texts = [kbo(*command).stdout for _ in range(2)]
+    arguments = ["--suite", suite, "--half", "held-out", "-n", "16", "-K", "1", "--tuners", "kbo,random"]
+    arguments += ["-j", "1", "-q", "--out", tmp_path]
+    texts = [commands.experiment("tuning", *arguments).stdout for _ in range(2)]
     assert texts[0] == texts[1]  # CPU seconds too: the runs were not done again
     for expected in ("mean rank of the recommended point", "kbo", "random", "15", "16", "where kbo is not first"):
         assert expected in texts[0]
@@ -100,5 +100,5 @@ def test_expensive_tuners_do_fewer_runs_and_what_cannot_run_is_named_before_anyt
     with pytest.raises(InvalidInput, match=r"tuners must be one of .*'kbo'.* got 'kob'"):
         experiment("bbob", "held-out", ["kob"], 50, 3)
     monkeypatch.setattr("kbo.extras.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[compare\]'"):
+    with pytest.raises(MissingExtra, match=r"cocoex: pip install 'kbo\[experiments\]'"):
         experiment("bbob", "development", ["kbo"], 5, 1)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests import processes
-from tests.commands import kbo as command
+from tests.commands import experiment
 
 ray = pytest.importorskip("ray")
 tune = pytest.importorskip("ray.tune")
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.keeps(
 from ray.tune.search.optuna import OptunaSearch  # noqa: E402
 
 import kbo  # noqa: E402
+from experiments.sweep.cells import Cell, read_rows  # noqa: E402
+from experiments.sweep.runner import run_all, sweep  # noqa: E402
 from kbo.errors import InvalidInput, KboError  # noqa: E402
-from kbo.experiments.sweep.cells import Cell, read_rows  # noqa: E402
-from kbo.experiments.sweep.runner import run_all, sweep  # noqa: E402
 from kbo.integrations.optuna import KBOSampler  # noqa: E402
 from kbo.workers.ray import Ray, connected  # noqa: E402
 from tests.chores import squares  # noqa: E402
 
 CHORES = "tests.chores"
-RUN = ["run", "rkhs", "-m", "random", "-m", "dmm-ucb", "-T", "20", "-K", "2"]
+RUN = ["rkhs", "-m", "random", "-m", "dmm-ucb", "-T", "20", "-K", "2"]
 
 
 def test_mistakes_are_explained(tmp_path):
@@ -43,7 +43,7 @@ def test_mistakes_are_explained(tmp_path):
         ("--engine", "ray", "--address", "head"): "must be HOST:PORT",
         ("--engine", "ray", "--address", "head:port"): "must be HOST:PORT",
     }.items():
-        assert re.search(message, command(*RUN, *arguments, "-o", tmp_path, code=1).stderr)
+        assert re.search(message, experiment("bandits", *RUN, *arguments, "-o", tmp_path, code=1).stderr)
     for wrong in ({"workers": 0}, {"resources": {}}, {"resources": {"cpu": -1}}, {"resources": "cpu"}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             Ray(**wrong)
@@ -160,8 +160,8 @@ def test_loading_the_objective_has_a_limit_of_its_own_on_ray(session, monkeypatc
 
 @pytest.mark.thorough
 def test_a_sweep_on_ray_has_the_rows_of_one_here(session, tmp_path):
-    assert "dmm-ucb" in command(*RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
-    command(*RUN, "-q", "-j", "1", "-o", tmp_path / "here")
+    assert "dmm-ucb" in experiment("bandits", *RUN, "-q", "--engine", "ray", "-o", tmp_path / "ray").stdout
+    experiment("bandits", *RUN, "-q", "-j", "1", "-o", tmp_path / "here")
     there, here = (
         read_rows(next(path for path in (tmp_path / name).iterdir() if path.is_dir())) for name in ("ray", "here")
     )
@@ -225,8 +225,8 @@ def test_a_cluster_that_asks_for_a_token(tmp_path):
     script = f"""
 import socket, sys
 from kbo.errors import InvalidInput
-from kbo.experiments.sweep.cells import Cell
-from kbo.experiments.sweep.runner import sweep
+from experiments.sweep.cells import Cell
+from experiments.sweep.runner import sweep
 from kbo.workers.ray import Ray
 from {CHORES} import squares
 import ray
@@ -255,8 +255,8 @@ sweep([*squares(4), hangs, *squares(9)], folder, workers=Ray(address, workers=1)
         assert stderr.strip().endswith("KeyboardInterrupt"), stderr
         assert len(list(tmp_path.glob("*.parquet"))) == 4
         without = {name: value for name, value in environment.items() if not name.startswith("RAY_")}
-        arguments = ["-m", "kbo", *RUN, "--engine", "ray", "--address", address]
-        refused = processes.python(*arguments, cwd=tmp_path, env=without, check=False)
+        arguments = ["-m", "experiments.bandits", *RUN, "--engine", "ray", "--address", address, "-o", tmp_path]
+        refused = processes.python(*arguments, cwd=root, env=without, check=False)
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
     assert "set RAY_AUTH_MODE=token" in refused.stderr.splitlines()[-1]

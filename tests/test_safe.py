@@ -6,11 +6,11 @@ import torch
 from gpytorch.kernels import LinearKernel
 
 import kbo
+from experiments.problems import RKHSBandit
+from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
 from kbo.confidence import Limit, MartingaleMixture, SelfNormalized
 from kbo.errors import InvalidInput, RefutedAssumptions
-from kbo.problems import RKHSBandit
-from kbo.problems.rkhs import stationary_kernel
 from kbo.recipes import safe as rules
 from kbo.recipes.safe import SafeSet
 from kbo.regression import Hypothetical

@@ -10,9 +10,9 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
+from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.confidence import MartingaleMixture, SelfNormalized, norm_lower_bound
-from kbo.problems import RKHSBandit
 from kbo.regression import (
     Error,
     FixedDictionary,

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from kbo.experiments.bench import exact, race, sketch, straight, suite
-from kbo.experiments.bench.race import Bench, Goal, Result
+from experiments.bench import exact, race, sketch, straight, suite
+from experiments.bench.race import Bench, Goal, Result
 
 CPU = torch.device("cpu")
 

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+import experiments
 import kbo
 from tests import parts
 
-ROOT = Path(kbo.__file__).parent
-MODULES = {path.relative_to(ROOT.parent): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+FOLDERS = [Path(package.__file__).parent for package in (kbo, experiments)]
+MODULES = {
+    path.relative_to(folder.parent): ast.parse(path.read_text("utf-8"))
+    for folder in FOLDERS
+    for path in sorted(folder.rglob("*.py"))
+}
 
 
 PUBLIC = {"_replace", "_asdict", "_exit"}
@@ -110,7 +115,7 @@ def test_posteriors_are_hardly_ever_told_apart_by_their_type():
 def test_no_two_modules_import_each_other_even_through_others():
     """Beside the contract of import-linter, which compares modules of one folder: packages and their modules too."""
     grimp, networkx = pytest.importorskip("grimp"), pytest.importorskip("networkx")
-    graph = grimp.build_graph("kbo", cache_dir=None)
+    graph = grimp.build_graph("kbo", "experiments", cache_dir=None)
     imports = networkx.DiGraph()
     for module in graph.modules:
         imports.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))

@@ -11,6 +11,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import ScaleKernel
 
 import kbo
+from experiments.problems import RKHSBandit
 from kbo import bandit, recipes
 from kbo.acquisition import (
     CMMUCB,
@@ -21,7 +22,6 @@ from kbo.acquisition import (
 )
 from kbo.confidence import AdaptiveMixture, FixedWidth, MartingaleMixture, MixtureNoiseBounds
 from kbo.models import KernelRidgeGP, PosteriorGP
-from kbo.problems import RKHSBandit
 from kbo.recipes import RECIPES, Method, Recipe
 from kbo.regression import AdaptiveRidge, KernelRidge
 from tests.dense import close

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments.papers import catalogue as papers
+from experiments.problems import DiabetesSVR, TrainingCurves, branin
+from experiments.problems.curves import SPACES, STEPS
+from experiments.tuning import comparison as tuning
+from experiments.tuning.comparison import run
+from experiments.tuning.suites import DEVELOPMENT, HALVES, PROBLEMS, TABLES, half_of, true_value
+from experiments.tuning.tuners import TUNERS, BoTorchTuner, tuner
 from kbo.errors import InvalidInput
-from kbo.experiments.papers import catalogue as papers
-from kbo.experiments.tuning import comparison as tuning
-from kbo.experiments.tuning.comparison import run
-from kbo.experiments.tuning.suites import DEVELOPMENT, HALVES, PROBLEMS, TABLES, half_of, true_value
-from kbo.experiments.tuning.tuners import TUNERS, BoTorchTuner, tuner
-from kbo.problems import DiabetesSVR, TrainingCurves, branin
-from kbo.problems.curves import SPACES, STEPS
 from kbo.space import Choice, Float, Int, Space
 
 

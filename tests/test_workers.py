@@ -23,6 +23,7 @@ import pytest
 import torch
 
 import kbo
+from experiments import problems
 from kbo.cli import app, tuning
 from kbo.optimize import loop, run
 from kbo.workers import processes
@@ -224,9 +225,7 @@ def test_what_an_engine_cannot_do_is_said_before_the_first_trial(options, says):
 
 
 def test_copies_of_a_problem_draw_noise_of_their_own_unless_it_has_a_seed():
-    for make, (seed, different) in itertools.product(
-        (kbo.problems.branin, kbo.problems.GridBandit), ((None, 2), (3, 1))
-    ):
+    for make, (seed, different) in itertools.product((problems.branin, problems.GridBandit), ((None, 2), (3, 1))):
         problem = make(seed=seed)
         params = problem.space.params(torch.full((problem.space.dimension,), 0.5))
         assert len({pickle.loads(cloudpickle.dumps(problem))(params) for _ in range(2)}) == different

@@ -21,10 +21,10 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from experiments.problems import RKHSBandit
 from kbo.acquisition import CMMUCB
 from kbo.confidence import UnknownNorm, norm_lower_bound, optimality_gap
 from kbo.models import KernelRidgeGP
-from kbo.problems import RKHSBandit
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests
 torch.manual_seed(0)

@@ -15,6 +15,7 @@ import torch
 from botorch.optim import optimize_acqf
 from scipy.stats import binomtest
 
+from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.acquisition import KernelUCB
 from kbo.confidence import (
@@ -26,7 +27,6 @@ from kbo.confidence import (
 )
 from kbo.confidence.mixture.certificate import certify
 from kbo.models import KernelRidgeGP, NystromGP
-from kbo.problems import RKHSBandit
 from kbo.regression import FixedDictionary, NystromRidge
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests

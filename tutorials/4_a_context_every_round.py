@@ -22,12 +22,12 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 
 import kbo
+from experiments.problems import Chessboard, ClassificationBandit
 from kbo import recipes
 from kbo.acquisition import KernelUCB
 from kbo.bandit import play
 from kbo.confidence import MartingaleMixture
 from kbo.models import NystromGP
-from kbo.problems import Chessboard, ClassificationBandit
 from kbo.regression import GreedyDictionary
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter loops, for automatic tests

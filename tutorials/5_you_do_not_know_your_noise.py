@@ -15,6 +15,8 @@ import matplotlib.pyplot as plt
 import torch
 from botorch.optim import optimize_acqf
 
+from experiments.durand_noise import DurandNoiseBounds
+from experiments.problems import RKHSBandit, StreamingBandit
 from kbo import AdaptiveRidge, KernelRidge, recipes
 from kbo.acquisition import (
     InflatedPosteriorSampling,
@@ -35,9 +37,7 @@ from kbo.confidence import (
     UnknownNorm,
 )
 from kbo.errors import RefutedAssumptions
-from kbo.experiments.noise import DurandNoiseBounds
 from kbo.models import AdaptiveRidgeGP
-from kbo.problems import RKHSBandit, StreamingBandit
 from kbo.recipes import Method, ThompsonSampling
 from kbo.regression import GreedyDictionary
 

@@ -17,14 +17,14 @@ import torch
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import LinearKernel
 
+from experiments.problems import random_graphs, shortest_path_features
 from kbo import KernelRidge, recipes
 from kbo.acquisition import ChainingUCB, KernelUCB
-from kbo.bandit import play
+from kbo.bandit import Bandit, play
 from kbo.confidence import Chaining, FiniteSet
 from kbo.covers import PosteriorMetric, covers, greedy_cover
 from kbo.kernels import PrecomputedKernel
 from kbo.models import KernelRidgeGP
-from kbo.problems import Bandit, random_graphs, shortest_path_features
 from kbo.recipes.method import Method
 from kbo.regression import FixedDictionary, NystromRidge
 

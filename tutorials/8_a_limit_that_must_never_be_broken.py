@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import kbo
-from kbo.problems.rkhs import stationary_kernel
+from experiments.problems.rkhs import stationary_kernel
 
 QUICK = bool(os.environ.get("KBO_TUTORIAL_QUICK"))  # shorter, for automatic tests
 N_TRIALS = 6 if QUICK else 60

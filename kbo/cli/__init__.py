@@ -1,4 +1,4 @@
-"""Command line: kbo tune | confirm | audit | run | compare | reproduce | plot | report | journal | bench.
+"""Command line: kbo tune | confirm | audit | report | journal.
 
 Modules of this package import only typer, kbo.errors and kbo.extras at their head; the functions of the commands import
 the rest, so that ``kbo --help`` does not load PyTorch.
@@ -15,11 +15,10 @@ require("the command line", "cli", "typer")
 
 import typer
 
-from kbo.cli.experiments import compare, reproduce, run
 from kbo.cli.journals import journal
 from kbo.cli.options import CommandWithNames
 from kbo.cli.tuning import confirm, tune
-from kbo.cli.views import audit, bench, plot, report
+from kbo.cli.views import audit, report
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -47,8 +46,8 @@ def _top(
         typer.echo(context.get_help())
 
 
-for _listing_names in (tune, confirm, run, compare):
+for _listing_names in (tune, confirm):
     app.command(cls=CommandWithNames)(_listing_names)
-for _command in (audit, reproduce, plot, report, bench):
+for _command in (audit, report):
     app.command()(_command)
 app.add_typer(journal, name="journal")

@@ -14,41 +14,19 @@ from kbo.errors import InvalidInput
 if TYPE_CHECKING:
     from kbo.optimize import Constraint
 
-TARGETS = "A problem ({tuning_problems}), or your script: a .py file that defines `bounds` and `objective(params)`."
+TARGETS = "An example ({examples}), or your script: a .py file that defines `bounds` and `objective(params)`."
 BOX_METHODS = "{box_methods}."
 PRUNERS = "Stop bad trials early by what they report: {pruners}."
-METHODS = "{methods}; give it several times to compare."
-PROBLEMS = (
-    "rkhs (a function of known norm, fresh arms every round), rkhs-fixed (the same arms), streaming (a known norm, "
-    "for methods that estimate the noise), or one of unknown norm: {bandit_problems}."
-)
-PAPERS = (
-    "mixture: Flynn & Reeb (2024); sketching: Zenati et al. (2022), EK-UCB, and Calandriello et al. (2019), BKB; "
-    "streaming: Durand et al. (2018), Kernel UCB and TS; chaining: Contal et al. (2015), Chaining-UCB; "
-    "tuning: a comparison of our own, kbo against BoTorch, Optuna and random search."
-)
-RIDGE = "Ridge of the posterior, for k-ucb, supk-ucb, ay-gp-ucb and the sketched methods; also the mu of ek-ucb."
-MULTIPLIER = "Choose by mean + MULTIPLIER sqrt(leverage) instead of the method's bound; that guarantees nothing."
-NOISE_UPPER = (
-    'Upper bound of the noise level for methods without a given noise level: "...-fixed" use it, "...-adaptive" begin '
-    "with it."
-)
-STRICT_NOISE = '"dmm-ucb-adaptive", "cmm-ucb-adaptive": assume less of the noise, that it is strictly sub-Gaussian.'
-FIRST = "Index of an arm that is pulled in one uncounted round before the first."
-WORKERS = "Processes at a time; by default one per CPU. 1 works in this process."
 ENGINES = ("processes", "ray")
 ADDRESS = "With --engine ray: HOST:PORT of a cluster's head, auto to find it, or local to start Ray on this machine."
 JOURNAL = "A journal (.jsonl) of `kbo tune` or `kbo.minimize`."
-RUN = f"{JOURNAL[:-1]}, or rows of `kbo run` (.parquet, or the folder)."
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for journals, tables and pictures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, results only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also a line for every trial or run.")]
-Workers = Annotated[int | None, typer.Option("--workers", "-j", min=1, help=WORKERS)]
 Engine = Annotated[str, typer.Option("--engine", help=f"How the work is run: {' or '.join(ENGINES)}.")]
 Address = Annotated[str | None, typer.Option("--address", help=ADDRESS, show_default="RAY_ADDRESS, or local")]
 Device = Annotated[str, typer.Option(help="Where the computing is done: cpu, or an accelerator such as cuda.")]
-Run = Annotated[Path, typer.Argument(help=RUN)]
 
 
 def engine_of(name: str, address: str | None, workers: int | None, resources: str | None = None) -> Any:
@@ -91,7 +69,7 @@ def constraint(text: str) -> Constraint:
 
 
 class CommandWithNames(TyperCommand):
-    """Command whose help lists methods and problems in place of ``{methods}``, ``{box_methods}`` and so on.
+    """Command whose help lists methods, examples and pruners in place of ``{box_methods}`` and so on.
 
     The names are those of the definitions, which import PyTorch for seconds: they are looked up when the help is shown.
     """
@@ -99,22 +77,13 @@ class CommandWithNames(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names in it."""
         from kbo import recipes
-        from kbo.experiments.tuning import suites, tuners
+        from kbo.examples import EXAMPLES
         from kbo.optimize.pruning import NAMES
-        from kbo.problems import BANDITS, TUNING
-        from kbo.problems.bbob import DIMENSIONS, NOISES
 
         lists = {
-            "methods": recipes.names(),
             "box_methods": [name for name in recipes.names() if not recipes.get(name).needs_finite_set],
-            "tuning_problems": TUNING,
+            "examples": EXAMPLES,
             "pruners": NAMES,
-            "suites": suites.SUITES,
-            "halves": suites.HALVES,
-            "dimensions": map(str, DIMENSIONS),
-            "noises": NOISES,
-            "tuners": tuners.TUNERS,
-            "bandit_problems": [name for name in BANDITS if name != "streaming"],
         }
         names = {placeholder: ", ".join(listed) for placeholder, listed in lists.items()}
         for parameter in self.params:

@@ -46,22 +46,21 @@ class _Target(NamedTuple):
 
 
 def load(target: str) -> _Target:
-    """Return a built-in problem, or what a script defines.
+    """Return an example of kbo, or what a script defines.
 
     Raises:
         InvalidInput: There is neither, or the script cannot be loaded or used.
     """
+    from kbo.examples import EXAMPLES
     from kbo.optimize.belief import Setting
-    from kbo.problems import TUNING
     from kbo.workers.call import place
 
-    if target in TUNING:
-        problem = TUNING[target]()
-        return _Target(target, problem, problem.space)
+    if target in EXAMPLES:
+        return _Target(target, *EXAMPLES[target])
     path = Path(target)
     if path.suffix != ".py" or not os.path.isfile(path):
-        known = ", ".join(TUNING)
-        raise InvalidInput(f"{target!r} is neither a problem ({known}) nor a Python file that exists.")
+        known = ", ".join(EXAMPLES)
+        raise InvalidInput(f"{target!r} is neither an example ({known}) nor a Python file that exists.")
     if found := _module_named(path.stem):
         raise InvalidInput(f"{path} has the name of a module of {found}, which kbo and its workers need: rename it.")
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -1,4 +1,4 @@
-"""``kbo plot``, ``kbo report``, ``kbo audit`` and ``kbo bench``."""
+"""``kbo report`` and ``kbo audit``."""
 
 from __future__ import annotations
 
@@ -7,32 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kbo.cli.options import JOURNAL, Device, Run
+from kbo.cli.options import JOURNAL
 from kbo.errors import InvalidInput
-
-
-def plot(
-    path: Run,
-    picture: Annotated[Path | None, typer.Option("--to", help="The PNG; by default beside the input.")] = None,
-) -> None:
-    """Draw a stored run again."""
-    target = picture or path.with_name(f"{path.name if path.is_dir() else path.stem}-plot.png")
-    if target.suffix != ".png":
-        raise InvalidInput(f"the picture must be a .png file, got {target}: change --to.")
-    try:
-        if path.suffix == ".parquet" or path.is_dir():
-            from kbo.experiments.compare import redraw
-
-            redraw(path, target)
-        else:
-            from kbo.report.figures.history import trace
-            from kbo.report.record import Record
-
-            record = Record.of(path)
-            trace(record.trials, target, title=path.stem, maximize=record.maximize)
-    except (OSError, KeyError) as error:  # pyarrow's errors of damaged files are OSErrors
-        raise InvalidInput(f"cannot draw {path} to {target}: {error}") from error
-    typer.echo(f"picture  {target}")
 
 
 def report(
@@ -51,10 +27,6 @@ def report(
     from kbo.optimize.constraint import measured_only
     from kbo.report import write
 
-    if run.suffix == ".parquet" or run.is_dir():
-        raise InvalidInput(
-            f"{run} has rows of `kbo run`, and a page is made of a journal: draw it with `kbo plot {run}`."
-        )
     if run.suffix in FOREIGN:
         raise InvalidInput(f"{run} is no journal of kbo: see `kbo audit {run} --to {run.with_suffix('.html')}`.")
     given: dict[str, Any] = {}
@@ -87,15 +59,3 @@ def audit(
     typer.echo(found)
     if page is not None:
         typer.echo(f"page           {found.write(page)}")
-
-
-def bench(
-    device: Device = "cpu",
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, to see that it works.")] = False,
-) -> None:
-    """Measure speed as ratios, against straight-line code, BoTorch and half the size, in one process."""
-    from kbo import devices
-    from kbo.experiments.bench import race, suite
-
-    results = suite.run(device, quick)
-    typer.echo(f"{race.table(results)}\n{race.machine(devices.device('device', device))}")

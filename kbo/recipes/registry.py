@@ -125,7 +125,7 @@ class Recipe:
             given["ridge"] = _middle_ridge(given["noise_std"], scale)
         for name in self.needs:
             if name not in given:
-                more = ", to Certified, or as kbo run --noise-upper ..." if name == "noise_upper" else ""
+                more = ", or to Certified" if name == "noise_upper" else ""
                 raise InvalidInput(f"method {self.name!r} needs {name}: pass {name}=... to recipes.make{more}.")
         made = self.function(**{name: given[name] for name in self.parameters if name in given})
         made = replace(checks.instance(f"the value of recipe {self.name!r}", made, Method), name=self.name)

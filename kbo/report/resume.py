@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from kbo import checks
+from kbo.examples import EXAMPLES
 from kbo.optimize import Certified, Practical, Safe
-from kbo.problems import TUNING
 from kbo.report.record import Record
 from kbo.space import Linear
 
@@ -29,7 +29,7 @@ def resume(record: Record) -> dict[str, str]:
     if name == record.path.stem or not by_command:
         text = "The same call with the same journal continues the run; only the number of trials may differ:"
         return {"text": text, "code": _call(record, path)}
-    known = name in TUNING
+    known = name in EXAMPLES
     text = f"This command adds {_MORE} trials" + ("" if known else f"; {name}.py stands for the script that was tuned")
     ends: Any = record.header.get("value_range", ())
     words = ["kbo", "tune", name if known else f"{name}.py", "--trials", len(record.trials) + _MORE]

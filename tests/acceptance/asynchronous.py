@@ -11,7 +11,7 @@ import sys
 from botorch.test_functions import Ackley, Rosenbrock
 
 import kbo
-from kbo.problems.tuning import NoisyFunction, branin, hartmann6, levy
+from experiments.problems.tuning import NoisyFunction, branin, hartmann6, levy
 
 FUNCTIONS = {
     "branin": branin,

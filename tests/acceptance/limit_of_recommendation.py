@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 import kbo
-from kbo.experiments.tuning.suites import PROBLEMS, half_of
+from experiments.problems import BBOB
+from experiments.tuning.suites import PROBLEMS, half_of
 from kbo.optimize import fit_values
-from kbo.problems import BBOB
 from kbo.regression import KernelRidge
 from kbo.space import Params
 

@@ -12,6 +12,7 @@ from statistics import mean, median
 
 import torch
 
+from experiments.problems import RKHSBandit
 from kbo import KernelRidge
 from kbo.confidence import (
     Confidence,
@@ -23,7 +24,6 @@ from kbo.confidence import (
     SelfNormalized,
     optimality_gap,
 )
-from kbo.problems import RKHSBandit
 from kbo.recipes.safe import SafeSet
 
 ROUNDS, N_ARMS, NOISE, DELTA, SEED = 40, 100, 0.1, 0.1, 120_000

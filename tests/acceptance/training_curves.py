@@ -1,4 +1,4 @@
-"""Trains what ``kbo.problems.TrainingCurves`` replays, and writes its file: some minutes, once.
+"""Trains what ``experiments.problems.TrainingCurves`` replays, and writes its file: some minutes, once.
 
     python -m tests.acceptance.training_curves
 
@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
-from kbo.problems.curves import FILE, SPACES, STEPS
+from experiments.problems.curves import FILE, SPACES, STEPS
 
 CONFIGURATIONS, REPEATS = 200, 2
 

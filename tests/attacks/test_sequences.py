@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import kbo
+from experiments.problems.rkhs import stationary_kernel
 from kbo import recipes
 from kbo.confidence import Confidence, SelfNormalized
-from kbo.problems.rkhs import stationary_kernel
 from tests.attacks.functions import radial
 from tests.attacks.sequences import GROUPS, Report, play
 

@@ -11,6 +11,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
+from experiments.problems.rkhs import stationary_kernel
 from kbo import KernelRidge
 from kbo.acquisition import ConstrainedKernelUCB, SafeExpander, SafeUCB
 from kbo.confidence import FixedWidth, Limit
@@ -19,7 +20,6 @@ from kbo.errors import InvalidInput
 from kbo.models import KernelRidgeGP
 from kbo.optimize import slacks
 from kbo.optimize.journal import write
-from kbo.problems.rkhs import stationary_kernel
 from kbo.recipes.elimination import StagedElimination
 from kbo.recipes.method import Method
 from kbo.recipes.pareto import pareto_set

@@ -6,9 +6,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kbo
+from experiments.bench import suite
 from kbo import AdaptiveRidge, KernelRidge, NoiseBounds, NystromRidge
 from kbo.errors import InvalidInput
-from kbo.experiments.bench import suite
 from kbo.regression import FixedDictionary, Hypothetical, Tracked
 from tests.laws.states import matern, unit_square
 

@@ -35,7 +35,8 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 import kbo
-from kbo import acquisition, bandit, confidence, covers, kernels, models, problems, recipes, regression
+from experiments import problems
+from kbo import acquisition, bandit, confidence, covers, kernels, models, recipes, regression
 from kbo.optimize.result import result_of
 from kbo.space import Space
 from kbo.workers.call import described
@@ -417,7 +418,7 @@ def _acquisition() -> Iterator[Call]:
 
 
 def _recipes() -> Iterator[Call]:
-    from kbo.experiments.bandits import BanditMethod, BanditProblem
+    from experiments.bandits import BanditMethod, BanditProblem
 
     def played(rule: Any) -> Any:
         return [row["regret"] for row in bandit.play(rule, _problem(), 3)]

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from experiments.sweep.cells import Cell, Folder, read_rows
 from kbo import minimize
 from kbo.errors import KboError
-from kbo.experiments.sweep.cells import Cell, Folder, read_rows
 from kbo.optimize import journal
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import kbo
+from experiments.sweep.cells import Cell, read_rows
+from experiments.sweep.runner import sweep
 from kbo.errors import InvalidInput, JournalError
-from kbo.experiments.sweep.cells import Cell, read_rows
-from kbo.experiments.sweep.runner import sweep
 from kbo.optimize import journal
 
 pytestmark = [

@@ -22,12 +22,13 @@ from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 import kbo
-from kbo import acquisition, confidence, covers, errors, models, problems, recipes, regression, report, space
+from experiments import problems
+from kbo import acquisition, confidence, covers, errors, models, recipes, regression, report, space
+from kbo.bandit import Bandit
 from kbo.confidence import FixedWidth, MartingaleMixture, NoiseBounds
 from kbo.kernels import PrecomputedKernel
 from kbo.models.paths import FunctionPaths
 from kbo.optimize import Pruning
-from kbo.problems.base import Bandit
 from kbo.regression import Hypothetical, KernelRidge, NystromRidge, Posterior
 from tests.laws.confidences import BOUNDS, Setting
 from tests.laws.states import DICTIONARIES, STATES, matern, rbf, seeded, unit_square
@@ -460,7 +461,7 @@ ELSEWHERE = {
 
 
 def public_classes() -> dict[str, type]:
-    """The concrete public classes of kbo and of its public modules, but for problems and exceptions, by name."""
+    """The concrete public classes of kbo and of its public modules, but for exceptions, by name."""
     found: dict[str, type] = {}
     modules = ["kbo", *(f"kbo.{name}" for name in kbo.__all__ if inspect.ismodule(getattr(kbo, name)))]
     for module in map(import_module, [*modules, "kbo.report", "kbo.integrations.optuna"]):
@@ -468,7 +469,7 @@ def public_classes() -> dict[str, type]:
             kind = getattr(module, name)
             if not inspect.isclass(kind) or inspect.isabstract(kind) or issubclass(kind, Exception):
                 continue
-            if kind.__module__.startswith("kbo.") and not kind.__module__.startswith("kbo.problems"):
+            if kind.__module__.startswith("kbo."):
                 found[name] = kind
     return found
 

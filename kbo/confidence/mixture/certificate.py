@@ -23,6 +23,7 @@ from kbo import checks
 from kbo.confidence.mixture.bound import MartingaleMixture
 from kbo.confidence.mixture.radius import ridge_range
 from kbo.errors import InvalidInput, RefutedAssumptions
+from kbo.extras import require
 from kbo.regression import KernelRidge
 from kbo.regression.observations import Observations
 
@@ -190,7 +191,11 @@ def cone_program(confidence: MartingaleMixture, state: KernelRidge, x: Tensor, s
         state: An exact posterior in float64.
         x: One point [d].
         side: "upper" or "lower".
+
+    Raises:
+        MissingExtra: CVXPY is not installed.
     """
+    require("the cone program", "certify", "cvxpy")
     import cvxpy as cp
 
     sign = _sign(side)

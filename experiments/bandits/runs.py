@@ -1,0 +1,217 @@
+"""Runs of bandit methods as cells: one method on one problem with one seed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from experiments.durand_noise import DurandNoiseBounds
+from experiments.problems import BANDITS, RKHSBandit
+from experiments.sweep.cells import Cell
+from kbo import bandit, checks, recipes, regression
+from kbo.bandit import Bandit
+from kbo.confidence import NoiseLevel
+from kbo.errors import InvalidInput
+from kbo.recipes.registry import posterior
+from kbo.regression import Dictionary, GreedyDictionary
+
+PROBLEMS: dict[str, Callable[..., Bandit]] = {
+    "rkhs": RKHSBandit,
+    "rkhs-fixed": functools.partial(RKHSBandit, fixed=True),
+    **BANDITS,
+}
+"""Bandit problems by name; each takes a ``seed`` and options of its own."""
+
+DICTIONARIES: dict[str, Callable[..., Dictionary]] = {
+    "kors": regression.OnlineRowSampling,
+    "bkb": regression.LeverageResampling,
+    "bbkb": regression.BatchedResampling,
+    "greedy": GreedyDictionary,
+}
+"""Kinds of dictionaries by name."""
+
+
+NOISE: dict[str, Callable[..., NoiseLevel]] = {
+    "paper": functools.partial(DurandNoiseBounds, printed=True),
+    "tight": functools.partial(DurandNoiseBounds, printed=False),
+}
+"""Noise bounds of Durand et al. (2018) at a ridge that follows the upper bound exactly; "strict" is of the recipe."""
+
+
+@dataclass(frozen=True)
+class BanditMethod:
+    """A recipe and its options.
+
+    Attributes:
+        method: Its name in tables and pictures.
+        recipe: Its name in ``kbo.recipes``; by default the same.
+        ridge: Its ridge, if not the recipe's own.
+        multiplier: Multiplier of sqrt(leverage) instead of a bound.
+        dictionary: "kind", one of ``DICTIONARIES``, and its options; by default the recipe's own.
+        noise_bounds: One of ``NOISE``, other noise bounds than the recipe's own.
+    """
+
+    method: str
+    recipe: str | None = None
+    ridge: float | None = None
+    multiplier: float | None = None
+    dictionary: Mapping[str, Any] | None = field(default=None, hash=False)
+    noise_bounds: str | None = None
+
+    @property
+    def settings(self) -> str:
+        """Ridge, multiplier and variant in words, as far as they are set."""
+        numbers = (("ridge", self.ridge), ("multiplier", self.multiplier))
+        words = "".join(f" {name}{value:g}" for name, value in numbers if value is not None)
+        return words if self.noise_bounds is None else f"{words} {self.noise_bounds}"
+
+    @property
+    def uses_norm_bound(self) -> bool:
+        """Whether its bound rests on the norm bound that is given."""
+        return recipes.get(self.recipe or self.method).norm == "given"
+
+    def make_dictionary(self, seed: int) -> Dictionary | None:
+        """The dictionary, with random choices from that seed; None for the recipe's own."""
+        if self.dictionary is None:
+            return None
+        options = dict(self.dictionary)
+        make = DICTIONARIES.get(options.pop("kind", ""))
+        if make is None:
+            raise InvalidInput(f"a dictionary needs a kind among {', '.join(DICTIONARIES)}, got {self.dictionary}.")
+        return make(**options) if make is GreedyDictionary else make(**options, seed=seed)
+
+
+@dataclass(frozen=True)
+class BanditProblem:
+    """A problem, its number of rounds, and the numbers that are given to methods.
+
+    Attributes:
+        problem: One of ``PROBLEMS``.
+        options: Arguments of its constructor without the seed; for example ``{"lengthscale": 0.2}``.
+        rounds: Rounds T.
+        delta: Probability that the bounds may fail.
+        given_norm: The norm bound that methods are given, if not the problem's own.
+        given_noise_std: The noise level that methods are given, if not the true one.
+        noise_upper: The upper bound of the noise level that methods without a noise level are given, if any.
+        noise_lower: Their lower bound.
+        first: Index of the arm that is pulled in one uncounted round before the first.
+        initial: Number of uncounted rounds of random arms before the first.
+        every: Keep every so many rounds, and the last.
+
+    Raises:
+        InvalidInput: There is no such problem, or it has no such option.
+    """
+
+    problem: str = "rkhs"
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    rounds: int = 1000
+    delta: float = 0.01
+    given_norm: float | None = None
+    given_noise_std: float | None = None
+    noise_upper: float | None = None
+    noise_lower: float | None = None
+    first: int | None = None
+    initial: int = 0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        checks.one_of("problem", self.problem, PROBLEMS)
+        checks.instance("options", self.options, Mapping)
+        known = self.defaults()
+        for name in self.options:
+            if name not in known:
+                raise InvalidInput(f"problem {self.problem!r} has no option {name!r}; it has {', '.join(known)}.")
+
+    def defaults(self) -> dict[str, Any]:
+        """The options of the problem and their default values."""
+        parameters = inspect.signature(PROBLEMS[self.problem]).parameters
+        return {name: parameter.default for name, parameter in parameters.items() if name != "seed"}
+
+    def environment(self, seed: int) -> Bandit:
+        """The function, arms and noise of that seed."""
+        return PROBLEMS[self.problem](**self.options, seed=seed)
+
+    def make(self, method: BanditMethod | str, seed: int = 0) -> recipes.Method:
+        """The method with the numbers of the problem of that seed, and the seed of its random dictionary."""
+        method = BanditMethod(method) if isinstance(method, str) else method
+        recipe, environment = recipes.get(method.recipe or method.method), self.environment(seed)
+        finite = environment.fixed_arms is not None or recipe.rule is recipes.StagedElimination  # arms of one round
+        dictionary = method.make_dictionary(seed)
+        made = recipe.make(
+            environment.kernel,
+            environment.noise_std if self.given_noise_std is None else self.given_noise_std,
+            environment.norm_bound if self.given_norm is None else self.given_norm,
+            self.delta,
+            scale=environment.scale(self.rounds) if isinstance(environment, RKHSBandit) else 1.0,
+            horizon=self.rounds,
+            n_points=environment.n_arms * (1 if finite else self.rounds),
+            points=environment.fixed_arms,
+            ridge=method.ridge if recipe.has_bounds else None,
+            multiplier=method.multiplier if recipe.has_bounds else None,
+            dictionary=dictionary,
+            seed=seed,
+            noise_upper=self.noise_upper,
+            noise_lower=self.noise_lower or 0.0,
+            strict_noise=True if method.noise_bounds == "strict" else None,
+        )
+        own = made.posterior().schedule
+        if method.noise_bounds in (None, "strict") or not isinstance(own, NoiseLevel):
+            return made
+        numbers = (own.description[name] for name in ("norm_bound", "delta", "upper", "lower"))
+        bounds = NOISE[method.noise_bounds](*numbers)
+        empty = functools.partial(posterior, environment.kernel, bounds.ridge, dictionary, bounds)
+        return replace(made, posterior=empty)
+
+    @property
+    def label(self) -> str:
+        """A few words that tell it from other problems."""
+        defaults = self.defaults()
+        options = [f"{name}={value}" for name, value in self.options.items() if value != defaults[name]]
+        given = {"B": self.given_norm, "s": self.given_noise_std, "noise_upper": self.noise_upper, "first": self.first}
+        more = [f"{letters}{value:g}" for letters, value in given.items() if value is not None]
+        return " ".join([self.problem, *options, f"T{self.rounds}", f"delta{self.delta:g}", *more])
+
+    def cell(self, method: BanditMethod | str, seed: int) -> Cell:
+        """That method on the problem of that seed."""
+        method = BanditMethod(method) if isinstance(method, str) else method
+        settings = {"seed": seed, **asdict(method), **asdict(self)}
+        options = self.defaults() | settings.pop("options")
+        given = {name: value for name, value in settings.items() if value is not None}
+        return Cell(f"{__name__}:play", {**given, **options}, f"{self.label} {method.method} seed{seed}")
+
+
+def cells(
+    problems: Iterable[BanditProblem], methods: Iterable[BanditMethod | str], seeds: int | Iterable[int]
+) -> list[Cell]:
+    """Every method on every problem, seed by seed, so that an unfinished sweep is balanced."""
+    problems, methods = list(problems), list(methods)
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    return [problem.cell(method, seed) for seed in seeds for problem in problems for method in methods]
+
+
+def play(seed: int, **settings: Any) -> list[dict[str, Any]]:
+    """The rows of ``kbo.bandit.play`` for the fields of a method and a problem, and the options of the problem.
+
+    Returns:
+        ``round``, ``cumulative`` regret and ``cpu_seconds`` so far, and the number ``m`` of anchors of a sketched
+        posterior; ``regret`` of the round where all rounds are kept.
+    """
+    method = BanditMethod(**_pop_fields(BanditMethod, settings))
+    problem = BanditProblem(**_pop_fields(BanditProblem, settings), options=settings)
+    if checks.positive("every", problem.every) % 1:
+        raise InvalidInput(f"every must be a whole number, got {problem.every}.")
+    made, environment = problem.make(method, seed), problem.environment(seed)
+    rows = bandit.play(made, environment, problem.rounds, seed, first=problem.first, initial=problem.initial)
+    kept = [row for row in rows if row["round"] % problem.every == 0 or row["round"] == problem.rounds]
+    if problem.every > 1:
+        for row in kept:
+            del row["regret"]
+    return kept
+
+
+def _pop_fields(of: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """Remove the fields of the dataclass from ``settings`` and return them."""
+    return {entry.name: settings.pop(entry.name) for entry in fields(of) if entry.name in settings}

@@ -1,0 +1,135 @@
+"""The price of exact bounds: CMM against DMM, against growing factors and against the cone program; sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from experiments.bench.race import Bench, Goal, Result, Work, agree, medians, race
+from experiments.bench.setups import uniform
+from experiments.problems import RKHSBandit
+from kbo.confidence import MartingaleMixture
+from kbo.confidence.mixture.radius import DMM_GRID
+from kbo.regression import FixedDictionary, KernelRidge, NystromRidge, Posterior
+
+_ARMS, _IN_A_ROW = 100, 32
+"""Steps in a row: as many as there are between two refreshes of the eigenbasis at n = 1000."""
+
+
+def _problem() -> RKHSBandit:
+    return RKHSBandit("matern52", 0.5, dim=3, n_arms=_ARMS, seed=0)
+
+
+def _mixture(kind: str) -> MartingaleMixture:
+    return MartingaleMixture(0.1, 10.0, 0.01, kind, _problem().scale(1000))
+
+
+def _updated(state: Posterior, n: int, device: torch.device, problem: RKHSBandit) -> Posterior:
+    """The state after n uniform observations, a thousand at a time."""
+    generator = torch.Generator().manual_seed(1)
+    for start in range(0, n, 1000):
+        X = torch.rand(min(1000, n - start), 3, generator=generator, dtype=torch.float64)
+        state.update(X.to(device), problem.observe(X).to(device))
+    return state
+
+
+Choose = Callable[[Posterior, Tensor], tuple[int, float]]
+"""The index of an arm and its bound."""
+
+
+def _steps(state: Posterior, choose: Choose, device: torch.device, problem: RKHSBandit) -> Work:
+    """A step that scores fresh arms and observes the best."""
+    generator = torch.Generator().manual_seed(2)
+
+    def step() -> Tensor:
+        arms = torch.rand(_ARMS, 3, generator=generator, dtype=torch.float64).to(device)
+        index, bound = choose(state, arms)
+        chosen = arms[index : index + 1]
+        state.update(chosen, problem.observe(chosen.cpu()).to(device))
+        return torch.tensor([bound])
+
+    return step
+
+
+def _dmm_by_factors(state: Posterior, arms: Tensor) -> tuple[int, float]:
+    """Choose by DMM-UCB as it is usually done: a growing Cholesky factor for each of the five ridges."""
+    confidence = _mixture("dmm")
+    square, bounds = confidence.widened_squared_radius(state), []
+    for ridge in (confidence.mixture_ridge * g for g in DMM_GRID):
+        mean, variance = state.predict(arms, ridge)
+        slack = square + ridge * confidence.norm_bound**2 - state.quad(ridge)
+        bounds.append(mean + (slack / ridge * variance).sqrt())
+    upper = torch.stack(bounds).amin(0)
+    return int(upper.argmax()), float(upper.max())
+
+
+def exact_steps(device: torch.device, n: int) -> list[Result]:
+    """Time a step of CMM-UCB against the grid, on the same state and on growing factors; each with its updates."""
+    ridge = _mixture("cmm").mixture_ridge
+
+    def steps(choose: Choose) -> Work:
+        state = _updated(KernelRidge(_problem().kernel, ridge), n, device, _problem())
+        return _steps(state, choose, device, _problem())
+
+    cmm, dmm, factors = map(steps, (_mixture("cmm").argmax_upper, _mixture("dmm").argmax_upper, _dmm_by_factors))
+    agree(dmm, factors)
+    cmm()
+    works = {"cmm": [cmm] * _IN_A_ROW, "dmm": [dmm] * _IN_A_ROW, "factors": [factors] * _IN_A_ROW}
+    lines = [
+        ("a step of CMM-UCB, 100 fresh arms / DMM-UCB, same state", "cmm", "dmm", Goal(1.5)),
+        ("a step of CMM-UCB / DMM-UCB on five growing factors", "cmm", "factors", Goal(1.0)),
+    ]
+    return race(device, n, works, lines)
+
+
+def cone_programs(device: torch.device, n: int) -> list[Result]:
+    """Time exact bounds by search against the paper's cone program, one per arm: solved for one arm, times 100."""
+    import cvxpy as cp
+
+    confidence, problem = _mixture("cmm"), _problem()
+    state = KernelRidge(problem.kernel, confidence.mixture_ridge)
+    _updated(state, n, device, problem)
+    assert state.data is not None
+    arms = uniform(_ARMS, 3, seed=3).to(device)
+    X, y, radius = state.data.X, state.data.y.cpu().numpy(), float(confidence.widened_squared_radius(state)) ** 0.5
+
+    def program() -> Tensor:
+        K = state.prior(torch.cat([X, arms[:1]]), torch.cat([X, arms[:1]])).cpu()
+        root = torch.linalg.cholesky(K + 1e-10 * torch.eye(n + 1)).numpy()
+        a, K = cp.Variable(n + 1), K.numpy()  # f = sum_i a_i k(x_i, .)
+        constraints = [cp.norm(K[:-1] @ a - y) <= radius, cp.norm(root.T @ a) <= confidence.norm_bound]
+        value = cp.Problem(cp.Maximize(K[-1] @ a), constraints).solve(solver=cp.CLARABEL)
+        return torch.tensor([float(value)])  # pyright: ignore[reportArgumentType]
+
+    agree(lambda: confidence.upper(state, arms[:1]), program)
+    choice, everything = lambda: confidence.argmax_upper(state, arms), lambda: confidence.upper(state, arms)
+    found = medians(device, choice=[choice] * 10, everything=[everything] * 5, cone=program)
+    cones = _ARMS * found["cone"]
+    return [
+        Result("CMM-UCB chooses among 100 arms / 100 cone programs", found["choice"], cones, Goal(1 / 4000), n),
+        Result("CMM bounds of all 100 arms / 100 cone programs", found["everything"], cones, n=n),
+    ]
+
+
+def sketched_steps(device: torch.device, early: int, n: int, m: int) -> list[Result]:
+    """Time a step of CMM-UCB on a sketch, late against early: it must not grow with n."""
+    problem = RKHSBandit("rbf", 0.5, dim=3, n_arms=_ARMS, seed=0)
+    dictionary = FixedDictionary.pivoted(problem.kernel, uniform(2000, 3, seed=4).to(device), m)
+    works = {}
+    for name, size in (("before", early), ("after", n)):
+        confidence = MartingaleMixture(0.1, 10.0, 0.01, "cmm")
+        state = _updated(NystromRidge(problem.kernel, 0.01, dictionary), size, device, problem)
+        step = _steps(state, confidence.argmax_upper, device, problem)
+        step()
+        works[name] = [step] * _IN_A_ROW
+    name = f"a step of CMM-UCB on a sketch, m = {m}, 100 arms / the same at n = {early}"
+    return race(device, n, works, [(name, "after", "before", Goal(1.3))])
+
+
+BENCHES = [
+    Bench(exact_steps, {"n": 1000}, {"n": 200}),
+    Bench(cone_programs, {"n": 200}, {"n": 50}),
+    Bench(sketched_steps, {"early": 10_000, "n": 100_000, "m": 200}, {"early": 1000, "n": 2000, "m": 50}),
+]

@@ -1,0 +1,100 @@
+"""Speed on a GPU against what it allows: ``make bench-device``, or ``python -m experiments.bench.device``.
+
+For each step of an algorithm: kernels, synchronisations, arithmetic and memory traffic, the least time that follows
+from them (a roofline for each kernel), and the time that was measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from experiments.bench.operations import Operations
+from experiments.bench.steps import Setup, Step, steps
+
+
+@dataclass(frozen=True)
+class GPU:
+    """Largest rates of a GPU.
+
+    Attributes:
+        flops: Floating-point operations of a matrix product in a second.
+        bandwidth: Bytes read or written in a second.
+        launch: Seconds from one small kernel to the next.
+        wait: Seconds that a synchronisation adds.
+    """
+
+    flops: float
+    bandwidth: float
+    launch: float = 5e-6
+    wait: float = 2e-5
+
+    def seconds(self, counted: Operations) -> float:
+        """Return the least time of counted operations: of each kernel its arithmetic, traffic or launch; and waits."""
+        kernels = (max(k.flops / self.flops, k.bytes / self.bandwidth, self.launch) for k in counted.kernels)
+        return sum(kernels) + self.wait * counted.syncs.total()
+
+
+def count(step: Step, device: torch.device) -> Operations:
+    """Return the operations of a step on a device, after a first one that fills caches."""
+    step()
+    with Operations(device) as counted:
+        step()
+    return counted
+
+
+def measured(device: torch.device, dtype: torch.dtype) -> GPU:
+    """Measure what a GPU does at most: a large product, a large copy, small kernels in a row, and waits for one."""
+    A, one = torch.ones(4096, 4096, dtype=dtype, device=device), torch.ones(1, dtype=dtype, device=device)
+    B = torch.empty_like(A)
+    launch = seconds(lambda: [one.add_(1) for _ in range(1000)], device) / 1000
+    wait = seconds(lambda: [one.add_(1).item() for _ in range(100)], device) / 100 - launch
+    rate, pace = (seconds(work, device) for work in (lambda: A @ A, lambda: B.copy_(A)))
+    return GPU(2 * 4096**3 / rate, 2 * A.numel() * A.element_size() / pace, launch, max(wait, 0.0))
+
+
+def seconds(work: Step, device: torch.device, times: int = 7) -> float:
+    """Return the median time of some work, its kernels included."""
+    taken = []
+    for _ in range(times):
+        torch.accelerator.synchronize(device)
+        start = time.perf_counter()
+        work()
+        torch.accelerator.synchronize(device)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def table(setup: Setup) -> str:
+    """Return counts, least times and measured times of all steps as text."""
+    gpu, rows = measured(setup.device, setup.dtype), {}
+    for name, make in steps(setup).items():
+        step = make()
+        counted = count(step, setup.device)
+        rows[name] = {
+            "kernels": len(counted.kernels),
+            "syncs": counted.syncs.total(),
+            "Gflop": f"{sum(k.flops for k in counted.kernels) / 1e9:.3g}",
+            "MB": f"{sum(k.bytes for k in counted.kernels) / 1e6:.3g}",
+            "least, ms": f"{1e3 * gpu.seconds(counted):.3g}",
+            "measured, ms": f"{1e3 * seconds(step, setup.device):.3g}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").to_string()
+
+
+def main() -> None:
+    """Print the table in both dtypes for the GPU of this machine."""
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        raise SystemExit("no GPU was found")
+    for dtype in (torch.float64, torch.float32):
+        setup = Setup(device, dtype)
+        print(f"{device}, {dtype}: n = {setup.n}, m = {setup.m}, {setup.points} points\n{table(setup)}\n")
+
+
+if __name__ == "__main__":
+    main()

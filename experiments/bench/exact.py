@@ -1,0 +1,164 @@
+"""The exact posterior against BoTorch's ``SingleTaskGP`` on the same data, kernel, hyper-parameters and noise."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from experiments.bench.race import REPEATS, Bench, Goal, Result, agree, megabytes, race, seconds
+from experiments.bench.setups import RIDGE, example_kernel, matched_models, mean_and_variance, noisy_data
+from kbo import devices
+from kbo.regression import KernelRidge, Tracked
+
+_IN_A_ROW = 10
+
+
+def new_row(device: torch.device, n: int, times: float) -> list[Result]:
+    """Time a new observation and a prediction after it: ``KernelRidge.update`` in place, or a conditioned model."""
+    X, y, new, point = noisy_data(n, 1 + (1 + REPEATS) * (1 + _IN_A_ROW), 1, device=device)
+    (gp, model), (rebuilt, _) = matched_models(X, y), matched_models(X, y)
+    state, rows, target = model.state.fork(), iter(new.split(1)), new.new_zeros(1, 1)
+    X_grown, y_grown = torch.cat([X, new[:1]]), torch.cat([y, target[0]])
+
+    def in_place() -> tuple[Tensor, Tensor]:
+        state.update(next(rows), target[0])
+        return state.predict(point)
+
+    def set_train_data() -> tuple[Tensor, Tensor]:
+        rebuilt.set_train_data(X_grown, y_grown, strict=False)
+        return mean_and_variance(rebuilt, point)
+
+    def condition(model: Model) -> tuple[Tensor, Tensor]:
+        return mean_and_variance(model.condition_on_observations(new[:1], target), point)
+
+    works: dict[str, Any] = {
+        "theirs": lambda: condition(gp),
+        "rebuilt": set_train_data,
+        "model_cold": lambda: condition(model),
+        "in_place_cold": in_place,
+    }
+    agree(*works.values())
+    works |= {"model": [works["model_cold"]] * _IN_A_ROW, "in_place": [in_place] * _IN_A_ROW}
+    goal, cold, row = Goal(1 / times), "processor caches cold", "one row, new model"
+    lines = [
+        ("one row in place / condition_on_observations", "in_place", "theirs", goal),
+        (f"one row in place, {cold} / the same", "in_place_cold", "theirs", goal),
+        (f"{row} / condition_on_observations", "model", "theirs", goal),
+        (f"{row}, {cold} / the same", "model_cold", "theirs", None),
+        (f"{row}, {cold} / set_train_data", "model_cold", "rebuilt", None),
+    ]
+    return race(device, n, works, lines)
+
+
+def rescoring(device: torch.device, n: int, candidates: int) -> list[Result]:
+    """Time mean and variance of fixed candidates after each new observation."""
+    X, y, new, points = noisy_data(n, 4 * REPEATS, candidates, device=device)
+    gp, model = matched_models(X, y)
+    target = new.new_zeros(1, 1)
+    updated = gp.condition_on_observations(new[:1], target)
+    how, score = _fastest_scoring(updated, points, device)
+    view, rows = Tracked(model.state.fork(), points), iter(new.split(1))
+    view.predict()
+
+    def tracked() -> tuple[Tensor, Tensor]:
+        view.update(next(rows), target[0])
+        return view.predict()
+
+    works = {
+        "tracked": tracked,
+        "conditioned": lambda: score(gp.condition_on_observations(new[:1], target)),
+        "scored": lambda: score(updated),
+    }
+    agree(*works.values())
+    name, goal = f"{candidates} fixed candidates after a row / {how}", Goal(1 / 30)
+    lines = [(name, "tracked", "conditioned", goal), (f"{name}, row not counted", "tracked", "scored", goal)]
+    return race(device, n, works, lines)
+
+
+def _fastest_scoring(gp: Model, X: Tensor, device: torch.device) -> tuple[str, Callable]:
+    """The fastest way to have a SingleTaskGP score many points: as t-batch or jointly, in chunks."""
+
+    def score(size: int, joint: bool, gp: Model) -> tuple[Tensor, Tensor]:
+        parts = (mean_and_variance(gp, part if joint else part.unsqueeze(1)) for part in X.split(size))
+        mean, variance = zip(*parts, strict=True)
+        return torch.cat(mean), torch.cat(variance)
+
+    sizes = (50, 100, 200, 500) if device.type == "cpu" else (1000, len(X))
+    ways = {
+        f"chunks [{size} {'d' if joint else '1 d'}]": partial(score, size, joint)
+        for size in sizes
+        for joint in (True, False)
+    }
+    times = {way: min(seconds([partial(score, gp)], device) for _ in range(2)) for way, score in ways.items()}
+    best = min(times, key=lambda way: times[way])
+    return best, ways[best]
+
+
+def fresh_candidates(device: torch.device, n: int, points: int) -> list[Result]:
+    """Time mean and variance of points that were never seen before."""
+    X, y, P = noisy_data(n, points, device=device)
+    gp, model = matched_models(X, y)
+    shapes = {f"{points} fresh candidates [{points} 1 d]": P.unsqueeze(1), f"{points} fresh candidates [{points} d]": P}
+    works = {
+        f"{side} {name}": partial(mean_and_variance, m, Z)
+        for name, Z in shapes.items()
+        for side, m in (("kbo", model), ("theirs", gp))
+    }
+    agree(*works.values())
+    return race(device, n, works, [(name, f"kbo {name}", f"theirs {name}", Goal(1.0)) for name in shapes])
+
+
+def memory(device: torch.device, n: int, arms: int) -> list[Result]:
+    """Measure the memory in MB after half and after all of a stream of tracked, repeated arms."""
+    (points,) = noisy_data(arms, device=device)[:1]
+    view = Tracked(KernelRidge(example_kernel(), RIDGE), points)
+    used = []
+    for half in range(2):
+        for step in range(n // 2):
+            arm = points[(7 * step + half) % arms]
+            view.update(arm.unsqueeze(0), arm[:1])
+            view.predict()
+        used.append(megabytes(peak=False) + devices.megabytes(device, peak=False))
+    name = f"memory after {n} updates on {arms} arms / after {n // 2}"
+    return [Result(name, used[1], used[0], Goal(1.0, 20, "MB"), n, "MB")]
+
+
+def imports(device: torch.device) -> list[Result]:
+    """Time what importing kbo costs on top of BoTorch, in fresh processes."""
+    clock = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
+    statements = {
+        "kbo": "import botorch, kbo",
+        "botorch": "import botorch",
+        "model": "from kbo.models import KernelRidgeGP",
+        "their_model": "from botorch.models import SingleTaskGP",
+    }
+
+    def cpu_seconds(statement: str) -> float:
+        command = [sys.executable, "-c", clock.format(statement)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    turns = [{name: cpu_seconds(statement) for name, statement in statements.items()} for _ in range(1 + REPEATS)]
+    found = {name: statistics.median(turn[name] for turn in turns[1:]) for name in statements}
+    models = "import KernelRidgeGP / import SingleTaskGP"
+    return [
+        Result("import botorch, kbo / import botorch", found["kbo"], found["botorch"], Goal(1.0, 0.1)),
+        Result(models, found["model"], found["their_model"], Goal(1.0, 0.1)),
+    ]
+
+
+BENCHES = [
+    Bench(new_row, {"n": 1000, "times": 100}),
+    Bench(new_row, {"n": 4000, "times": 200}, quick=None),
+    Bench(rescoring, {"n": 1000, "candidates": 10_000}),
+    Bench(fresh_candidates, {"n": 1000, "points": 1000}),
+    Bench(memory, {"n": 2000, "arms": 100}, fresh=True),
+    Bench(imports),
+]

@@ -1,0 +1,41 @@
+"""All benchmarks of ``python -m experiments.bench``.
+
+Both sides of a comparison have the same data, kernel, hyper-parameters and noise, run in one process on one thread and
+in turns (A, B, A, B, ...), and must give the same numbers before they are timed. The figures are medians: of CPU time
+on the CPU, of synchronised wall-clock time on a GPU. Only ratios carry over to another machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from botorch.exceptions.warnings import InputDataWarning
+from tqdm import tqdm
+
+from experiments.bench import acquisition, bounds, chaining, constraints, exact, growth, sketch, straight
+from experiments.bench.race import Bench, Result
+from experiments.sweep.threads import threads
+from kbo import devices
+
+_MODULES = straight, growth, exact, acquisition, bounds, sketch, chaining, constraints
+
+BENCHES: list[Bench] = [bench for module in _MODULES for bench in module.BENCHES]
+
+
+def run(device: str | torch.device | None = None, quick: bool = False) -> list[Result]:
+    """Measure everything; progress goes to stderr.
+
+    Args:
+        device: Where the data are, for example "cuda"; the CPU by default.
+        quick: Small sizes, and nothing that takes long.
+
+    Raises:
+        InvalidInput: There is no such device here.
+    """
+    results, where = [], devices.device("device", device)
+    quiet = warnings.catch_warnings(action="ignore", category=InputDataWarning)  # targets are not standardised
+    with threads(1), torch.no_grad(), quiet:
+        for bench in tqdm(BENCHES, desc="benchmarks"):
+            results += bench.run(where, quick)
+    return results

@@ -1,0 +1,86 @@
+"""Parts that the commands of the experiments share: their options, the folder of the results, and messages."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.sweep.runner import CellsFailed
+from kbo.__main__ import run as run_command
+from kbo.cli import options
+from kbo.cli.options import Address, Device, Engine, Out, Quiet, Verbose, engine_of
+from kbo.errors import InvalidInput
+
+__all__ = [
+    "Address",
+    "Device",
+    "Engine",
+    "Out",
+    "Quiet",
+    "Verbose",
+    "Workers",
+    "apply_verbosity",
+    "engine_of",
+    "folder",
+    "run",
+    "shown",
+]
+
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", "-j", min=1, help="Processes at a time; by default one per CPU. 1 works in this process."
+    ),
+]
+
+
+def run(function: Callable[..., None]) -> None:
+    """Run a function as the command of this process, with its arguments as options.
+
+    Args:
+        function: The function, with the annotations of typer; its docstring is the help.
+    """
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command()(function)
+    run_command(app)
+
+
+def apply_verbosity(quiet: bool, verbose: bool) -> None:
+    """Set the levels of the logs of kbo and of the experiments from --quiet and --verbose."""
+    options.apply_verbosity(quiet, verbose)
+    logging.getLogger("experiments").setLevel(logging.getLogger("kbo").level)
+
+
+def folder(path: Path) -> Path:
+    """Return the path of a folder, which is created if it does not exist.
+
+    Raises:
+        InvalidInput: It cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot create the folder {path}: {error.strerror}. Choose another with --out.") from error
+    return path
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[None]:
+    """Print the results of the finished cells even if other cells failed or Ctrl-C ended the work."""
+    try:
+        yield
+    except CellsFailed as error:
+        typer.echo(error.text)
+        raise
+    except KeyboardInterrupt:
+        typer.echo("interrupted: finished runs are kept, and the same command continues from here.", err=True)
+        raise typer.Exit(130) from None

@@ -1,0 +1,230 @@
+"""An experiment as data, and the parts that experiments of several papers share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments import lines, tables
+from experiments.sweep.cells import Cell, Rows, concatenate
+from experiments.sweep.runner import Workers, sweep
+from kbo.bandit import Bandit
+from kbo.confidence import Confidence
+from kbo.errors import InvalidInput
+from kbo.recipes import Method
+from kbo.regression import Posterior
+
+Frame = Any
+"""A ``pandas.DataFrame``; its own annotations are too wide for a type checker to follow its results."""
+
+QUICK = "(--quick: tiny sizes, so the figures are not those of the paper)"
+
+TOLERANCE = 1e-9
+"""Rounding that a study does not count as a failure of a bound."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of an experiment, and the tables and files that are made of their rows.
+
+    Attributes:
+        title: Heading of the printed text.
+        tables: Heading -> makes a table to print of the rows.
+        files: Ending of a name, such as ".png" -> writes the file, given the rows and the path.
+        cells: The cells; there are none where everything is computed when the plan is made.
+        alone: Further cells that take much memory: one at a time.
+        prepare: Applied to the rows first.
+    """
+
+    title: str
+    tables: Mapping[str, Callable[[Frame], Frame]] = field(default_factory=dict)
+    files: Mapping[str, Callable[[Frame, Path], object]] = field(default_factory=dict)
+    cells: Sequence[Cell] = ()
+    alone: Sequence[Cell] = ()
+    prepare: Callable[[Frame], Frame] = lambda rows: rows
+
+
+Experiment = Callable[[bool], Plan]
+"""``quick`` -> what to do; ``quick`` means tiny sizes, to see that it works."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its experiments, which share their cells.
+
+    Attributes:
+        title: Authors, title, year.
+        tables: Its tables, by their numbers.
+        figures: Its figures, by their numbers.
+        studies: Experiments beyond the paper, by name.
+    """
+
+    title: str
+    tables: Mapping[int, Experiment] = field(default_factory=dict)
+    figures: Mapping[int, Experiment] = field(default_factory=dict)
+    studies: Mapping[str, Experiment] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> dict[str, Mapping[Any, Experiment]]:
+        """Tables, figures and studies, by the singular."""
+        return {"table": self.tables, "figure": self.figures, "study": self.studies}
+
+    def contents(self) -> str:
+        """The experiments in words."""
+        lines = [f"  --{what} {', '.join(map(str, known))}" for what, known in self.kinds.items() if known]
+        return "\n".join([self.title, *lines])
+
+    def experiment(self, what: str, name: Any) -> Callable[[Path, bool, Workers, bool], str]:
+        """The experiment of that number or name among ``kinds[what]``: ``run`` without its first two arguments."""
+        return partial(run, entry(self.kinds[what], what, name), name if what == "study" else f"{what}{name}")
+
+
+def entry(known: Mapping[Any, Any], what: str, name: Any) -> Any:
+    """The entry of that name.
+
+    Raises:
+        InvalidInput: There is none; the message lists those that there are.
+    """
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name), map(str, known), n=1)
+    meant = f" Did you mean {near[0]!r}?" if near and isinstance(name, str) else ""
+    raise InvalidInput(f"no {what} {name}; known: {', '.join(map(str, known)) or 'none yet'}.{meant}")
+
+
+def run(experiment: Experiment, stem: str, folder: Path, quick: bool, workers: Workers, progress: bool) -> str:
+    """Run the cells that are not done, write the files, and return the text to print.
+
+    Args:
+        experiment: What to do.
+        stem: Beginning of the names of the files.
+        folder: The folder of the files; finished cells go to ``folder / "cells"``.
+        quick: Tiny sizes.
+        workers: As for ``experiments.sweep.runner.sweep``.
+        progress: Show a progress bar.
+
+    Raises:
+        CellsFailed: Some cells failed; it has the text for the others.
+    """
+    plan = experiment(quick)
+    found = [
+        sweep(cells, folder / "cells", workers=at_once, progress=progress)
+        for cells, at_once in ((plan.cells, workers), (plan.alone, 1))
+        if cells
+    ]
+    rows, text = concatenate(part.rows for part in found), ""
+    if len(rows) or not found:
+        rows, files = plan.prepare(rows) if len(rows) else rows, []
+        for ending, write in plan.files.items():
+            write(rows, path := folder / f"{stem}{ending}")
+            files.append(f"{'picture' if path.suffix == '.png' else 'table'}  {path}")
+        shown = [f"{heading}\n{tables.text(table(rows))}" for heading, table in plan.tables.items()]
+        text = "\n".join([plan.title, *shown, "", *[QUICK] * bool(quick and plan.cells), *files])
+    for part in found:
+        text = part.checked(text)
+    return text
+
+
+def store(table: Callable[[Frame], Frame]) -> Callable[[Frame, Path], object]:
+    """Write the table of the rows as CSV or Markdown, by the ending of the path."""
+
+    def write(rows: Frame, path: Path) -> None:
+        made = table(rows)
+        csv = path.suffix == ".csv"
+        text = made.to_csv(index=made.index.names != [None]) if csv else tables.markdown(made) + "\n"
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def cells_of(
+    function: Callable[..., Rows],
+    seeds: Sequence[int],
+    arguments: Sequence[Mapping[str, Any]] = ({},),
+    *,
+    at_once: int = 1,
+) -> list[Cell]:
+    """Cells of a function of ``seed`` with each of the arguments, seed by seed, so that unfinished sweeps are balanced.
+
+    Args:
+        function: A function at the top level of a module that returns rows.
+        seeds: The seeds.
+        arguments: Its other arguments.
+        at_once: Number of seeds in a cell.
+    """
+    name = f"{function.__module__}:{function.__name__}"
+    return [
+        Cell(
+            f"{__name__}:rows_of_seeds",
+            {"function": name, "seeds": list(seeds[start : start + at_once]), **more},
+            f"{function.__name__} {' '.join(map(str, more.values()))} seed{seeds[start]}",
+        )
+        for start in range(0, len(seeds), at_once)
+        for more in arguments
+    ]
+
+
+def rows_of_seeds(function: str, seeds: Sequence[int], **arguments: Any) -> Rows:
+    """Rows of a function for each of the seeds."""
+    one = Cell(function, arguments, function).resolve()
+    return [{"seed": seed, **row} for seed in seeds for row in one(seed=seed, **arguments)]
+
+
+def plan_of_regret(
+    title: str,
+    cells: Sequence[Cell],
+    prepare: Callable[[Frame], Frame] = lambda rows: rows,
+    published: tables.Published | None = None,
+    draw: Callable[..., None] = lines.against_rounds,
+    **look: Any,
+) -> Plan:
+    """Runs of bandits as a picture, and as a table of regret, anchors and time at the end, by ``problem``."""
+    table, picture = partial(tables.final, published=published), partial(draw, title=title, **look)
+    return Plan(title, {"": table}, {".png": picture}, cells, prepare=prepare)
+
+
+def plan_of_table(
+    title: str, cells: Sequence[Cell], prepare: Callable[[Frame], Frame], published: tables.Published
+) -> Plan:
+    """Runs of bandits as a table of regret beside published values, by ``problem``."""
+    summary = partial(tables.summary, published=published)
+    stored = {".csv": store(summary), ".md": store(lambda rows: tables.crossed(summary(rows)))}
+    return Plan(title, {"": partial(tables.final, published=published)}, stored, cells, prepare=prepare)
+
+
+def intervals(methods: Mapping[str, Method], X: Tensor, y: Tensor, grid: Tensor) -> dict[str, lines.Interval]:
+    """Lower and upper bounds [g] by every method at the grid [g d], after the observations X [n d] and y [n]."""
+    found = {}
+    for name, method in methods.items():
+        assert method.confidence is not None
+        state = method.state()
+        state.update(X, y)
+        found[name] = method.confidence.interval(state, grid)
+    return found
+
+
+def rounds_of(
+    method: Method, environment: Bandit, state: Posterior, rounds: int
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Rounds 1, 2, ... of a bandit: the chosen arm [1 d] and its reward [1], after the update of the posterior."""
+    generator = torch.Generator().manual_seed(0)
+    for t in range(1, rounds + 1):
+        arms = environment.arms()
+        index = method.choose(state, arms, generator)
+        x = arms[index : index + 1]
+        y = environment.observe(x)
+        state.update(x, y)
+        yield t, x, y
+
+
+def misses(confidence: Confidence, state: Posterior, X: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Distance [n] of the function from the centre of the bounds at X [n d], and half width [n] of the bounds."""
+    lower, upper = confidence.interval(state, X)
+    return (truth - (lower + upper) / 2).abs(), (upper - lower) / 2

@@ -1,0 +1,400 @@
+"""Flynn & Reeb (2024), "Tighter confidence bounds for sequential kernel regression", arXiv:2403.12732, Sec. 7.
+
+The synthetic contextual bandit (``experiments.problems.RKHSBandit``): T = 1000 rounds of 100 new arms, norm 10,
+Gaussian noise 0.1, delta = 0.01, ten seeds. Table 1 and figures 2 and 4 show the same runs. The studies go beyond the
+paper: validity of the bounds, the optimality gap, an unknown norm, and sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pandas as pd
+import torch
+
+from experiments import bandits, lines, tables
+from experiments.bandits import BanditProblem
+from experiments.papers.experiment import (
+    TOLERANCE,
+    Frame,
+    Paper,
+    Plan,
+    cells_of,
+    intervals,
+    misses,
+    plan_of_regret,
+    plan_of_table,
+    rounds_of,
+)
+from experiments.problems import RKHSBandit
+from experiments.sweep.cells import Cell
+from kbo import bandit, recipes
+from kbo.confidence import MIXED_SCALES, Confidence, MartingaleMixture, UnknownNorm, norm_lower_bound, squared_radius
+from kbo.regression import FixedDictionary, KernelRidge, NystromRidge
+
+KERNELS: dict[str, dict[str, Any]] = {
+    f"{words} {lengthscale:g}": {"kernel": kernel, "lengthscale": lengthscale}
+    for words, kernel in (("RBF", "rbf"), ("Matérn 5/2", "matern52"), ("Matérn 3/2", "matern32"))
+    for lengthscale in (0.5, 0.2)
+}
+"""Name of a problem -> kernel and lengthscale."""
+
+METHODS = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb", "igp-ucb", "random")
+"""The methods, in the order of tables and legends."""
+
+_TABLE_1 = {
+    "dmm-ucb": ((32.2, 20.9), (491, 117), (130, 46), (795, 206), (196, 78), (814, 344)),
+    "amm-ucb": ((88.8, 6.1), (1206, 21), (197, 24), (1662, 90), (316, 51), (1741, 351)),
+    "ay-gp-ucb": ((136.9, 12.7), (1518, 39), (332, 45), (2382, 135), (546, 70), (2421, 569)),
+    "igp-ucb": ((314, 111), (1433, 123), (553, 68), (1853, 106), (656, 67), (1708, 376)),
+    "random": ((4282, 1015), (3872, 784), (4265, 778), (3678, 559), (4175, 681), (3442, 1080)),
+}
+
+PUBLISHED: tables.Published = {
+    (problem, method): values for method, row in _TABLE_1.items() for problem, values in zip(KERNELS, row, strict=True)
+}
+"""Table 1 in print: cumulative regret at T = 1000, d = 3, mean and standard deviation over 10 runs."""
+
+
+def problems(quick: bool, dim: int = 3) -> dict[str, BanditProblem]:
+    """The problems of the paper by name; two tiny ones for ``quick``."""
+    rounds, names = (30, list(KERNELS)[1:3]) if quick else (1000, list(KERNELS))
+    return {name: BanditProblem("rkhs", {**KERNELS[name], "dim": dim}, rounds=rounds, every=10) for name in names}
+
+
+def _cells(chosen: Iterable[BanditProblem], quick: bool, methods: Iterable[str] = METHODS) -> list[Cell]:
+    return bandits.cells(chosen, methods, 2 if quick else 10)
+
+
+def _named(rows: Frame) -> Frame:
+    names = {tuple(setting.values()): name for name, setting in KERNELS.items()}
+    return rows.assign(problem=[names[pair] for pair in zip(rows["kernel"], rows["lengthscale"], strict=True)])
+
+
+def table_1(quick: bool) -> Plan:
+    """Cumulative regret of all methods on all six kernels, beside the published figures."""
+    title = "cumulative regret, mean ± standard deviation over the runs; published: Flynn & Reeb (2024), Table 1"
+    return plan_of_table(title, _cells(problems(quick).values(), quick), _named, PUBLISHED)
+
+
+def bounds(quick: bool) -> Plan:
+    """Figure 1: lower and upper bounds of a function of one variable, from the same observations; always quick."""
+    problem = BanditProblem("rkhs", {"kernel": "matern32", "lengthscale": 0.5, "dim": 1, "n_arms": 10}, rounds=10)
+    environment = problem.environment(seed=0)
+    X = environment.arms()
+    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    methods = {name: problem.make(name) for name in ("ay-gp-ucb", "amm-ucb", "cmm-ucb", "dmm-ucb")}
+    found = intervals(methods, X, y, grid)
+    widths = {name: float((upper - lower).mean()) for name, (lower, upper) in found.items()}
+    title = f"bounds at delta = {problem.delta:g} after {len(X)} observations: Matérn 3/2, lengthscale 0.5"
+    parts, truth = {title: ((X[:, 0], y), found)}, environment.mean(grid)
+    return Plan(
+        title,
+        {"": lambda _: pd.DataFrame({"mean width of the interval": widths})},
+        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, parts, path, title="")},
+    )
+
+
+def regret(dim: int, quick: bool) -> Plan:
+    """Figures 2, 5 and 6: cumulative regret against rounds, a panel for every kernel."""
+    played, published = _cells(problems(quick, dim).values(), quick), PUBLISHED if dim == 3 else None
+    return plan_of_regret(f"cumulative regret, d = {dim}", played, _named, published, panel="problem")
+
+
+def time_per_step(quick: bool) -> Plan:
+    """Figure 4: CPU time per step against rounds, on Matérn 5/2, lengthscale 0.5, d = 3."""
+    name = "Matérn 5/2 0.5"
+    title = f"CPU time per step, {name}, d = 3, 100 arms, one thread"
+    picture = partial(lines.time_per_step, title=title)
+    return Plan(title, files={".png": picture}, cells=_cells([problems(quick)[name]], quick))
+
+
+def misspecified(quick: bool) -> Plan:
+    """Figure 7: the methods are given B in {10, 20} and sigma in {0.1, 0.2}; the truth stays 10 and 0.1."""
+    problem = problems(quick)["Matérn 5/2 0.5"]
+    environment = problem.environment(0)
+    true = {"given_norm": environment.norm_bound, "given_noise_std": environment.noise_std}
+    variants = [  # true numbers are not given explicitly, so these runs are those of table 1
+        replace(problem, given_norm=norm, given_noise_std=noise_std)
+        for noise_std in (None, 0.2)
+        for norm in (None, 20.0)
+    ]
+
+    def with_given(rows: Frame) -> Frame:
+        numbers = rows.reindex(columns=list(true)).astype(float).fillna(true).to_numpy()
+        return rows.assign(problem=[f"given B = {norm:g}, sigma = {noise:g}" for norm, noise in numbers])
+
+    title = "cumulative regret, Matérn 5/2 0.5; truly B = 10, sigma = 0.1"
+    return plan_of_regret(title, _cells(variants, quick, METHODS[:-1]), with_given, panel="problem")
+
+
+DELTA = 0.1
+"""Probability of failure in the studies of validity and of the gap."""
+
+_FAILED = "failed: "
+
+
+def validity(quick: bool) -> Plan:
+    """Failures of any bound, at any round and any of 200 points, in 1000 runs of 300 adaptive rounds."""
+    runs, rounds = (20, 40) if quick else (1000, 300)
+
+    def counts(rows: Frame) -> Frame:
+        failed = rows.filter(like=_FAILED).rename(columns=lambda name: name.removeprefix(_FAILED))
+        return failed.agg(["sum", "count"]).T.set_axis(["failed", "runs"], axis=1)
+
+    return Plan(
+        f"runs of {rounds} adaptive rounds in which a bound failed; promised: at most {DELTA:.0%}",
+        {"": counts},
+        cells=cells_of(watch, range(runs), [{"rounds": rounds}], at_once=20),
+    )
+
+
+def watch(seed: int, rounds: int) -> list[dict[str, Any]]:
+    """Whether each bound ever failed beside the function, in one run of DMM-UCB on fixed arms."""
+    name = ("rbf", "matern52", "matern32", "matern12")[seed % 4]
+    problem = RKHSBandit(name, 0.3, dim=2, norm=5.0, noise_std=0.3, n_arms=200, fixed=True, seed=50_000 + seed)
+    arms, B, sigma = problem.fixed_arms, problem.norm_bound, problem.noise_std
+    assert arms is not None
+    methods = {
+        method: recipes.make(method, problem.kernel, sigma, B, DELTA, horizon=rounds)
+        for method in ("ay-gp-ucb", "igp-ucb", "amm-ucb", "dmm-ucb", "cmm-ucb")
+    }
+    truth, state = problem.mean(arms), methods["dmm-ucb"].state(arms)
+    sketched = NystromRidge(problem.kernel, state.ridge, FixedDictionary(arms[:20]))
+    failed = dict.fromkeys([*methods, "sketched cmm-ucb", "f in the mixture's set", "norm lower bound"], False)
+    misfit = 0.0
+    for t, x, y in rounds_of(methods["dmm-ucb"], problem, state, rounds):
+        sketched.update(x, y)
+        misfit += float((y - problem.mean(x)) ** 2)
+        failed["f in the mixture's set"] |= misfit > float(squared_radius(state, sigma, DELTA))
+        everything = t % 100 == 0 or t in (20, 50, rounds)  # these follow from the set, and cost more
+        for method, recipe in methods.items():
+            if method != "cmm-ucb" or everything:
+                failed[method] |= _outside(recipe.confidence, state, arms, truth)
+        if everything:
+            failed["sketched cmm-ucb"] |= _outside(methods["cmm-ucb"].confidence, sketched, arms, truth)
+        if everything or t % 10 == 0:
+            failed["norm lower bound"] |= float(norm_lower_bound(state, sigma, DELTA)) > B
+    return [{"kernel_name": name, **{f"{_FAILED}{method}": value for method, value in failed.items()}}]
+
+
+def _outside(confidence: Confidence | None, *at: Any) -> bool:
+    assert confidence is not None
+    error, half = misses(confidence, *at)
+    return bool((error > half + TOLERANCE).any())
+
+
+def gap(quick: bool) -> Plan:
+    """The gap of the recommended arm against its regret, and the round when it is small; 200 problems of 1000 arms."""
+    count, rounds = (2, 30) if quick else (200, 300)
+    title = f"optimality gap: {count} problems of 1000 arms, Matérn 5/2 0.5, d = 2, δ = {DELTA:g}"
+    methods = ("cmm-ucb", "dmm-ucb", "amm-ucb", "ay-gp-ucb")
+    look: dict[str, Any] = {"values": ["relative"], "ylabel": "gap / range", "band": "quartiles"}
+    return Plan(
+        title,
+        {"": _gaps},
+        {".png": partial(lines.against_rounds, title=title, **look)},
+        cells_of(play_with_gap, range(count), [{"method": method, "rounds": rounds} for method in methods]),
+        prepare=lambda rows: rows.assign(relative=rows["gap"] / rows["range"]),
+    )
+
+
+def _gaps(rows: Frame) -> Frame:
+    """A line for every method: runs with more regret than the gap, stops at a gap of 5 %, the gap at the end."""
+    above = rows.assign(above=rows["simple_regret"] > rows["gap"], stop=rows["round"].where(rows["relative"] <= 0.05))
+    runs = above.groupby(["method", "seed"], sort=False).agg(
+        above=("above", "any"), stop=("stop", "min"), end=("relative", "last")
+    )
+    return runs.groupby("method", sort=False).agg(
+        **{
+            "runs": ("above", "size"),
+            "regret above gap": ("above", "sum"),
+            "stops at 5% of the range": ("stop", "count"),
+            "median stop": ("stop", "median"),
+            "median gap / range at the end": ("end", "median"),
+        }
+    )
+
+
+def play_with_gap(method: str, seed: int, rounds: int) -> list[dict[str, Any]]:
+    """Gap and simple regret every five rounds."""
+    problem = RKHSBandit("matern52", 0.5, dim=2, n_arms=1000, fixed=True, seed=60_000 + seed)
+    assert problem.fixed_arms is not None
+    values = problem.mean(problem.fixed_arms)
+    numbers = problem.kernel, problem.noise_std, problem.norm_bound, DELTA
+    made = recipes.make(method, *numbers, scale=problem.scale(rounds), horizon=rounds)
+    kept = ("round", "gap", "simple_regret", "cpu_seconds")
+    return [
+        {**{key: row[key] for key in kept}, "range": float(values.max() - values.min())}
+        for row in bandit.play(made, problem, rounds, seed, gap_every=5)
+        if "gap" in row
+    ]
+
+
+def _final_regret(rows: Frame) -> Frame:
+    """Mean regret at the end of every method on every problem; the last line sums the problems."""
+    last = rows[rows["round"] == rows["round"].max()]
+    table = last.pivot_table(index=["kernel", "lengthscale"], columns="method", values="cumulative", sort=False)
+    table.loc[("sum", ""), :] = table.sum()
+    return table
+
+
+def _relative_to(baseline: str, rows: Frame) -> Frame:
+    total = _final_regret(rows).iloc[-1]
+    return (total / total[baseline]).to_frame().T.set_axis([f"sum against {baseline}"])
+
+
+def norm(quick: bool) -> Plan:
+    """The lower confidence bound of the norm after n uniform data, and regret when the norm is unknown."""
+    found = {}
+    for name in ("rbf", "matern32"):
+        bounds = pd.DataFrame([_norm_bounds(name, seed) for seed in range(2 if quick else 20)])
+        found[name] = bounds.agg(["mean", "max"]).T.stack()
+    table = pd.DataFrame(found).T
+    methods = ("cmm-ucb", "cmm-ucb-doubling", "cmm-ucb-practical")
+    return Plan(
+        "the norm unknown",
+        {
+            "lower confidence bound of the norm (truth 10) after n observations of 20 problems": lambda _: table,
+            "cumulative regret at the end, means over the same problems": _final_regret,
+            "": partial(_relative_to, "cmm-ucb"),
+        },
+        cells=_cells(problems(quick).values(), quick, methods),
+    )
+
+
+def _norm_bounds(kernel: str, seed: int) -> dict[str, float]:
+    problem = RKHSBandit(kernel, 0.5, seed=70_000 + seed)
+    state, found, generator = KernelRidge(problem.kernel, problem.noise_std**2), {}, torch.Generator().manual_seed(seed)
+    for more in (20, 80, 200):
+        X = torch.rand(more, problem.dim, generator=generator, dtype=torch.float64)
+        state.update(X, problem.observe(X))
+        found[f"n = {state.n}"] = float(norm_lower_bound(state, problem.noise_std, 0.01))
+    return found
+
+
+_UNSEEN: list[dict[str, Any]] = [
+    {"kernel": "rbf", "lengthscale": 0.35, "dim": 2, "norm": 5.0},
+    {"kernel": "matern52", "lengthscale": 0.35, "dim": 2, "norm": 5.0},
+    {"kernel": "matern32", "lengthscale": 0.7, "dim": 3, "norm": 20.0},
+    {"kernel": "rbf", "lengthscale": 0.3, "dim": 3, "norm": 3.0},
+]
+"""Problems that no table has."""
+
+
+def multiple(quick: bool) -> Plan:
+    """Regret with multiples of the norm's lower bound instead of the norm."""
+    rounds, seeds = (20, 1) if quick else (300, 10)
+    multiples = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.5, 2.0)
+    return Plan(
+        "cumulative regret, means over the same problems",
+        {"": _final_regret, "relative": partial(_relative_to, "known")},
+        cells=cells_of(
+            play_unknown,
+            range(seeds),
+            [
+                {"method": method, "rounds": rounds, **problem}
+                for problem in _UNSEEN
+                for method in ("known", "doubling", *map(str, multiples))
+            ],
+        ),
+    )
+
+
+def play_unknown(method: str, seed: int, rounds: int, **options: Any) -> list[dict[str, Any]]:
+    """The regret of CMM-UCB with the true norm, with doubling, or with a multiple of the norm's lower bound."""
+    problem = RKHSBandit(**options, seed=80_000 + seed)
+    sigma, scale = problem.noise_std, problem.scale(rounds)
+    if method == "known":
+        confidence: Confidence = MartingaleMixture(sigma, problem.norm_bound, 0.01, "cmm", scale)
+    else:
+        confidence = UnknownNorm(sigma, 0.01, scale=scale, multiple=None if method == "doubling" else float(method))
+    made = recipes.Method(partial(KernelRidge, problem.kernel, sigma**2 / scale), confidence)
+    return list(bandit.play(made, problem, rounds, seed))[-1:]
+
+
+def sketch(quick: bool) -> Plan:
+    """Mean width of the upper bound above f, exact and sketched, after n uniform observations."""
+    n, sizes = (100, (10, 20)) if quick else (1000, (50, 100, 200, 400))
+    found = {
+        f"{kernel} {lengthscale:g}": _widths(kernel, lengthscale, n, sizes)
+        for kernel, lengthscale in (("rbf", 0.5), ("rbf", 0.2), ("matern52", 0.5))
+    }
+    return Plan(
+        f"mean of upper bound - f at 300 points, n = {n}, d = 3, norm 10, noise 0.1, delta 0.01",
+        {"": lambda _: pd.DataFrame(found).T},
+    )
+
+
+def _widths(kernel: str, lengthscale: float, n: int, sizes: tuple[int, ...]) -> dict[str, float]:
+    problem = RKHSBandit(kernel, lengthscale, seed=1)
+    X, Z = (
+        torch.rand(size, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        for size, seed in ((n, 1), (300, 2))
+    )
+    y, truth, sigma, scale = problem.observe(X), problem.mean(Z), problem.noise_std, problem.scale(n)
+    kinds = {kind: MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale) for kind in ("cmm", "dmm", "amm")}
+    exact = KernelRidge(problem.kernel, sigma**2 / scale)
+    exact.update(X, y)
+    found = {f"exact {kind}": float((bound.upper(exact, Z) - truth).mean()) for kind, bound in kinds.items()}
+    for m in sizes:
+        state = NystromRidge(problem.kernel, exact.ridge, FixedDictionary.pivoted(problem.kernel, X, m))
+        state.update(X, y)
+        found[f"m = {m}"] = float((kinds["cmm"].upper(state, Z) - truth).mean())
+    return found
+
+
+def scales(quick: bool) -> Plan:
+    """Mean half width with one covariance scale and with the average over ``MIXED_SCALES``."""
+    marks, seeds = ((20, 40), 1) if quick else ((100, 400, 1000), 10)
+    found = {}
+    for kernel, lengthscale in (("rbf", 0.2), ("rbf", 0.5), ("matern52", 0.5), ("matern32", 0.2)):
+        runs = pd.DataFrame([_half_widths(kernel, lengthscale, seed, marks) for seed in range(80_000, 80_000 + seeds)])
+        means = runs.mean().to_dict()
+        for n, kind in product(marks, ("dmm", "cmm")):
+            best = min(MIXED_SCALES, key=lambda c, at=(n, kind): means[*at, c])
+            figures = {"c = 1": means[n, kind, 1.0], "best": means[n, kind, best], "best c": best}
+            found[f"{kernel} {lengthscale:g}, n = {n}, {kind}"] = figures | {"averaged": means[n, kind, "averaged"]}
+    return Plan(
+        f"mean half width at 100 points, d = 2, norm 10, noise 0.1, delta 0.01; means over {seeds} problems",
+        {"": lambda _: pd.DataFrame(found).T},
+    )
+
+
+def _half_widths(kernel: str, lengthscale: float, seed: int, marks: tuple[int, ...]) -> dict[Any, float]:
+    problem, generator = RKHSBandit(kernel, lengthscale, 2, seed=seed), torch.Generator().manual_seed(seed)
+    X, Z = (torch.rand(size, 2, generator=generator, dtype=torch.float64) for size in (max(marks), 100))
+    y, sigma, found = problem.observe(X), problem.noise_std, {}
+    for n in marks:
+        state = KernelRidge(problem.kernel, sigma**2)
+        state.update(X[:n], y[:n])
+        for kind in ("dmm", "cmm"):
+            for name, scale in [*zip(MIXED_SCALES, MIXED_SCALES, strict=True), ("averaged", MIXED_SCALES)]:
+                lower, upper = MartingaleMixture(sigma, problem.norm_bound, 0.01, kind, scale).interval(state, Z)
+                found[n, kind, name] = float((upper - lower).mean() / 2)
+    return found
+
+
+PAPER = Paper(
+    title="Flynn & Reeb (2024), Tighter confidence bounds for sequential kernel regression",
+    tables={1: table_1},
+    figures={
+        1: bounds,
+        2: partial(regret, 3),
+        4: time_per_step,
+        5: partial(regret, 2),
+        6: partial(regret, 4),
+        7: misspecified,
+    },
+    studies={"validity": validity, "gap": gap, "norm": norm, "multiple": multiple, "sketch": sketch, "scales": scales},
+)
+
+
+if __name__ == "__main__":
+    from experiments.papers.command import main
+
+    main("mixture")

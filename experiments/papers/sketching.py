@@ -1,0 +1,291 @@
+"""EK-UCB (Zenati et al. 2022, arXiv:2202.05638, App. F) and BKB (Calandriello et al. 2019, arXiv:1903.05594).
+
+Three contextual environments with ten actions (``experiments.problems.contextual``), T = 1000 rounds, ridge = mu = 10,
+bounds ``mean + 0.1 sqrt(leverage)`` without a guarantee, and the protocol of the authors' code: action 0.82 is pulled
+in one uncounted round before the first. Regret is against the best action on offer; the authors' is against the best
+of all reals. SupK-UCB has the multiplier 1, as in their code: with 0.1 its bounds exclude arms before any observation.
+The oversampling of CBKB and CBBKB is 10 C, as there, with C = 1 for CBKB.
+
+The numbers of the figures are not those of the prints; 1 to 9 show the same runs, 13 is BKB's figure 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from experiments import bandits, lines, tables
+from experiments.bandits import BanditMethod, BanditProblem
+from experiments.papers.experiment import Frame, Paper, Plan, cells_of, plan_of_regret, rounds_of, store
+from experiments.problems import stationary_kernel
+from experiments.sweep.cells import Cell, concatenate
+from kbo.kernels import freeze
+from kbo.regression import KernelRidge, LeverageResampling, NystromRidge
+
+ENVIRONMENTS = {"Chessboard": "chessboard", "Step Diagonal": "step-diagonal", "Bump": "bump"}
+"""Name of an environment in pictures -> its problem."""
+
+RIDGE, RIDGES = 10.0, (1.0, 10.0, 100.0)
+SEEDS, _MULTIPLIER = 10, 0.1
+
+_REFERENCE = {
+    "k-ucb": ("57.0 ± 4.6", "365 ± 81", "27.8 ± 10.9"),
+    "ek-ucb": ("57.0, m 55-77", "365, m 49-71", "27.8, m 1002"),
+    "ek-ucb, gamma 1": ("127, m 41-45", "406", "229, m 121"),
+    "c-bbkb, C = 3": ("69, 74 and 85", tables.NONE, tables.NONE),
+}
+"""Three runs of an independent implementation."""
+
+_AUTHORS = {
+    "ek-ucb": ("227 ± 36, m 86-91", "446 ± 12, m 98-100", "102, m 18-19"),
+    "c-bkb": ("63 ± 10", "423 ± 47", "15-32"),
+    "c-bbkb": ("424 ± 94", "713 ± 19", "84 ± 72"),
+}
+"""Three runs of the authors' code, scored like ours. It samples with another probability than the paper's eq. 41."""
+
+
+def methods(ridge: float) -> dict[str, BanditMethod]:
+    """Methods at ridge = mu by name, those of the paper's figures first."""
+    kinds: dict[str, dict[str, Any] | None] = {
+        "k-ucb": None,
+        "ek-ucb": {"kind": "kors", "mu": ridge, "gamma": ridge},
+        "c-bkb": {"kind": "bkb", "oversampling": 10.0},
+        "c-bbkb": {"kind": "bbkb", "oversampling": 100.0, "growth": 10.0},
+        "supk-ucb": None,
+        "ek-ucb, gamma 1": {"kind": "kors", "mu": ridge, "gamma": 1.0},
+        "c-bbkb, C = 3": {"kind": "bbkb", "oversampling": 30.0, "growth": 3.0},
+    }
+    found = {}
+    for name, kind in kinds.items():
+        recipe, multiplier = name.partition(",")[0] if kind else None, 1.0 if name == "supk-ucb" else _MULTIPLIER
+        found[name] = BanditMethod(name, recipe, ridge, multiplier, kind)
+    return found
+
+
+def _of_paper(ridge: float) -> list[BanditMethod]:
+    return list(methods(ridge).values())[:5]
+
+
+def _cells(environments: Iterable[str], chosen: Iterable[BanditMethod], seeds: int, quick: bool) -> list[Cell]:
+    """The methods in these environments with the protocol of the authors' code."""
+    problems = [
+        BanditProblem(ENVIRONMENTS[name], rounds=30 if quick else 1000, delta=0.1, first=2, every=10)
+        for name in environments
+    ]
+    return bandits.cells(problems, chosen, 2 if quick else seeds)
+
+
+def _of_environment(title: str, look: Mapping[str, Any], environment: str, quick: bool) -> Plan:
+    """Figures 1 to 9: the same runs, drawn in several ways."""
+    played = _cells([environment], _of_paper(RIDGE), SEEDS, quick)
+    return plan_of_regret(title.format(environment=environment, ridge=RIDGE), played, **look)
+
+
+_SIZE: dict[str, Any] = {"values": ["m"], "ylabel": "number of anchors m"}
+_CPU = {"x": "cpu_seconds", "xlabel": "CPU seconds so far", "band": "mean", "log": "x"}
+_SHOWN = {
+    1: ("cumulative regret, {environment}, ridge {ridge:g}", {"draw": lines.regret}),
+    4: ("cumulative regret against CPU time, {environment}, one thread", _CPU),
+    7: ("size of the dictionary, {environment}, ridge {ridge:g}", {**_SIZE, "band": "quartiles"}),
+}
+"""Number of the first figure of three -> title and look of the picture."""
+
+
+def regularisation(environment: str, quick: bool) -> Plan:
+    """Figures 10 to 12: the regret at three ridges."""
+
+    def prepare(rows: Frame) -> Frame:
+        found = _at_ridges(rows)
+        return found.assign(problem=found["problem"] + ", " + found["panel"].str.replace("= mu = ", ""))
+
+    played = _cells([environment], [m for ridge in RIDGES for m in _of_paper(ridge)], 3, quick)
+    return plan_of_regret(f"cumulative regret, {environment}, three ridges", played, prepare, panel="panel")
+
+
+def _at_ridges(rows: Frame) -> Frame:
+    """The rows with a panel for every ridge."""
+    return rows.assign(panel=[f"ridge = mu = {ridge:g}" for ridge in rows["ridge"]])
+
+
+def dictionaries(quick: bool) -> Plan:
+    """Regret and size of every kind of dictionary beside the exact posterior, in the three environments."""
+    # It takes points of which more than a hundredth of the ridge is unexplained.
+    greedy = BanditMethod("greedy", "ek-ucb", RIDGE, _MULTIPLIER, {"kind": "greedy", "threshold": 0.1})
+    draw, what = partial(lines.against_rounds, panel="problem"), f"of all dictionaries, ridge {RIDGE:g}"
+    names = {problem: name for name, problem in ENVIRONMENTS.items()}
+    return Plan(
+        "all dictionaries",
+        {"": tables.final},
+        {
+            ".png": lambda rows, path: draw(
+                rows[rows["method"] != "supk-ucb"], path, title=f"cumulative regret {what}"
+            ),
+            "-m.png": partial(draw, title=f"sizes {what}", **_SIZE),
+        },
+        _cells(ENVIRONMENTS, [*methods(RIDGE).values(), greedy], SEEDS, quick),
+        prepare=lambda rows: rows.assign(problem=rows["problem"].map(names)),
+    )
+
+
+def table_1(quick: bool) -> Plan:
+    """Regret, anchors and CPU time after T rounds, beside an independent implementation and the authors' code."""
+
+    def table(rows: Frame) -> Frame:
+        shown, none = tables.final(rows), (tables.NONE,) * len(ENVIRONMENTS)
+        position = list(ENVIRONMENTS).index
+        for name, known in (("independent", _REFERENCE), ("authors' code", _AUTHORS)):
+            shown[name] = [known.get(method, none)[position(environment)] for environment, method in shown.index]
+        return shown
+
+    heading = "after {} rounds, {} runs: mean ± standard deviation; the two on the right: 3 runs each"
+    title = heading.format(*((30, 2) if quick else (1000, SEEDS)))
+    return replace(dictionaries(quick), title=title, tables={"": table}, files={".md": store(table)})
+
+
+def starvation(quick: bool) -> Plan:
+    """BKB's figure 2: a draw from a GP, observed on [0, 0.5] only; three posteriors on [0, 1]; always quick.
+
+    The kernel is ``exp(-100 |x - x'|^2 / 2)``, a lengthscale of 0.1; the noise has standard deviation 0.1, the ridge is
+    its square. DTC and SoR (the sketch without ``k - |z|^2``) have the same dictionary, drawn by BKB.
+    """
+    kernel, generator = stationary_kernel("rbf", 0.1), torch.Generator().manual_seed(1)
+    x = torch.linspace(0, 1, 401, dtype=torch.float64)
+    observed = 0.5 * torch.rand(215, generator=generator, dtype=torch.float64)
+    f = _draw(kernel, torch.cat([x, observed]), generator)
+    y = f[len(x) :] + 0.1 * torch.randn(len(observed), generator=generator, dtype=torch.float64)
+    panels, deviations = {}, {}
+    for n in (6, 63, 215):
+        full, sketch = KernelRidge(kernel, 0.01), NystromRidge(kernel, 0.01, LeverageResampling())
+        for state in (full, sketch):
+            state.update(observed[:n, None], y[:n])
+        posteriors = {"exact": full.predict(x[:, None]), "DTC (kbo)": sketch.predict(x[:, None])}
+        posteriors["SoR"] = _subset_of_regressors(sketch, x[:, None])
+        bands = {
+            name: (mean - 3 * variance.sqrt(), mean + 3 * variance.sqrt())
+            for name, (mean, variance) in posteriors.items()
+        }
+        panels[f"{n} evaluations, m = {sketch.m}"] = ((observed[:n], y[:n]), bands)
+        deviations[n, sketch.m] = {
+            name: f"{float(variance.sqrt()[x >= 0.7].mean()):.3f}" for name, (_, variance) in posteriors.items()
+        }
+    title = "variance starvation: Gaussian kernel of lengthscale 0.1, observed on [0, 0.5]"
+    note = "mean ± 3 standard deviations"
+    return Plan(
+        title,
+        {
+            "mean standard deviation on [0.7, 1], where there are no data, with m anchors after n evaluations": (
+                lambda _: pd.DataFrame(deviations).T.rename_axis(["n", "m"])
+            )
+        },
+        {".png": lambda _, path: lines.bounds(x, f[: len(x)], panels, path, title=title, note=note, shade=0.2)},
+    )
+
+
+def _draw(kernel: Any, x: Tensor, generator: torch.Generator) -> Tensor:
+    """A draw [N] from the GP at x [N]."""
+    gram = freeze(kernel, x[:, None])(x[:, None], x[:, None])
+    values, vectors = torch.linalg.eigh(gram)
+    return vectors @ (values.clamp_min(0).sqrt() * torch.randn(len(x), generator=generator, dtype=torch.float64))
+
+
+def _subset_of_regressors(sketch: NystromRidge, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance ``ridge z'M^-1 z`` [N] at X [N d]."""
+    mean, variance = sketch.predict(X)
+    unexplained = sketch.prior_variance(X) - sketch.features(X).square().sum(0)
+    return mean, (variance - unexplained.clamp_min(0)).clamp_min(0)
+
+
+def dimension(quick: bool) -> Plan:
+    """Dictionary sizes against the effective dimension of the chosen points, on Chessboard at three ridges."""
+    rounds, every, seeds = (40, 20, 1) if quick else (1000, 50, 3)
+    sketched = [
+        {"method": name, "ridge": ridge, "rounds": rounds, "every": every}
+        for ridge in RIDGES
+        for name, method in methods(ridge).items()
+        if method.dictionary
+    ]
+    title = f"after {rounds} rounds, means over {seeds} runs"
+    return Plan(title, {"": _ratios}, {".png": _draw_sizes}, cells_of(play_and_measure, range(seeds), sketched))
+
+
+def _ratios(rows: Frame) -> Frame:
+    last = rows[rows["round"] == rows["round"].max()]
+    table = last.pivot_table(index=["ridge", "method"], values=["dimension", "m"], sort=False)
+    return table.assign(ratio=table["m"] / table["dimension"])
+
+
+def _draw_sizes(rows: Frame, path: Any) -> None:
+    first = rows[rows["method"] == rows["method"].iloc[0]]
+    beside = first.assign(method="effective dimension", m=first["dimension"])
+    look = {"values": ["m"], "ylabel": "number of anchors, dimension", "band": "mean", "panel": "panel"}
+    lines.against_rounds(_at_ridges(concatenate([rows, beside])), path, title="dictionary sizes on Chessboard", **look)
+
+
+def play_and_measure(method: str, ridge: float, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+    """The number of anchors ``m`` and the effective dimension of the exact kernel matrix, every so many rounds."""
+    problem = BanditProblem("chessboard", rounds=rounds, delta=0.1)
+    environment, made = problem.environment(seed), problem.make(methods(ridge)[method], seed)
+    state, points, rows = made.state(), [], []
+    assert isinstance(state, NystromRidge)
+    for t, x, _ in rounds_of(made, environment, state, rounds):
+        points.append(x)
+        if t % every == 0:
+            X = torch.cat(points)
+            spectrum = torch.linalg.eigvalsh(freeze(environment.kernel, X)(X, X)).clamp_min(0)
+            rows.append({"round": t, "m": state.m, "dimension": float((spectrum / (spectrum + ridge)).sum())})
+    return rows
+
+
+def time_per_step(quick: bool) -> Plan:
+    """CPU time per step on Chessboard: EK-UCB and BBKB to 10^5 rounds, K-UCB to 2000."""
+    long, short = (400, 100) if quick else (100_000, 2000)
+    title = "CPU time per step, Chessboard, ridge 10, one thread"
+    played = [
+        BanditProblem("chessboard", rounds=rounds, delta=0.1, every=max(1, rounds // 5000)).cell(
+            methods(RIDGE)[name], 0
+        )
+        for name, rounds in (("ek-ucb", long), ("c-bbkb, C = 3", long), ("k-ucb", short))
+    ]
+    return Plan(title, {"": _steps}, {".png": partial(lines.time_per_step, title=title, log="xy")}, played)
+
+
+def _steps(rows: Frame) -> Frame:
+    """A line for every method: rounds, CPU time, and time of a step, averaged over a fiftieth of the run."""
+    found = {}
+    for method, run in rows.groupby("method", sort=False):
+        step = 1e6 * run["cpu_seconds"].diff(width := max(1, len(run) // 50)) / run["round"].diff(width)
+        found[str(method)] = {
+            "rounds": run["round"].iloc[-1],
+            "CPU s": run["cpu_seconds"].iloc[-1],
+            "step at a tenth, us": step.iloc[max(width, len(run) // 10 - 1)],
+            "step at the end, us": step.iloc[-1],
+            "m": run["m"].iloc[-1],
+        }
+    return pd.DataFrame(found).T
+
+
+PAPER = Paper(
+    title="Zenati et al. (2022), Efficient kernel UCB; Calandriello et al. (2019), Budgeted kernel bandits (BKB)",
+    tables={1: table_1},
+    figures={
+        start + i: partial(_of_environment, *shown, environment)
+        for start, shown in _SHOWN.items()
+        for i, environment in enumerate(ENVIRONMENTS)
+    }
+    | {number: partial(regularisation, environment) for number, environment in enumerate(ENVIRONMENTS, 10)}
+    | {13: starvation},
+    studies={"starvation": starvation, "dimension": dimension, "time": time_per_step, "dictionaries": dictionaries},
+)
+"""The tables, figures and studies."""
+
+
+if __name__ == "__main__":
+    from experiments.papers.command import main
+
+    main("sketching")

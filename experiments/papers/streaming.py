@@ -1,0 +1,329 @@
+"""Durand, Maillard & Pineau (2018), JMLR 19: streaming kernel regression with adaptive mean, variance and ridge.
+
+One function on [0, 1] (``experiments.problems.StreamingBandit``): 100 fixed arms, Gaussian noise 0.1, norm 2.06.
+Methods are given a norm of at most 5, delta = 0.1, and a noise level in [0.01, 1]; oracles are given 0.1, "fixed" takes
+1 for it.
+
+Figures 1 to 5 and the study "width" are in ``streaming_uniform``, where points are drawn uniformly. The numbers of the
+figures follow the story of the paper and not the order of its prints. The other studies, of noise bounds: their
+coverage, noise outside of the assumptions, and regret in long runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from experiments import bandits, tables
+from experiments.bandits import BanditMethod, BanditProblem
+from experiments.papers import streaming_uniform
+from experiments.papers.experiment import (
+    TOLERANCE,
+    Frame,
+    Paper,
+    Plan,
+    cells_of,
+    misses,
+    plan_of_regret,
+    plan_of_table,
+    rounds_of,
+)
+from experiments.papers.streaming_uniform import ADAPTIVE, DELTA, FIXED, FORMS, MIXTURE, ORACLE, problem
+from experiments.sweep.cells import Cell, concatenate
+from kbo import bandit
+from kbo.confidence import (
+    AdaptiveMixture,
+    Confidence,
+    MixtureNoiseBounds,
+    NoiseLevel,
+    SelfNormalized,
+    SubGaussian,
+    WidthConfidence,
+)
+from kbo.errors import RefutedAssumptions
+from kbo.recipes import Method, ThompsonSampling
+from kbo.regression import KernelRidge, Posterior
+
+SEEDS = 40
+_ROUNDS = (500, 1000, 2000)
+
+_REFERENCE = {
+    "kernel-ucb-oracle": ((14.9, 1.5), (18.9, 1.9), (24.6, 2.9)),
+    "kernel-ucb-fixed": ((130.6, 1.3), (211.8, 2.4), (322.7, 3.3)),
+    "kernel-ucb-adaptive, paper": ((153.4, 1.2), (173.1, 1.5), (181.0, 1.7)),
+    "kernel-ucb-adaptive": ((60.8, 1.0), (64.7, 1.3), (70.1, 2.2)),
+    "kernel-ts-oracle": ((66.4, 3.4), (93.7, 3.8), (129.4, 4.4)),
+    "kernel-ts-fixed": ((188.8, 4.6), (357.3, 6.3), (661.4, 6.7)),
+    "kernel-ts-adaptive, paper": ((197.5, 4.4), (330.2, 5.7), (415.2, 7.2)),
+    "kernel-ts-adaptive": ((136.1, 3.6), (166.4, 4.6), (198.6, 5.7)),
+}
+
+INDEPENDENT: tables.Published = {
+    (f"T = {T}", method): values for method, line in _REFERENCE.items() for T, values in zip(_ROUNDS, line, strict=True)
+}
+"""Regret at T = 500, 1000, 2000 by an independent implementation, mean and standard deviation."""
+
+UCB = [
+    BanditMethod(ORACLE),
+    BanditMethod(FIXED),
+    BanditMethod(f"{ADAPTIVE}, paper", ADAPTIVE, noise_bounds="paper"),
+    BanditMethod(f"{ADAPTIVE}, tight", ADAPTIVE, noise_bounds="tight"),
+    BanditMethod(ADAPTIVE),
+    BanditMethod(MIXTURE),
+]
+"""Methods of figure 6: given the noise level, given its upper bound, and given as much but adaptive."""
+
+TS = [
+    BanditMethod("kernel-ts-oracle"),
+    BanditMethod("kernel-ts-fixed"),
+    BanditMethod("kernel-ts-adaptive, paper", "kernel-ts-adaptive", noise_bounds="paper"),
+    BanditMethod("kernel-ts-adaptive"),
+    BanditMethod("kernel-ts"),
+]
+"""Methods of figure 7; "kernel-ts" is plain Thompson sampling, given the noise level, without a guarantee."""
+
+
+def _cells(methods: Sequence[BanditMethod], quick: bool) -> list[Cell]:
+    """All seeds; a few of methods whose steps take much longer."""
+    seeds, few = (2, 2) if quick else (SEEDS, 10)
+    fast = [method for method in methods if method.method not in ("cmm-ucb", "cmm-ucb-adaptive")]
+    return bandits.cells([problem(quick)], methods, few) + bandits.cells([problem(quick)], fast, range(few, seeds))
+
+
+def at_rounds(marks: Iterable[int], rows: Frame) -> Frame:
+    """The rows up to so many rounds, as problems of their own."""
+    return concatenate(rows[rows["round"] <= T].assign(problem=f"T = {T}") for T in marks)
+
+
+def table_1(quick: bool) -> Plan:
+    """Cumulative regret at T = 500, 1000, 2000 of everything, beside an independent implementation."""
+    return plan_of_table(
+        "cumulative regret, mean ± standard deviation over the runs; published: an independent implementation",
+        _cells([*UCB, *map(BanditMethod, ("cmm-ucb-adaptive", "dmm-ucb", "cmm-ucb")), *TS], quick),
+        partial(at_rounds, (10, 20, 40) if quick else _ROUNDS),
+        INDEPENDENT,
+    )
+
+
+def regret(methods: list[BanditMethod], title: str, quick: bool) -> Plan:
+    """Figures 6 and 7: cumulative regret against rounds."""
+    note = "burn-in: as long as the noise bound has not moved, the paper's adaptive form is worse than fixed"
+    plan = plan_of_regret(title, _cells(methods, quick), band="deciles", log="", ends=True, note=note)
+    marks = (40,) if quick else _ROUNDS
+    return replace(plan, tables={"": lambda rows: tables.final(at_rounds(marks, rows), INDEPENDENT)})
+
+
+class Lemma3(SubGaussian, WidthConfidence):
+    """Lemma 3 (after Wang & de Freitas 2014), for draws from ``N(mean, v^2 sigma^2 / ridge covariance)``, Sec. 6.4.
+
+    It is a lemma only at ridge ``noise_std^2``, for one round at a time, and not equivariant to units, as printed: with
+    ``g = log_det / 2``,
+    ``v^2 = B^2 + sqrt(8 g ln(2/delta)) + sqrt(2 ln(4/delta)) B + 2 g + 2 sigma ln(2/delta)``.
+    """
+
+    def __init__(self, noise_std: float, norm_bound: float, delta: float) -> None:
+        super().__init__(noise_std, norm_bound, delta)
+        self.guarantee: str | None = None
+
+    def width(self, state: Posterior) -> Tensor:
+        g, B, sigma = state.log_det() / 2, self.norm_bound, self.noise_std
+        log2, log4 = math.log(2 / self.delta), math.log(4 / self.delta)
+        square = B**2 + torch.sqrt(8 * g * log2) + math.sqrt(2 * log4) * B + 2 * g + 2 * sigma * log2
+        return torch.sqrt(square) * sigma / math.sqrt(state.ridge)
+
+
+def play_inflated(method: str, oracle_ridge: bool, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+    """Regret of Kernel TS inflated by "Theorem 1" or "Lemma 3", at ridge sigma^2 / C^2 or sigma^2."""
+    environment = problem(quick=False).environment(seed)
+    sigma, C = environment.noise_std, environment.norm_bound
+    confidence = {"Theorem 1": SelfNormalized, "Lemma 3": Lemma3}[method](sigma, C, DELTA / 12)
+    ridge = (sigma / C) ** 2 if oracle_ridge else sigma**2
+    made = Method(partial(KernelRidge, environment.kernel, ridge), confidence, ThompsonSampling())
+    return [row for row in bandit.play(made, environment, rounds, seed) if row["round"] % every == 0]
+
+
+_RIDGES = {False: "ridge σ², where Lemma 3 is valid", True: "ridge σ² / C², where it is not"}
+
+
+def theorem_against_lemma(quick: bool) -> Plan:
+    """Figure 8: Theorem 1 and Lemma 3 as inflation of Kernel TS that is given the noise level, at two ridges."""
+    rounds, every, seeds = (40, 10, 2) if quick else (1000, 20, SEEDS)
+    title = "cumulative regret of Kernel TS inflated by Theorem 1 and by Lemma 3"
+    note = (
+        "Theorem 1, valid at both ridges and for all rounds, is better only where Lemma 3, for one round, is not valid"
+    )
+    methods = [
+        {"method": bound, "oracle_ridge": oracle_ridge, "rounds": rounds, "every": every}
+        for oracle_ridge in _RIDGES
+        for bound in ("Theorem 1", "Lemma 3")
+    ]
+    plan = plan_of_regret(
+        title,
+        cells_of(play_inflated, range(seeds), methods),
+        lambda rows: rows.assign(problem=[_RIDGES[at] for at in rows["oracle_ridge"]]),
+        panel="problem",
+        band="deciles",
+        log="",
+        note=note,
+    )
+    return replace(plan, title=f"{title}\n{note}")
+
+
+_SKETCH = {"kind": "greedy", "threshold": 0.01}
+WATCHED = {
+    **{name: FORMS[name] for name in ("paper", "tight", "tight+grid", "mixture")},
+    "tight+grid, sketched": BanditMethod(ADAPTIVE, dictionary=_SKETCH),
+    "mixture, sketched": BanditMethod(MIXTURE, dictionary=_SKETCH),
+}
+"""Methods by the form of their noise bounds."""
+
+FAILURES = ("upper < sigma", "lower > sigma", "envelope", "cmm envelope", "refuted")
+"""Failures of a run; the envelope of CMM is computed beside that of DMM."""
+
+_NORM = 2.06
+
+
+def watch(form: str, noise: str, seed: int, rounds: int, noise_upper: float | None) -> list[dict[str, Any]]:
+    """Failures of a method on 100 fixed arms, when the norm bound is the norm of the function; see ``FAILURES``.
+
+    Returns:
+        One row: the failures, the last noise bounds, the last round, and ``closest``, the largest
+        ``|f - centre| / half width`` of the envelope that was seen.
+    """
+    options = {"noise": noise, "norm": _NORM, "norm_bound": _NORM}
+    run = BanditProblem("streaming", options, rounds, DELTA, noise_upper=noise_upper, noise_lower=0.01)
+    environment, method = run.environment(seed), run.make(WATCHED[form], seed)
+    arms, sigma = environment.fixed_arms, environment.noise_std
+    assert arms is not None
+    at = (state := method.state(arms)), arms, environment.mean(arms)
+    bounds, confidence, t = state.schedule, method.confidence, 0
+    assert isinstance(bounds, NoiseLevel)
+    assert confidence is not None
+    failed, closest, cmm = dict.fromkeys(FAILURES, False), 0.0, AdaptiveMixture("cmm")
+    steps = rounds_of(method, environment, state, rounds)
+    try:
+        for t in range(1, rounds + 1):
+            next(steps)
+            if t % 10 == 0 or t == rounds:
+                closest = max(closest, _reach(confidence, *at))
+                if isinstance(bounds, MixtureNoiseBounds) and (t % 100 == 0 or t in (20, 50, rounds)):
+                    failed["cmm envelope"] |= _reach(cmm, *at) > 1 + TOLERANCE
+    except RefutedAssumptions:
+        failed["refuted"] = True
+    failed |= {"upper < sigma": bounds.upper < sigma, "lower > sigma": bounds.lower > sigma}
+    failed["envelope"] = closest > 1 + TOLERANCE
+    seen = {"upper": bounds.upper, "lower": bounds.lower, "closest": closest, "ended": t}
+    return [{**failed, **seen}]
+
+
+def _reach(confidence: Confidence, state: Any, *at: Any) -> float:
+    """The largest ``|f - centre| / half width`` over the arms; 0 as long as there are no bounds."""
+    if not confidence.finite_on(state):
+        return 0.0
+    error, half = misses(confidence, state, *at)
+    return float((error / half).max())
+
+
+def _watched(forms: list[str], noise: str, seeds: Sequence[int], rounds: int, noise_upper: float | None) -> list[Cell]:
+    arguments = [{"form": form, "noise": noise, "rounds": rounds, "noise_upper": noise_upper} for form in forms]
+    return cells_of(watch, seeds, arguments, at_once=20)
+
+
+def coverage(quick: bool) -> Plan:
+    """Failures in 1000 adaptive runs of 300 rounds, half with Gaussian, half with Rademacher noise."""
+    runs, rounds = (2, 40) if quick else (1000, 300)
+    forms, half = [form for form in WATCHED if form != "tight"], runs // 2
+    return Plan(
+        f"runs of {rounds} adaptive rounds in which something failed; promised: at most {DELTA:.0%} of a form\n"
+        f"noise 0.1, known to lie in [0.01, 0.3]; norm bound = norm = {_NORM:g}; envelopes at all arms, every tenth",
+        {"": partial(_counts, ["noise"])},
+        cells=[
+            *_watched(forms, "gaussian", range(90_000, 90_000 + half), rounds, 0.3),
+            *_watched(forms, "rademacher", range(90_000 + half, 90_000 + runs), rounds, 0.3),
+        ],
+    )
+
+
+def outside(quick: bool) -> Plan:
+    """Failures with noise outside of the assumptions: Laplace, and rare spikes; 300 runs each."""
+    runs, rounds = (2, 40) if quick else (300, 300)
+    forms = {0.2: ["paper", "tight", "tight+grid", "mixture"], None: ["tight+grid", "mixture"]}  # others need a bound
+
+    def with_known(rows: Frame) -> Frame:
+        known = rows["noise_upper"].astype(float)
+        return rows.assign(known=["none" if value != value else f"{value:g}" for value in known])
+
+    return Plan(
+        f"runs of {rounds} adaptive rounds in which something failed; the assumptions are false, nothing is promised\n"
+        f"noise of standard deviation 0.1; known: an upper bound beforehand; norm bound = norm = {_NORM:g}",
+        {"": partial(_counts, ["noise", "known"])},
+        cells=[
+            cell
+            for start, noise in ((95_000, "spikes"), (96_000, "laplace"))
+            for noise_upper, some in forms.items()
+            for cell in _watched(some, noise, range(start, start + runs), rounds, noise_upper)
+        ],
+        prepare=with_known,
+    )
+
+
+def _counts(by: list[str], rows: Frame) -> Frame:
+    """Failed runs and their failures, a line for every form and setting."""
+    groups = rows.groupby([*by, "form"], sort=False)
+    table = groups[list(FAILURES)].sum().astype(object)
+    table.insert(0, "runs", groups.size())
+    without_cmm = [WATCHED[form].method != MIXTURE for form in table.index.get_level_values("form")]
+    table.loc[without_cmm, "cmm envelope"] = tables.NONE
+    ends = groups.agg(closest=("closest", "max"), upper=("upper", "median"), lower=("lower", "median"))
+    return table.join(ends.rename(columns={"upper": "median upper", "lower": "median lower"}))
+
+
+def slope(quick: bool) -> Plan:
+    """Regret a round near the end of 5000 rounds, of adaptive methods and of the one that is given the noise level."""
+    rounds, seeds, tail = (40, 2, 20) if quick else (5000, 20, 1000)
+
+    def slopes(rows: Frame) -> Frame:
+        table = rows.pivot_table(index="seed", columns=["round", "method"], values="cumulative", sort=False)
+        found = 1000 * (table[rounds] - table[rounds - tail]) / tail
+        against = found.sub(found[ORACLE], axis=0)
+        return pd.DataFrame(
+            {
+                "slope": found.apply(tables.with_error),
+                "median": found.median(),
+                "minus oracle": against.apply(tables.with_error),
+                "regret at the end": table[rounds].mean(),
+            }
+        )
+
+    return Plan(
+        f"1000 times the regret a round, rounds {rounds - tail} to {rounds}: mean ± standard error, {seeds} seeds;\n"
+        "differences are paired by seed",
+        {"": slopes},
+        cells=bandits.cells([problem(quick, rounds, every=100)], (ORACLE, ADAPTIVE, MIXTURE), seeds),
+    )
+
+
+PAPER = Paper(
+    title="Durand, Maillard & Pineau (2018), Streaming kernel regression with provably adaptive regularization",
+    tables={1: table_1},
+    figures={
+        **streaming_uniform.FIGURES,
+        6: partial(regret, UCB, "cumulative regret of Kernel UCB"),
+        7: partial(regret, TS, "cumulative regret of Kernel TS"),
+        8: theorem_against_lemma,
+    },
+    studies={"slope": slope, "coverage": coverage, "outside": outside, "width": streaming_uniform.width},
+)
+
+
+if __name__ == "__main__":
+    from experiments.papers.command import main
+
+    main("streaming")

@@ -1,0 +1,204 @@
+"""Durand et al. (2018) with points drawn uniformly from the arms: noise bounds, ridges, envelopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+
+from experiments import lines
+from experiments.bandits import BanditMethod, BanditProblem
+from experiments.durand_noise import DurandNoiseBounds
+from experiments.papers.experiment import Frame, Plan, cells_of, intervals
+from experiments.sweep.cells import Cell
+from kbo.confidence import AdaptiveMixture, NoiseLevel
+from kbo.recipes.method import Method
+from kbo.regression import KernelRidge, Posterior, Tracked
+
+UPPER, LOWER, DELTA = 1.0, 0.01, 0.1
+"""Bounds of the noise level that are known beforehand (it is 0.1), and the probability of failure."""
+
+ORACLE, FIXED, ADAPTIVE = "kernel-ucb-oracle", "kernel-ucb-fixed", "kernel-ucb-adaptive"
+MIXTURE = "dmm-ucb-adaptive"
+
+
+def problem(quick: bool, rounds: int = 2000, every: int = 20) -> BanditProblem:
+    """The function of the paper on 100 fixed arms, with a norm bound of 5; a tiny run if ``quick``."""
+    rounds, every = (40, 10) if quick else (rounds, every)
+    return BanditProblem("streaming", rounds=rounds, delta=DELTA, noise_upper=UPPER, noise_lower=LOWER, every=every)
+
+
+class _FixedGain(DurandNoiseBounds):
+    """Noise bounds for a ridge that stays: the log-determinant is that at the ridge."""
+
+    def deviation(self, state: Posterior) -> float:
+        return 2 * math.log(1 / self.event_delta) + float(state.log_det([self.ridge])[0])
+
+
+FIXED_RIDGE, FIXED_GAIN = "paper, fixed ridge", "paper, fixed ridge and gain"
+_FIXED: dict[str, type[DurandNoiseBounds]] = {FIXED_RIDGE: DurandNoiseBounds, FIXED_GAIN: _FixedGain}
+"""Noise bounds that are computed at the first ridge, ``upper^2 / C^2``, which stays.
+
+The first pays the information gain at ``lower^2 / C^2``, as the adaptive form must, the second that at the ridge.
+"""
+
+_MIXTURES = {"amm-adaptive": "amm", "dmm-adaptive": "dmm", "cmm-adaptive": "cmm"}
+"""Kinds of ``AdaptiveMixture`` that replace the bound of the method."""
+
+_UNKNOWN_NOISE = {
+    "paper": BanditMethod(ADAPTIVE, noise_bounds="paper"),
+    "tight": BanditMethod(ADAPTIVE, noise_bounds="tight"),
+    "tight+grid": BanditMethod(ADAPTIVE),
+    **dict.fromkeys(_MIXTURES, BanditMethod(MIXTURE)),
+}
+_GIVEN_NOISE = {ORACLE: BanditMethod(ORACLE), **{kind: BanditMethod(f"{kind}-ucb") for kind in ("amm", "dmm", "cmm")}}
+FORMS = {
+    **_UNKNOWN_NOISE,
+    **_GIVEN_NOISE,
+    FIXED: BanditMethod(FIXED),
+    "mixture": BanditMethod(MIXTURE),
+    **dict.fromkeys(_FIXED, BanditMethod(FIXED)),
+}
+"""Forms of noise bounds and envelopes -> the method that has them."""
+
+
+def _make(form: str) -> Method:
+    made = problem(quick=False).make(FORMS[form])
+    return replace(made, confidence=AdaptiveMixture(_MIXTURES[form])) if form in _MIXTURES else made
+
+
+def learn(method: str, seed: int, rounds: int, every: int) -> list[dict[str, Any]]:
+    """Noise bounds, ridge, height of the envelope above f and its half width, every so many observations of a form.
+
+    Returns:
+        ``round``, ``ridge``; ``upper`` and ``lower`` bound of the noise level where there are any; ``above`` and
+        ``half``, means over the arms, where there is an envelope.
+    """
+    environment, generator = problem(quick=False).environment(seed), torch.Generator().manual_seed(40_000 + seed)
+    arms = environment.fixed_arms
+    assert arms is not None
+    truth, made, fixed = environment.mean(arms), _make(method), _FIXED.get(method)
+    state = made.state(arms)
+    bounds = state.schedule
+    if fixed is not None:
+        bounds = fixed(environment.norm_bound, DELTA, UPPER, LOWER, printed=True)
+        state = Tracked(KernelRidge(environment.kernel, bounds.ridge), arms)
+    rows = []
+    for t in range(1, rounds + 1):
+        x = arms[torch.randint(len(arms), (1,), generator=generator)]
+        state.update(x, environment.observe(x))
+        if fixed is not None and bounds is not None:
+            bounds.ridge = state.ridge
+            bounds.update(state)
+        if t % every == 0:
+            row: dict[str, Any] = {"round": t, "ridge": state.ridge}
+            if isinstance(bounds, NoiseLevel):
+                row |= {"upper": bounds.upper, "lower": bounds.lower}
+            if fixed is None and made.confidence is not None:
+                lower, upper = made.confidence.interval(state, arms)
+                row |= {"above": float((upper - truth).mean()), "half": float((upper - lower).mean() / 2)}
+            rows.append(row)
+    return rows
+
+
+def _cells(names: Iterable[str], quick: bool) -> list[Cell]:
+    rounds, seeds = (40, 2) if quick else (1000, 20)
+    expensive = () if quick else ("cmm", "cmm-adaptive")
+    forms = [{"method": name, "rounds": rounds, "every": 100 if name in expensive else 10} for name in names]
+    return cells_of(learn, range(seeds), forms)
+
+
+def illustration(quick: bool) -> Plan:
+    """Figure 1: the function, noisy data and envelopes after 30 and 100 observations; always quick."""
+    environment, generator = problem(quick=False).environment(0), torch.Generator().manual_seed(40_000)
+    X = torch.rand(100, 1, generator=generator, dtype=torch.float64)
+    y, grid = environment.observe(X), torch.linspace(0, 1, 401, dtype=torch.float64).unsqueeze(-1)
+    methods = {name: _make(name) for name in (ORACLE, FIXED, "tight+grid", "mixture")}
+    panels, halves = {}, {}
+    for n in (30, 100):
+        bounds = intervals(methods, X[:n], y[:n], grid)
+        panels[f"n = {n}"] = ((X[:n, 0], y[:n]), bounds)
+        halves[f"n = {n}"] = {name: float((high - low).mean() / 2) for name, (low, high) in bounds.items()}
+    title = f"envelopes at delta = {DELTA:g}: noise 0.1, norm 2.06, given at most {UPPER:g} and 5"
+    note = "the oracle is given the noise; tight+grid: Corollary 1; mixture: DMM at the learned noise level"
+    truth = environment.mean(grid)
+    return Plan(
+        title,
+        {"mean half width of the envelopes": lambda _: pd.DataFrame(halves).T},
+        {".png": lambda _, path: lines.bounds(grid[:, 0], truth, panels, path, title=title, note=note)},
+    )
+
+
+def _quantities(names: Sequence[str], title: str, note: str, quick: bool, **look: Any) -> Plan:
+    """Figures 2 to 5: quantities of forms against rounds; the text has their medians at some rounds."""
+
+    def medians(rows: Frame) -> Frame:
+        wanted = [int(rows["round"].max() * part) for part in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
+        kept = rows[rows["round"].isin(wanted)]
+        return kept.pivot_table(index="method", columns="round", values=look["values"], aggfunc="median", sort=False)
+
+    draw = partial(lines.against_rounds, title=title, band="deciles", note=note, **look)
+    heading = f"{title}; medians over seeds"
+    return Plan(heading, {"": medians}, {".png": draw}, _cells(names, quick))
+
+
+_NOISE = {"ylabel": "noise level", "level": ("true noise level", 0.1)}
+FIGURES: dict[int, Callable[..., Plan]] = {
+    1: illustration,
+    2: partial(
+        _quantities,
+        [ORACLE, FIXED, "paper", "tight+grid", "mixture"],
+        "upper envelope minus the function, mean over the arms; uniform points",
+        "oracle, fixed: Theorem 1; paper, tight+grid: Corollary 1; through burn-in paper is worse than fixed",
+        values=["above"],
+        ylabel="mean height above f",
+    ),
+    3: partial(
+        _quantities,
+        ["paper", "tight", "tight+grid", "mixture"],
+        "upper and lower bound of the noise level, uniform points",
+        f"known beforehand: {LOWER:g} to {UPPER:g}; in burn-in upper bounds do not move, the paper's for longest",
+        values=["upper", "lower"],
+        **_NOISE,
+    ),
+    4: partial(
+        _quantities,
+        [FIXED_RIDGE, FIXED_GAIN, "paper", "tight", "tight+grid"],
+        "upper bound of the noise level: fixed against adaptive ridge",
+        "adaptive beats fixed if both pay the gain of the least ridge possible, not if fixed pays its own",
+        values=["upper"],
+        **_NOISE,
+    ),
+    5: partial(
+        _quantities,
+        ["paper", "tight", "tight+grid", "mixture"],
+        "the ridge, uniform points",
+        "the mixture takes the ridge with the smallest radius, from a grid of its own",
+        values=["ridge"],
+        ylabel="ridge",
+        level=("oracle: noise variance / norm bound²", (0.1 / 5) ** 2),
+    ),
+}
+"""Envelopes, their heights, noise bounds, fixed against adaptive ridges, ridges."""
+
+
+def width(quick: bool) -> Plan:
+    """Mean half width of the envelopes after 100, 300, 1000 uniform observations, noise level unknown and given."""
+    marks = (10, 20, 40) if quick else (100, 300, 1000)
+
+    def halves(rows: Frame) -> Frame:
+        given = rows.assign(noise=["given" if name in _GIVEN_NOISE else "unknown" for name in rows["method"]])
+        return given[given["round"].isin(marks)].pivot_table(
+            index=["method", "noise"], columns="round", values="half", sort=False
+        )
+
+    return Plan(
+        "mean half width of the envelopes over the arms, after n uniform observations; means over seeds",
+        {"": halves},
+        cells=_cells([*_UNKNOWN_NOISE, *_GIVEN_NOISE], quick),
+    )

@@ -1,0 +1,112 @@
+"""What problems share: the base class of those to tune, bandits with the same arms in every round, and seeds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbo import checks
+from kbo.bandit.problem import Bandit
+from kbo.errors import InvalidInput
+from kbo.extras import require
+from kbo.space import Params, Space
+
+
+class TuningProblem(ABC):
+    """Something to tune, called with parameters of its space; smaller is better.
+
+    Attributes:
+        name: Its name in tables.
+        space: Its parameters.
+        optimum: The least value without noise, if it is known.
+    """
+
+    name: str
+    space: Space
+    optimum: float | None = None
+
+    @abstractmethod
+    def __call__(self, params: Params) -> float | dict[str, float]:
+        """One noisy evaluation, as ``kbo.minimize`` takes it."""
+
+    def noiseless(self, params: Params) -> float | None:
+        """The value without noise, if it is known."""
+        return None
+
+    def renew(self) -> None:  # noqa: B027
+        """Draw the noise from the system from now on."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if state.get("_seed", 0) is None:  # the copies of several workers must not draw the same numbers
+            self.renew()
+
+
+class FixedArms(Bandit):
+    """A bandit problem that offers the same arms [A d] in every round."""
+
+    fixed_arms: Tensor
+
+    def checked(self, index: int) -> int:
+        """The index, if it is that of an arm."""
+        if not 0 <= index < self.n_arms:
+            raise InvalidInput(f"index must be that of an arm, 0 to {self.n_arms - 1}, got {index}.")
+        return index
+
+
+class RowNumbers:
+    """The row numbers of known points, for functions that are known, or must be the same to the last bit, there."""
+
+    def __init__(self, points: Tensor) -> None:
+        self._numbers = {tuple(row): i for i, row in enumerate(points.tolist())}
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Row numbers [n] of X [n d]; -1 for rows that are no known point."""
+        return torch.tensor([self._numbers.get(tuple(row), -1) for row in X.tolist()], dtype=torch.long, device="cpu")
+
+
+NOISE_LEVEL = 0.05
+"""Standard deviation of the noise of test functions, in interquartile ranges."""
+
+
+def interquartile_ranges(function: Callable[[Params], Tensor], space: Space) -> Tensor:
+    """The interquartile ranges [...] of a function over 1024 Sobol points of a space."""
+    points = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=0).draw(1024, dtype=torch.float32)
+    values = torch.stack([function(space.params(u)) for u in points])
+    low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64, device="cpu"), dim=0)
+    return high - low
+
+
+def generators(*seeds: int) -> list[torch.Generator]:
+    """One generator for each seed."""
+    return [torch.Generator().manual_seed(seed if abs(seed) < 2**63 else seed % 2**63) for seed in seeds]
+
+
+def seed_or_drawn(seed: int | None) -> int:
+    """A given seed, or one that the system draws."""
+    return torch.Generator().seed() % 2**31 if seed is None else checks.seed(seed)
+
+
+def streams(seed: int) -> list[torch.Generator]:
+    """Independent generators of the arms, the function and the noise of a problem; torch uses 32 bits of a seed."""
+    seed = checks.seed(seed)
+    return generators(500_000_000 + seed, 1_000_000_000 + seed, 1_500_000_000 + seed)
+
+
+def unit_scaled(X: Tensor) -> Tensor:
+    """X [n d] with every column shifted and scaled to [0, 1]."""
+    low, high = X.amin(0), X.amax(0)
+    return (X - low) / (high - low)
+
+
+def sklearn_datasets() -> ModuleType:
+    """The data sets of scikit-learn."""
+    require("this problem", "cli", "sklearn")
+    from sklearn import datasets
+
+    return datasets

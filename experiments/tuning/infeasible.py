@@ -1,0 +1,70 @@
+"""Certificates that no point keeps a limit: after how many trials, by the gap to the limit."""
+
+from __future__ import annotations
+
+import math
+
+import kbo
+from experiments import tables
+from experiments.papers.experiment import Frame, Plan, cells_of, store
+from experiments.problems import RKHSBandit, stationary_kernel
+from experiments.sweep.cells import Rows
+from kbo.optimize import Certified, Constraint, Optimizer
+from kbo.space import Int
+
+GAPS = (0.2, 0.3, 0.4, -0.1)
+"""Differences of the limit to the largest value; with a negative one the problem is feasible."""
+
+_SIDE, _NORM, _NOISE, _LENGTHSCALE = 10, 2.0, 0.1, 0.3
+
+
+def run(seed: int, gap: float, trials: int) -> Rows:
+    """Optimise one function under a lower limit on another one until there is a certificate, on a grid of 100 points.
+
+    Args:
+        seed: Of both functions and their noise; they have norm 2, a Matern 5/2 kernel and noise of level 0.1.
+        gap: The limit less the largest value.
+        trials: Number of trials, at most.
+
+    Returns:
+        One row: ``found``, the number of trials, NaN without a certificate.
+    """
+    objective, quantity = (
+        RKHSBandit("matern52", _LENGTHSCALE, 2, norm=_NORM, noise_std=_NOISE, seed=2 * seed + i) for i in range(2)
+    )
+    space = kbo.Space({name: Int(0, _SIDE - 1) for name in "ab"})
+    points = space.points(_SIDE**2)
+    assert points is not None
+    limit = float(quantity.mean(space.features(points)).max()) + gap
+    optimizer = Optimizer(
+        space,
+        setting=Certified(stationary_kernel("matern52", _LENGTHSCALE), noise_std=_NOISE, norm_bound=_NORM),
+        constraints=[Constraint("g", lower=limit, noise_std=_NOISE, norm_bound=_NORM)],
+        seed=seed,
+    )
+    for trial in range(1, trials + 1):
+        params = optimizer.ask()
+        x = space.features(space.unit(params).unsqueeze(0))
+        optimizer.tell(params, (float(objective.observe(x)), {"g": float(quantity.observe(x))}))
+        if optimizer.infeasible() is not None:
+            return [{"found": trial}]
+    return [{"found": math.nan}]
+
+
+def infeasible(quick: bool) -> Plan:
+    """Each of the gaps."""
+    seeds, trials = (1, 8) if quick else (7, 200)
+    return Plan(
+        f"trials until no point can keep the limit, certified with probability 0.9; at most {trials}",
+        {"": summary},
+        {".md": store(summary), ".csv": store(lambda rows: rows)},
+        cells_of(run, range(seeds), [{"gap": gap, "trials": trials} for gap in GAPS]),
+    )
+
+
+def summary(rows: Frame) -> Frame:
+    """A line for each gap: how many runs have a certificate, and after how many trials."""
+    by_gap = rows.groupby("gap")["found"]
+    found = by_gap.agg(["size", "count", "median", "min", "max"])
+    table = found.rename(columns={"size": "runs", "count": "certificates", "median": "trials"})
+    return table.astype(object).where(table.notna(), tables.NONE)

@@ -1,0 +1,33 @@
+"""Parts of runs of tuners: the time that they take, and the code of kbo's."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import kbo
+
+_AROUND = ("cli", "report", "integrations")
+"""Packages that the tuner does not use."""
+
+
+@contextmanager
+def timed(spent: list[float]) -> Iterator[None]:
+    """Append the CPU seconds of the block, in which tuners do not show their warnings."""
+    start = time.process_time()
+    with warnings.catch_warnings(action="ignore"):
+        yield
+    spent.append(time.process_time() - start)
+
+
+@functools.cache
+def code() -> str:
+    """Return a hash of the code of kbo's tuner."""
+    root = Path(kbo.__file__).parent
+    own = [path for path in sorted(root.rglob("*.py")) if path.relative_to(root).parts[0] not in _AROUND]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:10]

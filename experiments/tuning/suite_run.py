@@ -1,0 +1,95 @@
+"""Tuners on half a suite of problems: tables and pictures of their standings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from experiments import lines
+from experiments.papers.experiment import Frame, Plan, run, store
+from experiments.sweep.cells import Cell
+from experiments.sweep.runner import Workers
+from experiments.tuning import ranks, suites
+from experiments.tuning.comparison import cell
+from experiments.tuning.tuners import LEFT_OUT, TUNERS, seeds_of, tuner
+from kbo import checks
+
+CHECKPOINTS = (15, 25, 50, 100, 200, 1000)
+"""Numbers of trials after which runs are judged."""
+
+_INTERVAL = "[95% of a bootstrap over the problems]"
+
+
+def experiment(
+    suite: str,
+    half: str,
+    names: Sequence[str],
+    trials: int,
+    instances: int,
+    *,
+    dim: int | None = None,
+    noise: str | None = None,
+) -> Callable[[Path, bool, Workers, bool], str]:
+    """Return the comparison: ``experiments.papers.experiment.run`` without its first two arguments.
+
+    Args:
+        suite: Name of the suite; this, ``half``, ``dim`` and ``noise`` as for ``suites.half_of``.
+        half: Half of its problems.
+        names: Keys of ``tuners.TUNERS``.
+        trials: Trials of a run, which is judged at the ``CHECKPOINTS`` before the last one, and there.
+        instances: Number of runs on a problem, with seeds 1, 2, ...
+        dim: Dimension of functions.
+        noise: Noise of functions.
+
+    Raises:
+        InvalidInput: There is no such suite or tuner.
+        MissingExtra: The suite or a tuner needs a library that is not installed.
+    """
+    problems = suites.half_of(suite, half, dim, noise)
+    names = [checks.one_of("tuners", name, TUNERS) for name in names]
+    space = suites.PROBLEMS[problems[0]](seed=1).space
+    for name in names:
+        tuner(name, space, 1, trials)  # a missing library shows before the work begins
+    checkpoints = [*(number for number in CHECKPOINTS if number < trials), trials]
+    cells = [
+        cell(problem, name, seed, checkpoints)
+        for seed in range(1, instances + 1)
+        for problem in problems
+        for name in names
+        if seed <= seeds_of(name, trials, instances)
+    ]
+    dim = None if suite == "hpo" else dim or 5
+    words = [suite, *([f"d{dim}", noise or "gauss"] if dim else []), half]
+    title = f"{' '.join(words)}: {len(problems)} problems, {instances} runs each (of expensive tuners fewer)"
+    return partial(run, lambda quick: _plan(title, cells, dim, "kbo" in names), "-".join([*words, f"T{trials}"]))
+
+
+def _plan(title: str, cells: Sequence[Cell], dim: int | None, with_kbo: bool) -> Plan:
+    """Tables and pictures; ``dim`` is that of functions, whose regret is known, and None for other problems."""
+    scores = {"recommended": "regret", "best visited": "visited_regret"} if dim else {"recommended": "value"}
+    shown = {}
+    for point, score in scores.items():
+        shown[f"mean rank of the {point} point {_INTERVAL}"] = partial(ranks.ranks, score=score)
+        shown[f"median {score.rpartition('_')[2]} of the {point} point"] = partial(ranks.medians, score=score)
+    if dim:
+        shown["median ratio of these regrets (share of runs that recommend the best visited point)"] = (
+            ranks.regret_ratios
+        )
+    shown["CPU seconds of a run"] = ranks.cpu_seconds
+    first = next(iter(scores.values()))
+    if with_kbo:
+        shown["where kbo is not first: the first by mean rank, with medians"] = partial(ranks.not_first, score=first)
+
+    def curves(rows: Frame, path: Path) -> None:
+        look = {"values": ["score"], "ylabel": first, "band": "median", "log": "xy", "note": "all problems"}
+        lines.against_rounds(ranks.curves(rows, scores), path, title=title, panel="panel", xlabel="trials", **look)
+
+    def ecdf(rows: Frame, path: Path) -> None:
+        reached = ranks.targets_reached(rows).assign(per_dimension=lambda table: table["round"] / (dim or 1))
+        look = {"values": ["share"], "ylabel": "share of targets reached", "band": "mean", "log": "x"}
+        look["note"] = "51 targets of the regret of the best visited point, 100 to 1e-8, on every problem"
+        lines.against_rounds(reached, path, title=title, x="per_dimension", xlabel="trials / dimension", **look)
+
+    files = {".csv": store(lambda rows: rows), "-curves.png": curves, **({"-ecdf.png": ecdf} if dim else {})}
+    return Plan(f"{title}\n{LEFT_OUT}", shown, files, cells)

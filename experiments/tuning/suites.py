@@ -1,0 +1,98 @@
+"""Suites of problems on which tuners are compared, each in two halves: one to develop on, the other to report on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from experiments import problems
+from experiments.problems import BBOB, GridBandit, LearnerOnData, TuningProblem
+from experiments.problems.bbob import DIMENSIONS, NOISES
+from experiments.problems.learners import DATA, LEARNERS
+from kbo import checks
+from kbo.errors import InvalidInput
+from kbo.space import Params
+
+Make = Callable[..., TuningProblem]
+"""Makes a problem of a ``seed``, which decides all that is random in it."""
+
+TABLES: dict[str, Make] = {
+    "branin": problems.branin,
+    "hartmann6": problems.hartmann6,
+    "ackley10": functools.partial(problems.ackley, 10),
+    "levy4": problems.levy,
+    "diabetes": problems.DiabetesSVR,
+    "arms": GridBandit,
+    "digits": problems.DigitsMLP,
+}
+"""Problems of the tables of ``experiments.tuning.comparison``; nothing was tuned on these."""
+
+
+CONDITIONAL: dict[str, Make] = {"tree": problems.TreeFunction, "learners": problems.AnyLearner}
+"""Problems with conditional parameters."""
+
+
+def _function(name: str, number: int, dim: int, noise: str) -> Make:
+    return lambda seed: BBOB(number, dim, seed, noise, integers=name == "bbob-mixint", seed=seed)
+
+
+_FUNCTIONS = {
+    (name, dim, noise): {f"{name}-f{n}-d{dim}-{noise}": _function(name, n, dim, noise) for n in range(1, 25)}
+    for name, least in (("bbob", 2), ("bbob-mixint", 5))
+    for dim in DIMENSIONS
+    for noise in NOISES
+    if dim >= least
+}
+"""The functions of COCO, whose seed is their instance too, by suite, dimension and noise."""
+
+_TASKS = {f"{learner}-{data}": functools.partial(LearnerOnData, learner, data) for learner in LEARNERS for data in DATA}
+
+DEVELOPMENT = {
+    *("svm-digits", "svm-cancer", "svm-housing", "forest-wine", "forest-diabetes"),
+    *("boosting-digits", "boosting-cancer", "boosting-housing", "mlp-wine", "mlp-diabetes"),
+    *(name for suite in _FUNCTIONS.values() for name in list(suite)[::2]),
+}
+"""Problems to develop on: half of the tasks of "hpo", and the functions of odd number."""
+
+PROBLEMS: dict[str, Make] = TABLES | CONDITIONAL | _TASKS | functools.reduce(dict.__or__, _FUNCTIONS.values())
+"""All problems by name."""
+
+SUITES = ("bbob", "bbob-mixint", "hpo")
+HALVES = ("development", "held-out")
+
+
+def half_of(suite: str, half: str, dim: int | None = None, noise: str | None = None) -> list[str]:
+    """Return the names of the problems of half a suite.
+
+    Args:
+        suite: "bbob" or "bbob-mixint", the functions of COCO, or "hpo", learners on small data.
+        half: "development" or "held-out".
+        dim: Dimension of functions, by default 5.
+        noise: Noise of functions, a key of ``experiments.problems.bbob.NOISES``; by default "gauss".
+
+    Raises:
+        InvalidInput: There is no such suite or half, or it has no such dimension or noise.
+    """
+    wanted = checks.one_of("half", half, HALVES) == "development"
+    if checks.one_of("suite", suite, SUITES) == "hpo":
+        if (dim, noise) != (None, None):
+            raise InvalidInput("dim and noise belong to the functions of COCO: leave them out for the suite 'hpo'.")
+        names = list(_TASKS)
+    else:
+        noise, dim = checks.one_of("noise", noise or "gauss", NOISES), dim or 5
+        if (suite, dim, noise) not in _FUNCTIONS:
+            known = sorted({d for name, d, _ in _FUNCTIONS if name == suite})
+            raise InvalidInput(f"dim of {suite} must be one of {', '.join(map(str, known))}, got {dim}.")
+        names = list(_FUNCTIONS[suite, dim, noise])
+    return [name for name in names if (name in DEVELOPMENT) == wanted]
+
+
+def true_value(make: Callable[..., TuningProblem], objective: TuningProblem, params: Params, seed: int) -> float:
+    """Return the value without noise; where it is not known, the mean of new evaluations, the same for all tuners."""
+    value = objective.noiseless(params)
+    if value is not None:
+        return value
+    fresh: Any = make(seed=1_000_000_000 + seed)
+    times = 20
+    return sum(fresh(params) for _ in range(times)) / times

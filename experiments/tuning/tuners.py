@@ -1,0 +1,205 @@
+"""Tuners with one interface: kbo, BoTorch, those of ``peers`` and random search, each as its own users would run it.
+
+A tuner is made of the space, a seed and the number of trials, which few of them use. ``ask()`` returns the parameters
+to try next, ``tell(params, value)`` learns a value, and ``recommended()`` returns what its user would take at present;
+smaller values are better. Some take ``constraints``, too: names of quantities that shall be at most 0, whose values
+``tell`` gets in a dictionary with that of the "objective"; ``recommended()`` may be None then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.tuning.peers import AxTuner, NevergradTuner, OptunaTuner, SMACTuner, Value, outputs
+from kbo import checks
+from kbo import space as spaces
+from kbo.optimize import Constraint, Optimizer, Practical
+from kbo.space import Params, Space
+
+
+class KBO:
+    """``kbo.minimize``; recommends the trial with the best pessimistic bound.
+
+    ``method`` is a name of ``kbo.recipes``, ``practical`` has options of ``kbo.Practical``.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int,
+        trials: int,
+        method: str | None = None,
+        practical: Mapping[str, Any] = {},
+        constraints: Sequence[str] = (),
+    ) -> None:
+        limits = [Constraint(name, upper=0.0) for name in constraints]
+        self._optimizer = Optimizer(space, setting=Practical(**practical), method=method, constraints=limits, seed=seed)
+
+    def ask(self) -> Params:
+        return self._optimizer.ask()
+
+    def tell(self, params: Params, value: Value) -> None:
+        self._optimizer.tell(params, value)
+
+    def recommended(self) -> Params:
+        best = self._optimizer.recommended()
+        assert best is not None
+        return best.params
+
+
+class BoTorchTuner:
+    """BoTorch's ``SingleTaskGP`` and qLogNEI; recommends the trial with the least posterior mean.
+
+    With constraints there is a ``ModelListGP`` of one for each output, and the recommendation is among the trials that
+    are feasible with a probability of at least one half; if there is none, it is the one most probably feasible.
+    Features are those of ``kbo.space``. Whole numbers are searched as real ones and rounded, choices one by one; finite
+    spaces of up to 10 000 points, point by point. The first 2 P + 2 trials fill the space.
+    """
+
+    restarts: int = 4
+    raw_samples: int = 128
+    draws: int = 128
+
+    def __init__(self, space: Space, seed: int, trials: int, constraints: Sequence[str] = ()) -> None:
+        self._space, self._seed, self._constraints = space, seed, constraints
+        self._sobol = torch.quasirandom.SobolEngine(space.dimension, scramble=True, seed=seed)
+        self._units: list[Tensor] = []
+        self._y: list[list[float]] = []
+        self._points = space.points(10_000)
+        self._model: Any = None
+
+    def ask(self) -> Params:
+        n = len(self._units)
+        if n < 2 * self._space.dimension + 2:
+            return self._space.params(self._sobol.draw(1, dtype=torch.float64)[0])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1_000_003 * self._seed + n)
+            return self._space.params(self._next())
+
+    def tell(self, params: Params, value: Value) -> None:
+        self._units.append(self._space.unit(params))
+        self._y.append(outputs(value, self._constraints))
+        self._model = None
+
+    def recommended(self) -> Params:
+        posterior = self._fitted().posterior(self._features())
+        mean, std = posterior.mean.detach(), posterior.variance.detach().sqrt()
+        feasible = torch.special.log_ndtr(-mean[:, 1:] / std[:, 1:]).sum(-1).exp()
+        score = torch.where(feasible >= 0.5, mean[:, 0], -torch.inf)
+        return self._space.params(self._units[int((score if bool(score.isfinite().any()) else feasible).argmax())])
+
+    def _features(self) -> Tensor:
+        return self._space.features(torch.stack(self._units))
+
+    def _fitted(self) -> Any:
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import ModelListGP, SingleTaskGP
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+
+        if self._model is None:
+            y, X = torch.tensor(self._y, dtype=torch.float64), self._features()
+            y[:, 0] *= -1
+            models = [SingleTaskGP(X, y[:, [i]]) for i in range(y.shape[-1])]
+            for model in models:
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            self._model = ModelListGP(*models) if self._constraints else models[0]
+        return self._model
+
+    def _next(self) -> Tensor:
+        """Return the unit point of the largest acquisition."""
+        from botorch.acquisition import GenericMCObjective
+        from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+        from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+        from botorch.sampling import SobolQMCNormalSampler
+
+        sampler = SobolQMCNormalSampler(torch.Size([self.draws]), seed=self._seed)
+        options: dict[str, Any] = {"sampler": sampler, "prune_baseline": True}
+        if self._constraints:
+            options["constraints"] = [lambda Z, i=i: Z[..., i] for i, _ in enumerate(self._constraints, 1)]
+            options["objective"] = GenericMCObjective(lambda Z, X=None: Z[..., 0])
+        acqf = qLogNoisyExpectedImprovement(self._fitted(), self._features(), **options)
+        if self._points is not None:
+            choices = self._space.features(self._points)
+            best, _ = optimize_acqf_discrete(acqf, q=1, choices=choices)
+            return self._points[int((choices - best).abs().sum(-1).argmin())]
+        bounds = torch.stack([torch.zeros(self._space.columns), torch.ones(self._space.columns)]).double()
+        options = {"q": 1, "num_restarts": self.restarts, "raw_samples": self.raw_samples}
+        fixed = _choices_one_by_one(self._space)
+        if fixed == [{}]:
+            best, _ = optimize_acqf(acqf, bounds, **options)
+        else:
+            best, _ = optimize_acqf_mixed(acqf, bounds, fixed_features_list=fixed, **options)
+        return _unit(self._space, best[0].tolist())
+
+
+def _choices_one_by_one(space: Space) -> list[dict[int, float]]:
+    """Return values of the one-hot columns for every combination of choices."""
+    blocks, column = [], 0
+    for p in space.parameters.values():
+        if isinstance(p, spaces.Choice):
+            one_hot = math.sqrt(0.5) * torch.eye(p.columns, dtype=torch.float64)
+            blocks.append([list(enumerate(row, column)) for row in one_hot.tolist()])
+        column += p.columns
+    return [dict(itertools.chain(*combination)) for combination in itertools.product(*blocks)]
+
+
+def _unit(space: Space, features: list[float]) -> Tensor:
+    """Return the unit point whose features are nearest to those given."""
+    units, column = [], 0
+    for p in space.parameters.values():
+        part = features[column : column + p.columns]
+        column += p.columns
+        if p.options:
+            options = p.middles(torch.arange(len(p.options)))
+            distances = (p.features(options) - torch.tensor(part, dtype=torch.float64)).square().sum(1)
+            units.append(float(options[distances.argmin()]))
+        else:
+            units.append(min(max(part[0], 0.0), 1.0))
+    return torch.tensor(units, dtype=torch.float64)
+
+
+TUNERS: dict[str, Callable[..., Any]] = {
+    "kbo": KBO,
+    "qlognei": BoTorchTuner,
+    "gpsampler": partial(OptunaTuner, sampler="GPSampler"),
+    "tpe": partial(OptunaTuner, sampler="TPESampler"),
+    "tpe-group": partial(OptunaTuner, sampler="TPESampler", group=True),
+    "kbo-sampler": partial(OptunaTuner, sampler="KBOSampler"),
+    "tpe-independent": partial(OptunaTuner, sampler="TPESampler", multivariate=False),
+    "cmaes": partial(OptunaTuner, sampler="CmaEsSampler"),
+    "ax": AxTuner,
+    "smac": SMACTuner,
+    "ngopt": NevergradTuner,
+    "random": partial(OptunaTuner, sampler="RandomSampler"),
+}
+"""Tuners by name. TPE is multivariate by default since Optuna 5; its ``group`` changes something where parameters are
+conditional."""
+
+LEFT_OUT = "(HEBO 0.3.6 is left out: it needs NumPy below 1.25, and kbo at least 1.26)"
+
+FEWER = {
+    "qlognei": {50: 3, 1000: 0},
+    "ax": {50: 3, 200: 1, 1000: 0},
+    "gpsampler": {200: 5, 1000: 0},
+    "smac": {200: 5, 1000: 1},
+}
+"""Tuner -> number of trials -> number of runs on a problem from so many trials on, where a run takes more than 20 CPU
+seconds (in 5 dimensions 25 and 39 of qlognei and ax with 50 trials, 41 and 41 of gpsampler and smac with 200). The
+others do all runs."""
+
+
+def seeds_of(name: str, trials: int, seeds: int) -> int:
+    """Return the number of runs of a tuner on a problem, of those that are wanted."""
+    return min([seeds, *(few for least, few in FEWER.get(name, {}).items() if trials >= least)])
+
+
+def tuner(name: str, space: Space, seed: int, trials: int, **options: Any) -> Any:
+    """Return the tuner of that name, a key of ``TUNERS``, with its options."""
+    return TUNERS[checks.one_of("tuner", name, TUNERS)](space, seed, trials, **options)

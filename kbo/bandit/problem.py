@@ -1,0 +1,61 @@
+"""The base class of bandit problems."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+
+class Bandit(ABC):
+    """A problem that offers arms every round and answers a choice with a noisy reward.
+
+    A subclass defines ``mean``, and either sets ``fixed_arms`` or defines ``arms``; for Gaussian noise it sets
+    ``noise_rng``, for any other it defines ``standard_noise`` or ``observe``.
+
+    Attributes:
+        kernel: A kernel whose RKHS contains the mean reward, or a sensible one where none is known to.
+        noise_std: Sub-Gaussian constant of the noise; the standard deviation of Gaussian noise.
+        norm_bound: Bound of the RKHS norm of the mean reward; nominal where no kernel is known to contain it.
+        norm_is_known: Whether the mean reward is known to have at most that norm.
+        n_arms: Arms per round.
+        fixed_arms: The arms, if every round offers the same ones; else None.
+        noise_rng: Generator of the noise. It is used for nothing else, so the noise of a round does not depend on
+            earlier choices.
+    """
+
+    kernel: Kernel
+    noise_std: float
+    norm_bound: float
+    norm_is_known = False
+    n_arms: int
+    fixed_arms: Tensor | None = None
+    noise_rng: torch.Generator
+
+    def arms(self) -> Tensor:
+        """The arms of the next round, [A d]."""
+        if self.fixed_arms is None:
+            raise NotImplementedError(f"{type(self).__name__} must set fixed_arms or define arms().")
+        return self.fixed_arms
+
+    @abstractmethod
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean reward [n] of X [n d]."""
+
+    def observe(self, X: Tensor) -> Tensor:
+        """Noisy rewards [n] of X [n d]."""
+        return self.mean(X) + self.noise_std * self.standard_noise(X)
+
+    def standard_noise(self, X: Tensor) -> Tensor:
+        """Independent noise [n] of mean 0 and variance 1 for X [n d], one draw of ``noise_rng`` each.
+
+        So the noise of round t does not depend on how many observations came together.
+        """
+        u = torch.rand(len(X), generator=self.noise_rng, dtype=torch.float64, device="cpu")
+        return self.noise_quantile(u.clamp_min(torch.finfo(u.dtype).tiny)).to(X)
+
+    def noise_quantile(self, u: Tensor) -> Tensor:
+        """Quantiles of the standardised noise at u [n] in (0, 1)."""
+        return torch.special.ndtri(u)

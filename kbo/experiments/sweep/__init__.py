@@ -1,1 +1,0 @@
-"""Sweeps: cells of work, run in local processes or on Ray, resumed where they stopped."""

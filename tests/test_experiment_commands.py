@@ -1,0 +1,84 @@
+"""The commands of the experiments, as a person uses them."""
+
+import pytest
+
+from experiments.papers import catalogue
+from experiments.problems import BANDITS
+from kbo import recipes
+from tests.commands import experiment
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def test_run_compares_methods_in_a_table_and_a_picture(tmp_path, caplog):
+    arguments = ["rkhs-fixed", "-T", "10", "-j", "1", "-m", "dmm-ucb"]
+    done = experiment("bandits", *arguments, "-m", "random", "-K", "2", "-q")
+    assert "dmm-ucb" in done.stdout
+    assert "no bound" in done.stdout
+    assert done.stderr == ""
+    (parquet,) = (tmp_path / "kbo-runs").glob("*.parquet")
+    cells = parquet.with_suffix("")
+    experiment("bandits.redraw", parquet, "--to", "r.png")
+    experiment("bandits.redraw", cells, "--to", "c.png")
+    drawn, compared = (path.read_bytes()[:24] for path in (tmp_path / "r.png", parquet.with_suffix(".png")))
+    assert drawn == compared  # type and size: one panel, whatever arms were chosen
+    assert (tmp_path / "c.png").exists()
+    before = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
+    more = experiment("bandits", *arguments, "-K", "3", "-v")  # a seed more, a method less
+    assert caplog.text.count("done ") == 1
+    assert "random" not in more.stdout
+    after = {path: path.stat().st_mtime_ns for path in cells.glob("*.parquet")}
+    assert len(after) == 5
+    assert before.items() <= after.items()
+
+
+def test_run_plays_contextual_problems_with_sketches(tmp_path):
+    arguments = ["chessboard", "-m", "ek-ucb", "-m", "random", "-T", "20", "-K", "1", "-j", "1", "-q"]
+    done = experiment("bandits", *arguments, "--ridge", "10", "--multiplier", "0.1", "--first", "2")
+    assert "anchors" in done.stdout
+    assert "ek-ucb: a bound without a guarantee" in done.stdout
+    assert "nominal" in done.stdout
+    assert list((tmp_path / "kbo-runs").glob("run-chessboard-T20*-first2-ridge10-multiplier0.1.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "says"),
+    [
+        ("bandits", ["chess"], "problem must be one of"),
+        ("bandits", ["chessboard", "--dim", "3"], "has no option 'dim'"),
+        ("bandits", ["rkhs", "-m", "igp-ucb", "--ridge", "1"], "no use for ridge"),
+        ("bandits", ["rkhs", "--kernel", "cubic"], "kernel must be one of"),
+        ("bandits", ["-o", "/proc/x", "-T", "2", "-K", "1", "-q"], "cannot create"),
+        ("bandits.redraw", ["missing.parquet"], "no file"),
+        ("bandits.redraw", ["rows.parquet", "--to", "picture.pdf"], "must be a .png file"),
+        ("papers.mixture", ["--table", "3"], "no table 3"),
+        ("papers.mixture", ["--study", "validty"], "Did you mean 'validity'"),
+        ("tuning", ["--suite", "nothing"], "suite"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_one(module, arguments, says):
+    said = experiment(module, *arguments, code=1).stderr
+    assert says in said
+    assert said.startswith("error: ")
+
+
+def test_help_lists_the_names_and_wrong_usage_is_exit_code_two(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "4000")
+    listed = {"bandits": (*BANDITS, *recipes.names()), "tuning": ("bbob", "held-out", "kbo, ", "gauss")}
+    for module in ("bandits", "bandits.redraw", "tuning", "bench", "papers.mixture"):
+        shown = experiment(module, "--help").stdout
+        assert "Usage" in shown
+        assert all(name in shown for name in listed.get(module, ()))
+    experiment("bench", "--nonsense", code=2)
+
+
+def test_a_paper_lists_its_experiments_and_repeats_one(tmp_path):
+    for module in catalogue.PAPERS.values():
+        assert "--table 1" in experiment(module.removeprefix("experiments.")).stdout or "chaining" in module
+    done = experiment("papers.chaining", "--figure", "1", "--quick", "-j", "1", "-q")
+    assert "picture  " in done.stdout
+    assert list((tmp_path / "kbo-runs/chaining-quick").glob("figure1*.png"))
