@@ -16,7 +16,7 @@ TEMPORARY = ".tmp"
 """End of the name, which begins with a dot, of a file that is not complete."""
 
 
-_SHOWN = 160
+_SHOWN = 300
 """Characters of another library's message that a message of kbo repeats."""
 
 

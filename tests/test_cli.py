@@ -100,7 +100,10 @@ def test_tune_prunes_and_begins_with_known_results_and_points_to_try(tmp_path):
     assert "13 trials" in kbo("journal", "check", "kbo-runs/tune-script.jsonl").stdout
     first, second, third = [line for line in shown.splitlines() if "layers" in line][:3]
     assert ("1.45" in first, "layers=3" in second, "x=0.75" in third) == (True, True, True)
-    assert "--try-first: cannot read" in kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
+    assert (
+        "known.csv is not a list of parameters in JSON"
+        in kbo("tune", "script.py", "--try-first", "known.csv", code=1).stderr
+    )
 
 
 CHANGED = """

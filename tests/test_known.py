@@ -68,7 +68,7 @@ def test_results_that_do_not_fit_the_space_are_left_out_and_named(tmp_path, capl
         (3, "evaluated must be a DataFrame"),
         ([{**A, "dropout": 0.1, "value": 1.0}], "none of the 1 results can be used. row 0: .*dropout"),
         (pd.DataFrame([{**A, "loss": 1.0}]), r"a column 'value', .* has the columns \['x', 'layers', 'act', 'loss'\]"),
-        ("missing.csv", "evaluated: cannot read missing.csv"),
+        ("missing.csv", "evaluated: there is no file missing.csv"),
         ("missing.jsonl", "evaluated: cannot read the journal missing.jsonl"),
         (lambda path: journal(path / "old.jsonl", SPACE, KNOWN, maximize=True), "is of a run that maximises"),
     ],

@@ -101,7 +101,8 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
     played = method("bbkb", ridge=1.0, dictionary=dictionary)
     state = played.state()
     state.update(X, y)
-    while dictionary.seen[-1][-1] is None:  # to where a batch begins
+    seen = state.dictionary.seen
+    while seen[-1][-1] is None:  # to where a batch begins
         X, y = torch.cat([X, X[:1]]), torch.cat([y, y[:1]])
         state.update(X[-1:], y[-1:])
     frozen, spent = Scratch(matern(1.5), state.anchors.clone(), X, y, 1.0).answers(Z)["variance"], 0.0
@@ -110,9 +111,9 @@ def test_a_batch_ends_when_the_frozen_leverages_add_up(device):
     assert over == [False] * (len(batch) - 1) + [True]
     assert 1 < len(batch) < 100
     assert played.choose_batch(state, Z, 2) == batch[:2]  # and the state is unchanged
-    dictionary.seen.clear()
+    seen.clear()
     state.update(Z[batch], torch.zeros(len(batch)).to(Z))
-    assert [entry[-1] is not None for entry in dictionary.seen] == over  # observed, it ends where it was foreseen to
+    assert [entry[-1] is not None for entry in seen] == over  # observed, it ends where it was foreseen to
 
 
 @pytest.mark.parametrize("name", ["cmm-ucb", "random"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import random
 import subprocess
@@ -19,10 +20,10 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 import kbo
+from experiments.problems import RKHSBandit
 from kbo import bandit, recipes, report
 from kbo.errors import InvalidInput
 from kbo.integrations.optuna import KBOSampler
-from kbo.problems import RKHSBandit
 from kbo.surroundings import Settings, callers, fixed
 
 BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -179,7 +180,7 @@ def safe() -> list[Any]:
 
 
 def hypotheses() -> str:
-    return str(kbo.Optimizer(BOX, setting=kbo.Certified(kbo.hypotheses(2, 0.1, 1.0))).header)
+    return str(kbo.Optimizer(BOX, setting=kbo.Certified(kbo.hypotheses(0.1, 1.0))).header)
 
 
 def ask_and_tell() -> list[Any]:
@@ -242,8 +243,8 @@ ENTRIES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_no_setting_of_the_program_changes_a_result_and_the_objective_sees_all(entry):
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+def test_no_setting_of_the_program_changes_a_result_and_the_objective_sees_all(entry, caplog):
+    caplog.set_level(logging.WARNING, logger="optuna")
     expected = ENTRIES[entry]()
     for name, state in STATES.items():
         SIGHTINGS.clear()

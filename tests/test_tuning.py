@@ -121,7 +121,9 @@ def test_nothing_is_below_the_optimum(name):
 def test_a_recorded_training_reports_every_step_and_stops_when_told(name):
     def value_and_reports(most):
         reports = []
-        trial = SimpleNamespace(report=lambda *pair: reports.append(pair), should_stop=lambda: len(reports) >= most)
+        trial = SimpleNamespace(
+            report=lambda value, *, step: reports.append((step, value)), should_stop=lambda: len(reports) >= most
+        )
         return TrainingCurves(name, seed=1)(params, trial), reports
 
     problem = TrainingCurves(name)

@@ -34,6 +34,7 @@ from kbo.optimize.guarded import Guarded, guarded
 from kbo.optimize.journal import Journal, differences, read, write
 from kbo.optimize.trials import Trial, Trials, violations
 from kbo.space import Params, Space
+from kbo.surroundings import fixed
 from kbo.workers import call
 from kbo.workers.call import check_step_by_name
 
@@ -96,6 +97,7 @@ class Run(Guarded):
         return self._trials.n_finished
 
     @property
+    @fixed
     def header(self) -> Header:
         """The description of the problem, as in the first line of a journal."""
         return header_of(self._header())

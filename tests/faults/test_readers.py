@@ -19,10 +19,10 @@ from ax.api.client import Client
 from ax.api.configs import RangeParameterConfig
 
 import kbo
+from experiments.sweep.cells import read_rows
 from kbo import report
 from kbo.cli import app, tuning
 from kbo.errors import InvalidInput, KboError
-from kbo.experiments.sweep.cells import read_rows
 from kbo.integrations.ax import generation_strategy
 from kbo.optimize import journal
 from kbo.optimize.known import known_results
@@ -197,7 +197,7 @@ def faults(reader: Reader, files: dict[str, bytes], folder: Path) -> dict[str, s
 def quiet(caplog, recwarn, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))  # which scripts add to the path
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, logger="optuna")
     caplog.set_level(logging.CRITICAL)
 
 
