@@ -187,7 +187,7 @@ def audit(
     complete = [trial for trial in optimizer.within_limits() if trial.value is not None]
     best = optimizer.recommended()
     if not complete or best is None:
-        raise InvalidInput(f"{known.source}: no trial has a value, so there is nothing to say of it.")
+        raise InvalidInput(f"{known.source}: no trial has a value, so there is nothing to say of it{known.remark}.")
     reported = pick(complete, key=lambda trial: trial.value or 0.0)
     result = result_of(optimizer, known.source, None)
     assert reported.value is not None
@@ -370,6 +370,8 @@ def _of_table(table: Any, source: str, target: str | None, maximize: bool, bound
     """Return the rows of a DataFrame that have a value and all parameters."""
     table = table.rename(columns=str).reset_index(drop=True)
     names = list(table.columns)
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{source} has several columns of one name: {checks.shown(names)}.")
     if target is None and (target := next((name for name in _TARGETS if name in names), None)) is None:
         raise InvalidInput(f"{source} has the columns {', '.join(names)}: name that of the values (target=, --target).")
     checks.one_of("target", target, names)

@@ -33,13 +33,23 @@ class LastingStream:
             raise AttributeError(name)
         return getattr(self._stream, name)
 
+    def __enter__(self) -> LastingStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Flush, and leave the stream open: others write to it."""
+        self.flush()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stream)
+
     def write(self, text: str) -> int:
         """Write a text, and return its length."""
         if self.lost:
             return len(text)
         try:
             return self._stream.write(text)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError of a stream that was closed
             self._drop(error)
             return len(text)
 
@@ -54,17 +64,17 @@ class LastingStream:
             return
         try:
             self._stream.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._drop(error)
 
-    def _drop(self, error: OSError) -> None:
+    def _drop(self, error: OSError | ValueError) -> None:
         self.lost = True
         with contextlib.suppress(OSError, ValueError, AttributeError):  # of a stream without a descriptor
             descriptor = self._stream.fileno()
             with open(os.devnull, "wb") as null:
                 os.dup2(null.fileno(), descriptor)
         if sys.stderr is not None and sys.stderr is not self:
-            reason = error.strerror or str(error)
+            reason = getattr(error, "strerror", None) or str(error)
             sys.stderr.write(
                 f"error: cannot write to {self._name} ({reason}): what follows is not shown. What a command writes to "
                 "files, such as a journal, is complete.\n"

@@ -16,7 +16,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -45,7 +45,6 @@ class _Aside:
     def __init__(self, device_only: bool) -> None:
         self._device_only = device_only
         self._contexts = ExitStack()
-        self.any = False
         self.gradients = True
 
     def put(self) -> None:
@@ -56,18 +55,14 @@ class _Aside:
         self.gradients = torch.is_grad_enabled()
         if torch.get_default_device().type != "cpu":
             self._contexts.enter_context(torch.device("cpu"))
-            self.any = True
         if self._device_only:
             return
         if torch.is_inference_mode_enabled():
             self._contexts.enter_context(torch.inference_mode(False))
-            self.any = True
         if not torch.is_grad_enabled():
             self._contexts.enter_context(torch.enable_grad())
-            self.any = True
         if numpy.geterr() != _USUAL:
             self._contexts.enter_context(numpy.errstate(**_USUAL))  # pyright: ignore[reportArgumentType]
-            self.any = True
 
     def bring_back(self) -> None:
         """Make the settings those of the caller again."""
@@ -117,10 +112,17 @@ def callers() -> Iterator[None]:
         torch.set_grad_enabled(aside.gradients)
         yield
     finally:
-        if aside.any:
-            aside.put()
+        aside.put()  # also what the function of the caller's has set
         torch.set_grad_enabled(own_gradients)
         _thread.aside = aside
+
+
+def _without_callbacks(errors: dict[str, Any]) -> dict[str, Any]:
+    """Return NumPy's modes on errors; those that call a function of one thread are the usual ones."""
+    modes = {}
+    for kind, mode in errors.items():
+        modes[kind] = _USUAL[kind] if mode in ("call", "log") else mode
+    return modes
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class Settings:
                 device=str(torch.get_default_device()),
                 gradients=torch.is_grad_enabled(),
                 inference=torch.is_inference_mode_enabled(),
-                errors=dict(numpy.geterr()),
+                errors=_without_callbacks(numpy.geterr()),
                 dtype=str(torch.get_default_dtype()).removeprefix("torch."),
                 deterministic=deterministic,
                 anomalies=anomalies,
@@ -172,10 +174,18 @@ class Settings:
         """Return those that every thread has for itself."""
         return Settings(self.device, self.gradients, self.inference, self.errors)
 
+    def of_process(self) -> Settings:
+        """Return those for a process that sees its own devices alone: without the number of the device."""
+        return replace(self, device=self.device.partition(":")[0])
+
     def obstacle(self) -> str:
         """Return why this process cannot have the settings, for example without the device; empty if it can."""
         try:
             with self.applied():
+                if self.device != Settings.device:
+                    import torch
+
+                    torch.empty(0)
                 return ""
         except Exception as error:  # of many kinds, one for each library of a device
             shown = f"{type(error).__name__}: {error}".splitlines()[0]

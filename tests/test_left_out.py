@@ -146,10 +146,10 @@ def test_no_order_of_the_data_leaves_more_than_the_rule_allows_or_the_state_says
         state = state_of(kernel, X, y)
         most = float(left_out(kernel, state.anchors, X).max())
         if threshold is None:
-            assert most <= RIDGE / 10 * (1 + 1e-6) or state.provenance.approximations, (shape, order, most)
+            assert most <= RIDGE / 10 * (1 + 1e-6) or state.approximations, (shape, order, most)
         else:
             assert most <= threshold + 3 * ROUNDING, (shape, order, most)
-            assert not state.provenance.approximations
+            assert not state.approximations
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -244,7 +244,7 @@ def test_what_a_limit_keeps_out_is_said_and_takes_no_guarantee():
         (LeverageResampling(1e-4), "larger oversampling"),
     ]:
         state = one_by_one(dictionary, kernel, X, y)
-        (said,) = state.provenance.approximations
+        (said,) = state.approximations
         share = float(left_out(kernel, state.anchors, X).max())
         assert f"leaves {100 * share:.3g}% of the prior variance" in said
         assert advice in said
@@ -253,7 +253,7 @@ def test_what_a_limit_keeps_out_is_said_and_takes_no_guarantee():
         again.load_state_dict(state.state_dict())
         assert again.provenance == state.provenance
         assert Tracked(state, X).provenance == state.provenance
-    assert not NystromRidge(kernel, RIDGE, GreedyDictionary()).provenance.approximations
+    assert not NystromRidge(kernel, RIDGE, GreedyDictionary()).approximations
 
 
 # Choosers begin anew
@@ -334,7 +334,7 @@ def table(n: int) -> None:
             mean, variance = exact.predict(Z)
             off = float(((mean - state.predict(Z)[0]).abs() / variance.sqrt()).max())
             ratio = width(bound, state, Z) / width(bound, exact, Z)
-            said = "yes" if getattr(state.provenance, "approximations", ()) else ""
+            said = "yes" if getattr(state, "approximations", ()) else ""
             row = f"| {rule} | {shape} | {order} | {state.m} | {most:.1e} | {off:.2g} | {ratio:.3f} | {said} |"
             print(row, flush=True)
 

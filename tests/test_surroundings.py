@@ -108,7 +108,6 @@ def other_seeds() -> Iterator[None]:
 STATES: dict[str, Callable[[], Any]] = {
     "default device": lambda: default_device("meta"),  # on which nothing can be computed
     "device context": lambda: torch.device("meta"),
-    "float16": lambda: default_dtype(torch.float16),
     "float64": lambda: default_dtype(torch.float64),
     "errors of numpy": lambda: np.errstate(all="raise"),
     "no gradients": torch.no_grad,

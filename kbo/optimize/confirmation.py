@@ -75,7 +75,7 @@ class Finalist:
         if not self.values:
             return None
         ((value, count),) = Counter(self.values).most_common(1)
-        if _REPEATED * len(self.values) <= count < len(self.values):
+        if 1 < count < len(self.values) and count >= _REPEATED * len(self.values):
             return value, count
         return None
 
@@ -145,7 +145,8 @@ class Confirmation:
     def _unseen(self, best: Finalist) -> str:
         """Return the share of evaluations of the best candidate that may be of a kind not seen so far, in words."""
         n = len(best.values)
-        share = math.ceil(100 * -math.expm1(math.log(self.delta) / n))
+        delta = self.delta / len(self.finalists)  # the values decide which of them is the best
+        share = math.ceil(100 * -math.expm1(math.log(delta) / n))
         return f"its {n} evaluations need not show what happens in less than {share}% of them, such as a divergence"
 
     def _by_mean(self, best: Finalist) -> list[str]:
@@ -311,6 +312,8 @@ class _Confirming(Run):
             names = [finalist.name for finalist in self.finalists() if math.isinf(self._optimistic(finalist))]
             if math.isinf(self._pessimistic(best)):
                 names.append(best.name)
+            if not names:  # finite bounds whose difference is not
+                names = [best.name, rival.name]
         else:
             names = [best.name, rival.name]
         return min(names, key=started.__getitem__)
@@ -423,7 +426,7 @@ def _evaluated(run: _Confirming, session: Session, bar: Bar, budget: int, tolera
         run.check_range()
         within = run.compared()[-1]
         if math.isfinite(within) and run.objection():
-            return "more evaluations would not change that"
+            return "it stops here, as values repeat"
         if within <= tolerance:
             return f"that is enough for the tolerance {tolerance:.2g}"
         while len(session.running) < session.capacity and run.n_finished + len(session.running) < budget:

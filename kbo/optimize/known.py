@@ -217,12 +217,15 @@ def _of_table(
     named = {column: named[column] for column in columns if column in named and column != _VALUE}
     others = [column for column in columns if column not in named and column != _VALUE]
     measured = {column: name for column in others if (name := _measurement(column, space, needed)) is not None}
+    twice = [name for name, count in Counter(measured.values()).items() if count > 1]
+    if twice:
+        raise InvalidInput(f"evaluated: {source} has several columns for the measurement {twice[0]!r}: keep one.")
     ignored = [column for column in others if column not in measured and not (trials and column in COLUMNS)]
     if ignored:
         left_out.append(f"the columns {checks.shown(ignored, 400)} of evaluated, which are no parameters")
     without: list[str] = []
     for place, row in rows:
-        status = row.get("status", "complete") if trials else "complete"
+        status = str(row.get("status", "complete")).lower() if trials else "complete"
         if status != "complete":
             without.append(f"{place}: {status}.")
             continue

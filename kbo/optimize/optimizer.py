@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -272,6 +273,8 @@ class Optimizer(Inference):
         if proof is None:
             return SpaceGap(found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space))
         value = max(proof.largest - least, 0.0)
+        if math.isfinite(proof.largest):
+            value = min(value, max(float(belief.raw(torch.tensor(proof.largest).to(lower)) - belief.raw(lower)), 0.0))
         return SpaceGap(value, False, "", proved=True, found=found, reason=proof.reason if value < found else "")
 
     def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:

@@ -24,9 +24,6 @@ class Provenance:
         repeats: How many observations repeated a location, and how many of these exactly its last value; zero if not
             counted.
         caveats: Other reasons why no theorem covers bounds on these data, in words.
-        approximations: Where mean and variance may be far from those of the exact posterior, in words: observations of
-            which a sketch leaves out more than its dictionary promises, or than a tenth of the ridge. Bounds that
-            account for the error of a sketch stay valid, and are wide there.
     """
 
     hypothetical: bool = False
@@ -35,7 +32,6 @@ class Provenance:
     unit_variance: float | None = None
     repeats: tuple[int, int] = (0, 0)
     caveats: tuple[str, ...] = ()
-    approximations: tuple[str, ...] = ()
 
 
 class Rounding(NamedTuple):

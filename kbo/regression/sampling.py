@@ -143,18 +143,6 @@ class _Features:
         return self.features(X) @ self.coefficients
 
 
-def _features_of(kernel: Kernel, columns: int) -> Any:
-    """Return random features of a kernel; BoTorch computes some of their numbers in the default dtype."""
-    before = torch.get_default_dtype()
-    if before == torch.float32:
-        return gen_kernel_features(kernel, num_inputs=columns, num_outputs=_FEATURES)
-    torch.set_default_dtype(torch.float32)
-    try:
-        return gen_kernel_features(kernel, num_inputs=columns, num_outputs=_FEATURES)
-    finally:
-        torch.set_default_dtype(before)
-
-
 def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | None) -> Function:
     """Return a draw from the prior of one stationary kernel on all columns; see ``botorch.sampling.pathwise``."""
     plain = copy.deepcopy(kernel).double().cpu().requires_grad_(False)
@@ -163,6 +151,6 @@ def _random_features(kernel: Kernel, like: Tensor, generator: torch.Generator | 
     # BoTorch draws from torch's global generator of the CPU, which stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        features = _features_of(plain, like.shape[-1])
+        features = gen_kernel_features(plain, num_inputs=like.shape[-1], num_outputs=_FEATURES)
         normal = torch.randn(_FEATURES, dtype=torch.float64, device="cpu")
     return _Features(features.to(like), normal.to(like))

@@ -85,7 +85,7 @@ class Processes(Engine):
 
 def _pickled(function: Callable[..., Any]) -> bytes:
     try:
-        return pickle.dumps((copied(function), Settings.of_caller(), sys.path, sys.argv))
+        return pickle.dumps((copied(function), Settings.of_caller().of_process(), sys.path, sys.argv))
     except Exception as error:
         raise InvalidInput(
             f"the objective cannot be sent to worker processes ({type(error).__name__}: {error}). Create what cannot "

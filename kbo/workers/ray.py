@@ -107,7 +107,7 @@ class _Tasks(Session):
 
     def __init__(self, engine: Ray, function: Callable[..., Any], timeout: float | None, on_report: OnReport) -> None:
         self._engine, self._timeout, self._on_report = engine, timeout, on_report
-        self._function = ray.put((copied(function), Settings.of_caller()))
+        self._function = ray.put((copied(function), Settings.of_caller().of_process()))
         needs = dict(engine.resources)
         # Ray would retry a task that takes all the memory of its node for ever, so the caller decides.
         options: dict[str, Any] = {"num_cpus": needs.pop("cpu", 0), "num_gpus": needs.pop("gpu", 0), "max_retries": 0}

@@ -271,7 +271,7 @@ def played(problem: Any) -> list[Any]:
 
 def tuned(problem: Any) -> list[Any]:
     problem = copy.deepcopy(problem)
-    return [problem(problem.space.params(torch.full((problem.space.columns,), 0.4).double()))]
+    return [problem(problem.space.params(torch.full((problem.space.dimension,), 0.4).double()))]
 
 
 _X, _SQUARE = Z.unsqueeze(-2), torch.eye(5).double()

@@ -133,8 +133,8 @@ class Exploration:
 
     def _none(self) -> Tensor:
         raise InvalidInput(
-            "no parameters that agree with the context and the choices are certain to keep all limits: leave out the "
-            "context or the choices, or add a start that agrees with them."
+            "no parameters that agree with the context, the choices and within are certain to keep all limits: leave "
+            "these out, or add a start that agrees with them."
         )
 
     def _examined(self, search: Search, tried: Tensor) -> tuple[Tensor, SafeSet]:
@@ -186,7 +186,7 @@ def _among(units: Tensor, known: Tensor) -> Tensor:
 
 def _within(units: Tensor, region: Region) -> Tensor:
     """Return whether points [n P] belong to a part of the space."""
-    if not region.partial:
+    if not region.partial and not region.boxed:
         return torch.ones(len(units), dtype=torch.bool)
-    within = (region.fixed.isnan() | (units == region.fixed)).all(-1)
+    within = (region.fixed.isnan() | (units == region.fixed)).all(-1) & region.in_box(units)
     return within if region.choices is None else within & _among(units, region.choices)

@@ -15,6 +15,7 @@ from kbo import checks
 from kbo.errors import InvalidInput
 from kbo.space import Params, Space
 from kbo.space.feasible import Feasible
+from kbo.space.parameters import Float, Int
 
 Context = Mapping[Any, Any]
 """Values of some parameters: by name, or by index where the bounds are a list."""
@@ -87,8 +88,14 @@ class Region:
         for name, (lowest, highest) in within.items():
             parameter = self._space.parameters[checks.one_of("within", name, positions)]
             with checks.inside(f"within: parameter {name!r}"):
-                self.low[positions[name]] = parameter.unit(lowest)
-                self.high[positions[name]] = parameter.unit(highest)
+                if not isinstance(parameter, (Float, Int)):
+                    raise InvalidInput("only a Float or an Int has values between two; leave it out.")
+                low = parameter.unit(lowest)
+                high = parameter.unit(highest)
+                if low > high:
+                    raise InvalidInput(f"expected (least, largest), got {checks.shown((lowest, highest))}.")
+                self.low[positions[name]] = low
+                self.high[positions[name]] = high
 
     def knowing(self, points: Tensor) -> Region:
         """Return the same part of the space with points [n P] to start from where those that satisfy it are rare."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from kbo.regression.all_ridges import AllRidges, InChunks
 from kbo.regression.eigenbasis import SpectralRidges
 from kbo.regression.numerics import block_of, warn_below_precision
 from kbo.regression.posterior import Answers, Posterior
-from kbo.regression.provenance import Error, Provenance, Rounding
+from kbo.regression.provenance import Error, Rounding
 from kbo.regression.sketch.answers import FollowedSketch, SketchAnswers, SketchedResolvent
 from kbo.regression.sketch.dictionary import Dictionary
 from kbo.regression.sketch.stream import Sketch
@@ -72,8 +71,6 @@ class NystromRidge(Posterior):
                 f"OnlineRowSampling(mu), got {type(dictionary).__name__}."
             )
         super().__init__(ridge)
-        self._provenance = Provenance()
-        self._approximated: tuple[int, tuple[str, ...]] | None = None
         self._kernel: Kernel = copy.deepcopy(checks.kernel(kernel))
         self.description = dictionary
         points = dictionary.points
@@ -103,21 +100,12 @@ class NystromRidge(Posterior):
     needs_refresh: bool = passed_on("sketch.dictionary.needs_refresh")
 
     @property
-    def provenance(self) -> Provenance:
-        """What was given up of the assumptions of theorems; ``approximations`` are those of the present dictionary."""
-        return replace(self._provenance, approximations=self._approximations())
+    def approximations(self) -> tuple[str, ...]:
+        """The reason why mean and variance may be far from those of the exact posterior, in words; empty without one.
 
-    @provenance.setter
-    def provenance(self, provenance: Provenance) -> None:
-        self._provenance = provenance
-
-    def _approximations(self) -> tuple[str, ...]:
-        if self._approximated is None or self._approximated[0] != self.version:
-            self._approximated = self.version, self._shortfalls()
-        return self._approximated[1]
-
-    def _shortfalls(self) -> tuple[str, ...]:
-        """Say what the dictionary leaves out of the observations, in at most one sentence."""
+        A reason is that observations are left with more variance than the dictionary promises, or than a tenth of the
+        ridge. Bounds that account for the error of a sketch stay valid, and are wide there. O(n).
+        """
         share = self.sketch.shortfall()
         if share is None:
             return ()
