@@ -164,7 +164,7 @@ class Settings:
                 device=str(torch.get_default_device()),
                 gradients=torch.is_grad_enabled(),
                 inference=torch.is_inference_mode_enabled(),
-                errors=_without_callbacks(numpy.geterr()),
+                errors=_without_callbacks(dict(numpy.geterr())),
                 dtype=str(torch.get_default_dtype()).removeprefix("torch."),
                 deterministic=deterministic,
                 anomalies=anomalies,
