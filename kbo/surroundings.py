@@ -3,7 +3,8 @@
 Settings of a thread are put aside while kbo computes (``fixed``, around every public entry), and are back while it
 calls a function of the caller's (``callers``): the default device, the gradient and the inference mode, and what NumPy
 does on errors. Settings of a whole process are left alone, since other threads of the program need them at the same
-time; no result of kbo depends on them: the default dtype, deterministic algorithms, detection of anomalies, warnings as
+time; no result of kbo depends on them, except for drawn functions, of which BoTorch rounds one random frequency to the
+default dtype: the default dtype, deterministic algorithms, detection of anomalies, warnings as
 errors, print options, locale, and the states of the global random generators. The number of threads is a matter of
 resources, and stays as the program has set it.
 

@@ -274,7 +274,7 @@ class Optimizer(Inference):
             return SpaceGap(found, False, "", found=found, reason=obstacle([Ceiling([bound])], self.space))
         value = max(proof.largest - least, 0.0)
         if math.isfinite(proof.largest):
-            value = min(value, max(float(belief.raw(torch.tensor(proof.largest).to(lower)) - belief.raw(lower)), 0.0))
+            value = min(value, max(float(belief.raw(lower.new_tensor(proof.largest)) - belief.raw(lower)), 0.0))
         return SpaceGap(value, False, "", proved=True, found=found, reason=proof.reason if value < found else "")
 
     def _uncertified(self, belief: Belief, limited: Sequence[ConstraintBelief]) -> str:

@@ -75,7 +75,6 @@ COMMANDS = {
     "journal": ["journal", "check"],
     "page": ["report"],
     "script": ["tune", "-n", "1", "-q"],
-    "rows": ["plot"],
 }
 
 
