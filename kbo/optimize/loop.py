@@ -252,9 +252,9 @@ class _Loop:
         try:
             with contextlib.suppress(KeyboardInterrupt), self.on_trial.opened():
                 stopped = self._worked(optimizer, known.results, first, path)
-            untried = remaining(first, space, optimizer.trials)
-            if untried:
-                left_out.append(f"{len(untried)} of {len(first)} points of try_first, for which there was no trial")
+            not_begun = remaining(first, space, optimizer.trials)
+            if not_begun:
+                left_out.append(f"{len(not_begun)} of {len(first)} points of try_first, for which there was no trial")
             return replace(result_of(optimizer, stopped, path), left_out=tuple(left_out))
         except BaseException as error:
             with contextlib.suppress(Exception):  # a journal that cannot be read again

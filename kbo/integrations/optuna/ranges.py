@@ -94,7 +94,7 @@ def ranges_of(
 
 
 class _Seen:
-    """What the trials so far say of the ranges of one parameter."""
+    """The ranges of one parameter in the trials so far, and its values outside of them."""
 
     def __init__(self, number: int, d: BaseDistribution) -> None:
         self.first: tuple[int, BaseDistribution] = (number, d)

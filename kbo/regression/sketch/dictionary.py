@@ -83,7 +83,7 @@ class Candidate:
 
     @cached_property
     def well_conditioned(self) -> bool:
-        """Whether the anchors and it are not nearly singular together; if they are, all are chosen anew."""
+        """Whether the anchors and it are not nearly singular together; if they are, all are chosen again."""
         limit = self.residual / (CONDITION * self.prior)
         if 1 + float(self.basis.spread(self.features)) ** 2 < limit:
             return True  # mostly, and then the coefficients are not needed
@@ -137,7 +137,7 @@ class Dictionary(Stateful):
     """Whether the dictionary would be drawn again, if it were not frozen."""
 
     advice = ""
-    """What to change where observations are left with much, in words."""
+    """Advice where observations are left with much variance, in words."""
 
     threshold: float | None = None
 
@@ -186,7 +186,7 @@ class Dictionary(Stateful):
         return allowed
 
     def chosen(self, sketch: Observed) -> list[int]:
-        """The rows of the sketch that make up a dictionary chosen anew: by pivoting, until ``allowed`` is reached."""
+        """The rows of the sketch that make up a dictionary chosen again: by pivoting, until ``allowed`` is reached."""
         return self._pivots(sketch, self.allowed(sketch), self.most)
 
     def replaced(self, before: Features, sketch: Observed) -> None:
@@ -299,7 +299,7 @@ class GreedyDictionary(Dictionary):
     of mixture bounds on it, is known in advance. Observations that come one by one enter in their order: the
     approximate linear dependence test of Engel, Mannor & Meir (2004). Of those that come together the worst ones enter
     first, which takes fewer points. Where the points would be nearly singular together, for example because the first
-    ones were close to each other, all are chosen anew from all locations: no observation is left out for rounding.
+    ones were close to each other, all are chosen again from all locations: no observation is left out for rounding.
 
     Args:
         threshold: Largest ``w (k(x, x) - |z(x)|^2)`` that may stay for weight w, in units of the kernel. What is below

@@ -11,7 +11,7 @@ A point with ``p^2 <= DEPENDENT k(z*, z*)`` adds nothing but rounding, and never
 say that it can: with ``c = k(Z, Z)^-1 k(Z, z*)`` the new row of ``L^-1`` has the norm ``sqrt(1 + |c|^2) / p``, and the
 larger it is the more rounding the features multiply. Points that come one by one along a path, or some of which are
 very close to each other, can make it as large as they like, whatever p is. Where ``(1 + |c|^2) / p^2`` would be more
-than ``1 / (CONDITION k(z*, z*))`` the anchors are chosen anew, by pivoting: among points that are all known there is
+than ``1 / (CONDITION k(z*, z*))`` the anchors are chosen again, by pivoting: among points that are all known there is
 always a well-conditioned choice that explains the others (``Dictionary.chosen``).
 """
 
